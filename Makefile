@@ -1,0 +1,39 @@
+# Two commands: `make bench` measures this machine, `make test` checks a change. `make` lists the rest.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+
+ifdef TARGET
+export IOGAUGE_TARGET := $(TARGET)
+endif
+
+.PHONY: help setup bench test lint lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: ## make .venv from the lock files and find the benchmark programs
+	@ci/setup
+	@ci/stack
+
+bench: setup ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the report
+	@. ./activate && iogauge bench $(ARGS)
+
+test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
+	@ci/test $(ARGS)
+
+lint: ## ruff, mypy, shellcheck, yamllint
+	@ci/setup --dev
+	@ci/lint $(ARGS)
+
+lock: ## pin requirements/*.in anew, with hashes
+	@ci/setup --dev
+	@cd requirements && for name in runtime dev mpi; do \
+	    echo "lock: $$name.lock" && \
+	    ../.venv/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
+	        --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	        --output-file "$$name.lock" "$$name.in" $(ARGS) || exit; \
+	done
+
+clean: ## remove .venv and the tools' caches; records in .iogauge stay
+	@rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

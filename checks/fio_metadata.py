@@ -1,0 +1,10 @@
+"""fio's metadata engines: filecreate, filestat, filedelete."""
+
+import reframe as rfm
+from iogauge.check import FioMetadataCheck
+
+
+@rfm.simple_test
+class FioMetadata(FioMetadataCheck):
+    descr = "Create, stat and remove empty files"
+    tags = {"fio", "quick", "daily", "acceptance"}

@@ -1,0 +1,15 @@
+"""fio random reads with O_DIRECT, at three block sizes."""
+
+import reframe as rfm
+from iogauge import features
+from iogauge.check import FioRandomReadCheck
+from reframe.core.builtins import parameter
+
+
+@rfm.simple_test
+class FioRandomRead(FioRandomReadCheck):
+    descr = "Random reads with O_DIRECT, one in flight for each task"
+    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    tags = {"fio", "quick", "daily", "acceptance"}
+
+    block = parameter(["4 KiB", "32 KiB", "128 KiB"], loggable=True)

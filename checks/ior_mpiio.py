@@ -1,0 +1,22 @@
+"""IOR through MPI-IO, independent and through the page cache."""
+
+import reframe as rfm
+from iogauge import features
+from iogauge.check import IorCheck
+from reframe.core.builtins import parameter, run_after
+
+
+@rfm.simple_test
+class IorMpiio(IorCheck):
+    descr = "Bandwidth of write and read with IOR, MPI-IO"
+    needs = features.IOR_MPIIO
+    api = "MPIIO"
+
+    files = parameter(["per-process", "shared"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.file_per_process = self.files == "per-process"
+        self.tags = {"ior", "mpiio", "daily", "acceptance"}
+        if not self.file_per_process:
+            self.tags.add("quick")

@@ -1,0 +1,27 @@
+"""IOR through POSIX: files, order and cache in all combinations."""
+
+import reframe as rfm
+from iogauge.check import IorCheck
+from reframe.core.builtins import parameter, run_after
+
+
+@rfm.simple_test
+class IorPosix(IorCheck):
+    descr = "Bandwidth of write and read with IOR, POSIX"
+
+    files = parameter(["per-process", "shared"], loggable=True)
+    order = parameter(["sequential", "random"], loggable=True)
+    cache = parameter(["direct", "buffered"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.file_per_process = self.files == "per-process"
+        self.random = self.order == "random"
+        self.o_direct = self.cache == "direct"
+        if self.random:
+            # Small and scattered, so less of it: 4 KiB transfers over a sixteenth of the bytes.
+            self.transfer_bytes = 4096
+            self.share = 16
+        self.tags = {"ior", "daily", "acceptance"}
+        if not self.random and (self.o_direct or self.file_per_process):
+            self.tags.add("quick")

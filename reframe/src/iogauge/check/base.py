@@ -1,0 +1,342 @@
+"""The base class of every scenario.
+
+A scenario says which metrics it promises (:meth:`StorageCheck.promise`) and what it will do
+(:meth:`StorageCheck.plan`). The base class does the rest, in ReFrame's pipeline:
+
+=============  ==========================================================================================
+setup          extras and references validated, sizes taken from the site, plan made
+run            job script written; the job looks at the target before it writes
+sanity         outputs parsed, guards run, verdict decided and recorded; INVALID and ERROR fail here
+performance    metrics and references handed to ReFrame, which fails what the verdict calls FAIL
+=============  ==========================================================================================
+
+Whatever is neither PASS nor a failure is shown as skipped with its verdict, and fails where the run is a
+gate: nothing but PASS ends in OK.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.utility.sanity as sn
+from pydantic import ValidationError
+from reframe.core.backends import getlauncher
+from reframe.core.exceptions import PerformanceError, SanityError
+
+from iogauge import evidence, features, history, judge, session, workdir
+from iogauge.measurement import Metric, ToolOutputError
+from iogauge.plan import CasePlan, job_functions, shell_command, shell_word
+from iogauge.references import References, ReferencesError
+from iogauge.target import PartitionExtras, Tier
+from iogauge.verdict import Reference, Verdict
+
+#: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
+ASSUMED_BYTES_S = 200 * 2**20
+
+
+class StorageCheck(rfm.RunOnlyRegressionTest):
+    """One access pattern on one target; sized by the partition's extras."""
+
+    #: Nodes of the job; 0: as many as the partition's ``scale`` says.
+    #: :type: int
+    nodes = builtins.variable(int, value=0)
+
+    #: Tasks on each node; 0: as many as the partition's ``scale`` says.
+    #: :type: int
+    tasks_per_node = builtins.variable(int, value=0)
+
+    #: Repetitions inside the job; 0: as many as the partition's ``limits`` say.
+    #: :type: int
+    repetitions = builtins.variable(int, value=0)
+
+    #: How much a run must prove: ``quick``, ``daily``, ``acceptance``; empty: as the ``limits`` say.
+    #: :type: str
+    tier = builtins.variable(str, value="")
+
+    #: Verdict of the case, and its reason; in ReFrame's report as in ours.
+    #: :type: str
+    verdict = builtins.variable(str, value="", loggable=True)
+    verdict_reason = builtins.variable(str, value="", loggable=True)
+
+    local = False
+    sourcesdir = None
+    valid_systems = [f"+{features.TARGET}"]
+    #: Feature that the environment must have.
+    needs: str = ""
+
+    _extras: PartitionExtras
+    _plan: CasePlan
+    _references: References
+    _judgement: judge.Judgement | None
+
+    # What a scenario defines.
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Metrics that the scenario measures at the scale at hand, each in one unit."""
+        raise TypeError(f"{type(self).__name__} must define promise()")
+
+    def plan(self) -> CasePlan:
+        """What the scenario will do at the scale at hand."""
+        raise TypeError(f"{type(self).__name__} must define plan()")
+
+    # What a scenario may use.
+
+    @property
+    def site(self) -> PartitionExtras:
+        """The partition's extras, validated."""
+        return self._extras
+
+    @property
+    def total_tasks(self) -> int:
+        """Tasks of the job over all nodes."""
+        return self.nodes * self.tasks_per_node
+
+    @property
+    def case_name(self) -> str:
+        """Name of the case's directory on the target."""
+        return f"{type(self).__name__}-{self.hashcode}"
+
+    # The pipeline.
+
+    @builtins.run_after("init")
+    def _select_environments(self) -> None:
+        if self.needs:
+            self.valid_prog_environs = [f"+{self.needs}"]
+
+    @builtins.run_after("setup")
+    def _size(self) -> None:
+        self._judgement = None
+        try:
+            self._extras = PartitionExtras.of_partition(self.current_partition.extras)
+            self._references = References.of_site(self.current_system.name)
+            self._references.check(type(self).__name__, self.promise_all())
+        except (ValidationError, ReferencesError) as error:
+            self._refuse(Verdict.ERROR, str(error))
+        scale, limits = self._extras.scale, self._extras.limits
+        self.nodes = self.nodes or scale.nodes
+        self.tasks_per_node = self.tasks_per_node or scale.tasks_per_node
+        self.repetitions = self.repetitions or limits.repetitions
+        self.tier = self.tier or limits.tier
+        if self.tier not in ("quick", "daily", "acceptance"):
+            self._refuse(
+                Verdict.ERROR, f"tier is {self.tier!r}: expected quick, daily or acceptance"
+            )
+        for name in ("nodes", "tasks_per_node", "repetitions"):
+            if getattr(self, name) < 1:
+                self._refuse(Verdict.ERROR, f"{name} is {getattr(self, name)}: expected 1 or more")
+        self.num_tasks = self.total_tasks
+        self.num_tasks_per_node = self.tasks_per_node
+        path = self._references.path_for(type(self).__name__)
+        if path:
+            self.reference = {"$ref": str(path)}
+        try:
+            self._plan = self.plan()
+        except ValueError as error:
+            self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
+
+    def promise_all(self) -> tuple[Metric, ...]:
+        """Metrics that the scenario may measure at any scale; references may name no others."""
+        return self.promise()
+
+    @builtins.run_before("run")
+    def _write_job(self) -> None:
+        target, name = self._extras.target, session.current().name
+        limits, plan, stage = self._extras.limits, self._plan, Path(self.stagedir)
+        directory = os.path.join(workdir.session_dir(target.path, name), self.case_name)
+        case: dict[str, Any] = {
+            "target": target.path,
+            "type": target.type,
+            "source": target.source,
+            "session": name,
+            "case": self.case_name,
+            "held_bytes": plan.held_bytes,
+            "files": plan.files,
+            "max_fill": limits.max_fill,
+            "keep_free": limits.keep_free,
+        }
+        footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
+        (stage / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
+        (stage / "footprint.json").write_text(
+            json.dumps(
+                {
+                    **case,
+                    "name": self.display_name,
+                    "partition": self.current_partition.fullname,
+                    "written_bytes": footprint.written_bytes,
+                    "read_bytes": footprint.read_bytes,
+                    "nodes": footprint.nodes,
+                    "node_minutes": footprint.node_minutes,
+                }
+            ),
+            encoding="utf-8",
+        )
+        for file, text in plan.inputs.items():
+            (stage / file).write_text(text, encoding="utf-8")
+        library = Path(__file__).resolve().parents[1]
+        agent = ["env", f"PYTHONPATH={library.parent}", sys.executable, "-m", "iogauge.agent"]
+        launcher = self.job.launcher
+        run_tasks = launcher.run_command(self.job)
+        functions = job_functions(plan, run_tasks, agent, launcher.registered_name)
+        self.job.launcher = getlauncher("local")()
+        self.prerun_cmds = [
+            f"export IOG_DIR={shell_word(directory)}",
+            f". {shell_word(str(library / 'job.sh'))}",
+            *functions,
+            f"iog_open {shell_command([*agent, 'open', 'case.json'])}",
+            *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
+        ]
+        self.executable = "iog_repeat"
+        self.executable_opts = [str(plan.repetitions), "iog_case"]
+        if not self.is_dry_run():
+            session.current().track(target.path)
+
+    @builtins.sanity_function
+    def _judge(self) -> bool:
+        try:
+            found = evidence.collect(Path(self.stagedir), self._plan, self.job.exitcode)
+            judgement = judge.judge(
+                self._plan,
+                found,
+                self.promise(),
+                self._references.resolve(self, self.promise()),
+                self._extras,
+                self._tier,
+            )
+        except (ToolOutputError, ReferencesError) as error:
+            self._refuse(Verdict.ERROR, str(error))
+        self._judgement = judgement
+        self._record(judgement)
+        if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
+            raise SanityError(f"{judgement.verdict.value}: {judgement.reason}")
+        return True
+
+    @builtins.run_before("performance")
+    def _hand_over(self) -> None:
+        """Give ReFrame the medians and the very references that the verdict used."""
+        if self.is_dry_run():
+            return
+        if self._judgement is None:
+            raise PerformanceError("nothing was proven: run without --skip-sanity-check")
+        scope: dict[str, tuple[float, float | None, float | None, str] | Any] = {}
+        for decided in self._judgement.metrics:
+            metric, reference = decided.metric, decided.reference
+            self.perf_variables[metric.name] = sn.make_performance_function(
+                sn.defer(decided.median), metric.unit
+            )
+            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
+                bounds = (reference.value, reference.lower, reference.upper, reference.unit)
+                scope[metric.name] = (
+                    builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
+                )
+        self.reference = {self.current_partition.fullname: scope} if scope else {}
+
+    @builtins.run_after("performance")
+    def _show_what_is_no_pass(self) -> None:
+        if self.is_dry_run() or self._judgement is None:
+            return
+        verdict = self._judgement.verdict
+        if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
+            message = f"{verdict.value}: {self._judgement.reason}"
+            if session.is_gate():
+                raise PerformanceError(message)
+            self.skip(message)
+
+    @builtins.run_before("cleanup")
+    def _nothing_passes_unproven(self) -> None:
+        if self.is_dry_run():
+            return
+        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:
+            verdict = "nothing" if self._judgement is None else self._judgement.verdict.value
+            raise SanityError(f"ReFrame would pass this case, but its verdict is {verdict}")
+
+    # Helpers.
+
+    @property
+    def _tier(self) -> Tier:
+        tier: Any = self.tier
+        return tier  # type: ignore[no-any-return]
+
+    def _refuse(self, verdict: Verdict, reason: str) -> None:
+        """Record a case that was not measured, and fail it."""
+        judgement = judge.Judgement((), (), verdict, reason)
+        self._judgement = judgement
+        if not self.is_dry_run():
+            self._record(judgement)
+        raise SanityError(f"{verdict.value}: {reason}")
+
+    def _record(self, judgement: judge.Judgement) -> None:
+        self.verdict, self.verdict_reason = judgement.verdict.value, judgement.reason
+        run = session.current()
+        run.cases_decided += 1
+        plan: CasePlan | None = getattr(self, "_plan", None)
+        record = {
+            "session": run.name,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "gate": session.is_gate(),
+            "system": self.current_system.name,
+            "partition": self.current_partition.name,
+            "environment": self.current_environ.name,
+            "check": type(self).__name__,
+            "case": self.display_name,
+            "hash": self.hashcode,
+            "verdict": judgement.verdict.value,
+            "reason": judgement.reason,
+            "tier": self.tier,
+            "nodes": self.nodes,
+            "tasks_per_node": self.tasks_per_node,
+            "repetitions": self.repetitions,
+            "target": self.current_partition.extras.get("target"),
+            "tools": list(judgement.tools),
+            "commands": [shell_command(p.command) for p in plan.phases] if plan else [],
+            "metrics": [self._metric_record(m) for m in judgement.metrics],
+            "findings": [
+                {
+                    "guard": f.guard,
+                    "outcome": f.outcome.value,
+                    "metric": f.metric,
+                    "saw": f.saw,
+                    "demands": f.demands,
+                    "remedy": f.remedy,
+                }
+                for f in judgement.findings
+            ],
+        }
+        file = session.history_dir() / self.current_system.name / f"{run.name}.jsonl"
+        history.append(file, record)
+
+    def _metric_record(self, decided: judge.MetricVerdict) -> dict[str, Any]:
+        metric, reference = decided.metric, decided.reference
+        limit = judge.metric_ceiling(
+            metric, judge.direction_of(self._plan, metric.name), self._extras, self.nodes
+        )
+        return {
+            "name": metric.name,
+            "unit": metric.unit,
+            "better": metric.better,
+            "samples": list(decided.samples),
+            "median": decided.median,
+            "spread": decided.spread,
+            "verdict": decided.verdict.value,
+            "reason": decided.reason,
+            "ceiling": limit.value if limit else None,
+            "ceiling_from": limit.limited_by if limit else None,
+            "reference": _reference_record(reference) if reference else None,
+        }
+
+
+def _reference_record(reference: Reference) -> dict[str, Any]:
+    return {
+        "value": reference.value,
+        "lower": reference.lower,
+        "upper": reference.upper,
+        "unit": reference.unit,
+        "source": reference.source,
+        "xfail": reference.xfail,
+    }

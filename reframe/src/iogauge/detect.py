@@ -1,0 +1,194 @@
+"""What this machine is and has: programs, cores, memory, the file system of a path.
+
+For the site ``local`` only: a machine that nobody has described. Whatever the settings declare is kept;
+the rest is filled in from what is seen. Programs are asked what they can do; the answers are kept beside
+the records until the program file changes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iogauge import features
+from iogauge.filesystem import find_mount, space_of
+from iogauge.session import state_dir
+from iogauge.tools import ior
+
+#: The most that a quick case may hold on a target nobody has described.
+QUICK_BYTES = 2 << 30
+QUICK_FILES = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program found on PATH: where, which version, which features it gives an environment."""
+
+    name: str
+    path: str
+    version: str
+    features: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Programs by name; those that are missing are not in it."""
+
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    @property
+    def features(self) -> list[str]:
+        """Features of an environment made of these programs; MPI programs need a launcher."""
+        names: set[str] = set()
+        for program in self.programs.values():
+            if program.name in ("ior", "mdtest") and "mpirun" not in self.programs:
+                continue
+            names.update(program.features)
+        return sorted(names)
+
+
+def _output(words: list[str]) -> str:
+    """Standard output and error of a program that is asked about itself."""
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        env=os.environ | mpi_environment(),
+    )
+    return done.stdout + done.stderr
+
+
+def mpi_environment() -> dict[str, str]:
+    """Variables that let Open MPI 4 and 5 start as many ranks as asked here, also as root."""
+    variables = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    if os.getuid() == 0:
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return variables
+
+
+def _ask(name: str, path: str) -> Program:
+    """Ask a program for its version and what it can do."""
+    try:
+        if name == "fio":
+            text = _output([path, "--version"])
+            match = re.search(r"fio-(\S+)", text)
+            return Program(name, path, match[1], (features.FIO,)) if match else _odd(name, path, text)
+        if name == "mpirun":
+            text = _output([path, "--version"])
+            return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
+        if name == "mdtest":
+            text = _output([path, "--help"])
+            found = (features.MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, "", found) if found else _odd(name, path, text)
+        text = _output([path, "--help"])
+        offers = ior.parse_help(text)
+        wanted = {
+            features.IOR: True,
+            features.IOR_MPIIO: "MPIIO" in offers.apis,
+            features.IOR_HDF5: "HDF5" in offers.apis,
+            features.IOR_NCMPI: "NCMPI" in offers.apis,
+            features.IOR_LUSTRE: offers.lustre,
+        }
+        return Program(name, path, "", tuple(f for f, has in wanted.items() if has))
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return _odd(name, path, str(error))
+
+
+def _odd(name: str, path: str, text: str) -> Program:
+    first = text.strip().splitlines()[0] if text.strip() else "nothing"
+    return Program(name, path, "", (), f"does not answer as {name} would: {first[:120]}")
+
+
+def machine(cache: Path | None = None) -> Machine:
+    """Programs on PATH. ``cache`` keeps answers; None: ``detect.json`` in the state directory."""
+    file = cache or state_dir() / "detect.json"
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    programs, fresh = {}, {}
+    for name in ("ior", "mdtest", "fio", "mpirun"):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        info = os.stat(path)
+        key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
+        try:
+            stored = known[key]
+            program = Program(**{**stored, "features": tuple(stored["features"])})
+        except (KeyError, TypeError):
+            program = _ask(name, path)
+        programs[name], fresh[key] = program, asdict(program)
+    if fresh != known:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            scratch = file.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps(fresh), encoding="utf-8")
+            scratch.replace(file)
+        except OSError:
+            pass  # a cache that cannot be kept costs a second, not a result
+    return Machine(programs)
+
+
+def memory_bytes() -> int:
+    """Memory of this node, ``MemTotal`` of /proc/meminfo."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        match = re.search(r"^MemTotal:\s+(\d+) kB", file.read(), re.MULTILINE)
+    if match is None:
+        raise OSError("/proc/meminfo has no MemTotal")
+    return int(match[1]) * 1024
+
+
+def target_path() -> str:
+    """``$IOGAUGE_TARGET``, or the directory where the user stands."""
+    return os.path.realpath(os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd())
+
+
+def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
+    """Fill in what a partition and its environments do not declare; raises OSError for a bad target."""
+    extras = partition.setdefault("extras", {})
+    target = extras.setdefault("target", {})
+    path = target.setdefault("path", target_path())
+    if not os.path.isdir(path):
+        raise NotADirectoryError(f"target {path!r} is not a directory: set IOGAUGE_TARGET")
+    mount = find_mount(path)
+    if mount is None:
+        raise OSError(f"no mount holds {path!r}")
+    target.setdefault("type", mount.type)
+    target.setdefault("source", mount.source)
+    cores = len(os.sched_getaffinity(0))
+    extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
+    extras.setdefault("scale", {"nodes": 1, "tasks_per_node": min(cores, 8)})
+    room = space_of(path)
+    limits = extras.setdefault("limits", {})
+    share = (room.bytes_free // 20) >> 20 << 20
+    limits.setdefault("case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B")
+    limits.setdefault("case_files", QUICK_FILES)
+    limits.setdefault("phase_seconds", "3 s")
+    limits.setdefault("tier", "quick")
+    limits.setdefault("max_spread", "20 %")
+    found = machine()
+    partition["launcher"] = "mpirun" if "mpirun" in found.programs else "local"
+    declared = {name for name, _ in partition.get("env_vars", [])}
+    partition["env_vars"] = partition.get("env_vars", []) + [
+        [name, value] for name, value in mpi_environment().items() if name not in declared
+    ]
+    for environment in environments:
+        if environment["name"] in partition["environs"]:
+            environment["features"] = sorted({*environment.get("features", []), *found.features})
+
+

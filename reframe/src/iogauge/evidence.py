@@ -1,0 +1,209 @@
+"""What a finished job left in its stage directory, read once and in full.
+
+Turns files into values for guards and verdict; raises :class:`ToolOutputError` on everything that is not
+what a healthy job leaves.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from iogauge.filesystem import View
+from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.pagecache import Eviction
+from iogauge.plan import REP, CasePlan, PhasePlan
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRun:
+    """One execution of a phase: repetition (0: preparing), exit status, wall-clock seconds of the step."""
+
+    repetition: int
+    name: str
+    status: int
+    started: float
+    ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions."""
+
+    views: tuple[View, ...]
+    refused: tuple[str, ...]
+    runs: tuple[PhaseRun, ...]
+    outputs: Mapping[str, tuple[ToolOutput, ...]]
+    evictions: Mapping[str, tuple[Eviction, ...]]
+
+
+def describe_status(status: int) -> str:
+    """An exit status for people: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
+    if status > 128:
+        try:
+            return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
+        except ValueError:
+            pass
+    return f"exit status {status}"
+
+
+def parse_runs(text: str) -> list[PhaseRun]:
+    """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`."""
+    runs = []
+    for line in text.splitlines():
+        try:
+            rep, name, status, started, ended = line.split("\t")
+            runs.append(PhaseRun(int(rep), name, int(status), float(started), float(ended)))
+        except ValueError as error:
+            raise ToolOutputError(f"phases.tsv: damaged line {line!r}") from error
+    return runs
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
+
+
+def _json_lines(text: str, what: str) -> list[dict[str, object]]:
+    """JSON objects of the lines that hold one; a launcher may add lines of its own."""
+    found = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("{"):
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise ToolOutputError(f"{what}: damaged line {line[:80]!r}") from error
+            found.append(value)
+    return found
+
+
+def _last_lines(stage: Path, run: PhaseRun) -> str:
+    for suffix in ("err", "out"):
+        try:
+            text = (stage / f"{run.name}.{run.repetition}.{suffix}").read_text(errors="replace")
+        except OSError:
+            continue
+        lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+        # The tool's own word for the failure, before what the launcher adds to it.
+        telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
+        if telling:
+            return telling[0][:300]
+    return "it printed nothing"
+
+
+def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
+    what = f"{phase.name}, repetition {repetition}"
+
+
+    def text(name: str) -> str:
+        return _text(stage / name.replace(REP, str(repetition)), what)
+
+    printed, complaints = text(f"{phase.name}.{REP}.out"), text(f"{phase.name}.{REP}.err")
+    result = text(phase.output) if phase.output else printed
+    log = (printed if phase.output else "") + complaints
+    ranks = text(phase.ranks) if phase.ranks else ""
+    try:
+        return phase.parse(result, log, ranks)
+    except ToolOutputError as error:
+        raise ToolOutputError(f"{what}: {error}") from error
+
+
+def _evictions(stage: Path, phase: PhasePlan, repetition: int) -> list[Eviction]:
+    what = f"evict-{phase.name}, repetition {repetition}"
+    lines = _json_lines(_text(stage / f"evict-{phase.name}.{repetition}.out", what), what)
+    try:
+        return [Eviction(**line) for line in lines]  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ToolOutputError(f"{what}: not an eviction: {error}") from error
+
+
+def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
+    return [(0, phase) for phase in plan.prepare] + [
+        (rep, phase) for rep in range(1, plan.repetitions + 1) for phase in plan.repeat
+    ]
+
+
+def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
+    """Everything that the job left. ``job_status`` is the job's exit status, None where unknown.
+
+    A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
+    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message.
+    """
+    try:
+        opened = json.loads(_text(stage / "open.json", "open"))
+        views = [View.from_json(opened["view"])] if opened["view"] else []
+        refused = tuple(str(reason) for reason in opened["refused"])
+    except (ToolOutputError, ValueError, KeyError, TypeError) as error:
+        status = "" if job_status is None else f" ({describe_status(job_status)})"
+        raise ToolOutputError(f"the job ended before it looked at the target{status}: {error}") from error
+    if refused:
+        return Evidence(tuple(views), refused, (), {}, {})
+
+    runs = parse_runs(_text(stage / "phases.tsv", "phases"))
+    for run in runs:
+        if run.status != 0:
+            raise ToolOutputError(
+                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
+                f"{describe_status(run.status)}: {_last_lines(stage, run)}"
+            )
+    done = {(run.repetition, run.name) for run in runs}
+    for repetition, phase in _expected(plan):
+        if (repetition, phase.name) not in done:
+            status = "" if job_status is None else f", the job's {describe_status(job_status)}"
+            raise ToolOutputError(
+                f"{plan.tool}: phase {phase.name}, repetition {repetition} never finished{status}"
+            )
+    if job_status:
+        raise ToolOutputError(f"all phases finished, but the job's {describe_status(job_status)}")
+
+    if plan.nodes > 1:
+        lines = _json_lines(_text(stage / "view.0.out", "view"), "view")
+        try:
+            views = [View.from_json(line) for line in lines]
+        except (KeyError, TypeError) as error:
+            raise ToolOutputError(f"view: not a view of the target: {error}") from error
+        if len({view.host for view in views}) != plan.nodes:
+            raise ToolOutputError(
+                f"{len({view.host for view in views})} node(s) looked at the target, {plan.nodes} expected"
+            )
+    outputs: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
+    evictions: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
+    for repetition, phase in _expected(plan):
+        outputs[phase.name].append(_parse(stage, phase, repetition))
+        if phase.access.evict:
+            evictions[phase.name] += _evictions(stage, phase, repetition)
+    return Evidence(
+        tuple(views),
+        (),
+        tuple(runs),
+        {name: tuple(found) for name, found in outputs.items()},
+        {name: tuple(found) for name, found in evictions.items()},
+    )
+
+
+def tool_phase(output: ToolOutput, name: str) -> Phase:
+    """The one phase of that name in a tool's output; raises :class:`ToolOutputError`."""
+    found = [phase for phase in output.phases if phase.name == name]
+    if len(found) != 1:
+        names = ", ".join(phase.name for phase in output.phases) or "none"
+        raise ToolOutputError(
+            f"{output.tool}: {len(found)} phases {name!r} in the output, 1 expected (there: {names})"
+        )
+    return found[0]
+
+
+def samples(plan: CasePlan, evidence: Evidence) -> dict[str, Sequence[Quantity]]:
+    """Samples of every metric, one a repetition, as the tool printed them."""
+    found: dict[str, list[Quantity]] = {}
+    for phase in plan.repeat:
+        for metric, (name, rate) in phase.rates.items():
+            for output in evidence.outputs[phase.name]:
+                quantity = tool_phase(output, name).rates.get(rate)
+                if quantity is not None:
+                    found.setdefault(metric, []).append(quantity)
+    return dict(found)

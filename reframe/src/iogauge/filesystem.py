@@ -1,0 +1,186 @@
+"""Mounts, file-system types, space, inodes and quota: what the kernel says of a path.
+
+Pure functions take text (``/proc/self/mountinfo``, the output of ``lfs quota``); the few functions that
+look at the machine are at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+Cache = Literal["page-cache", "opaque", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How a client of a file-system type caches, as far as is known.
+
+    ``cache``: ``page-cache`` (all that a client keeps is in the kernel's page cache, where it can be
+    dropped and proven absent), ``opaque`` (the client keeps data elsewhere too: a daemon, an ARC, a page
+    pool), ``memory`` (there is no storage behind it). ``honours_o_direct``: O_DIRECT reaches past every
+    cache of the client.
+    """
+
+    cache: Cache
+    honours_o_direct: bool
+
+
+#: Known types, by the name in mountinfo. ZFS ignores O_DIRECT before 2.3 and keeps an ARC; FUSE file
+#: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
+TRAITS: Final[dict[str, Traits]] = {
+    **dict.fromkeys(
+        ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"),
+        Traits("page-cache", True),
+    ),
+    "beegfs": Traits("page-cache", False),
+    "overlay": Traits("page-cache", True),
+    "zfs": Traits("opaque", False),
+    "gpfs": Traits("opaque", True),
+    **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "hugetlbfs"), Traits("memory", False)),
+}
+UNKNOWN: Final = Traits("opaque", False)
+
+
+def traits(
+    fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None
+) -> Traits:
+    """Traits of a type (``fuse.*`` and unknown types count as opaque), with the site's overrides."""
+    known = TRAITS.get(fstype, UNKNOWN)
+    return Traits(
+        cache or known.cache,
+        known.honours_o_direct if honours_o_direct is None else honours_o_direct,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of mountinfo: where, what, of which type, with which options."""
+
+    point: str
+    source: str
+    type: str
+    options: str
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Mounts in the order of ``/proc/self/mountinfo`` (proc(5)); lines that do not fit are skipped."""
+    mounts = []
+    for line in text.splitlines():
+        left, dash, right = line.partition(" - ")
+        head, tail = left.split(" "), right.split(" ")
+        if not dash or len(head) < 6 or len(tail) < 2:
+            continue
+        options = ",".join([head[5], *tail[2:3]])
+        mounts.append(Mount(_unescape(head[4]), _unescape(tail[1]), tail[0], options))
+    return mounts
+
+
+def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
+    """The mount that holds an absolute, resolved path: the longest mount point, the last of equals."""
+    best: Mount | None = None
+    for mount in mounts:
+        prefix = mount.point.rstrip("/") + "/"
+        if (path + "/").startswith(prefix) and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Room on a file system for an ordinary user: bytes and inodes. ``inodes_total`` 0: no such limit."""
+
+    bytes_total: int
+    bytes_free: int
+    inodes_total: int
+    inodes_free: int
+
+    @property
+    def fill(self) -> float:
+        """Share in use, of what an ordinary user may use (as ``df`` counts it)."""
+        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a quota still allows, bytes and files; None: no limit."""
+
+    owner: str
+    bytes_left: int | None
+    files_left: int | None
+
+
+def parse_lfs_quota(text: str, owner: str) -> Quota | None:
+    """Room left by ``lfs quota -q -u NAME PATH`` (kbytes, quota, limit, grace, files, quota, limit, grace).
+
+    A value over quota carries a ``*`` (Lustre 2.17); the path may stand on a line of its own. A limit of 0
+    is none. None where the text has no such line (quota not enforced, not Lustre).
+    """
+    fields = text.split()
+    numbers = [f.rstrip("*").strip("[]") for f in fields]
+    for start in range(len(fields) - 7):
+        window = numbers[start : start + 8]
+        if all(window[i].isdigit() for i in (0, 1, 2, 4, 5, 6)):
+            used_kb, _, limit_kb, _, files, _, file_limit, _ = window
+            return Quota(
+                owner,
+                max(0, int(limit_kb) - int(used_kb)) * 1024 if int(limit_kb) else None,
+                max(0, int(file_limit) - int(files)) if int(file_limit) else None,
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that one host sees of a path: its mount and its room."""
+
+    host: str
+    path: str
+    mount: Mount | None
+    space: Space
+    quotas: tuple[Quota, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> View:
+        """Inverse of :meth:`to_json`; raises KeyError or TypeError on data that is not a view."""
+        return View(
+            host=data["host"],
+            path=data["path"],
+            mount=Mount(**data["mount"]) if data["mount"] else None,
+            space=Space(**data["space"]),
+            quotas=tuple(Quota(**quota) for quota in data["quotas"]),
+        )
+
+
+def existing_parent(path: str) -> str:
+    """The path itself, resolved, or its nearest parent that exists."""
+    path = os.path.realpath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def find_mount(path: str) -> Mount | None:
+    """The mount that holds ``path`` on this host. Touches the path, so that an automount comes up."""
+    resolved = existing_parent(path)
+    os.stat(resolved)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return mount_of(resolved, parse_mountinfo(file.read()))
+
+
+def space_of(path: str) -> Space:
+    """Room at ``path`` for an ordinary user (statvfs(3)); raises OSError."""
+    info = os.statvfs(path)
+    used = (info.f_blocks - info.f_bfree) * info.f_frsize
+    free = info.f_bavail * info.f_frsize
+    return Space(used + free, free, info.f_files, info.f_favail)

@@ -1,0 +1,391 @@
+"""Guards: may a measurement be believed?
+
+One function a rule, numbered as in docs/guards.md. Each takes plain values and returns a
+:class:`Finding`: what was seen, what is demanded (with the formula), and what to do about it. No guard
+reads a file or knows ReFrame; no guard compares with a reference.
+
+Notation: N nodes, T tasks per node, V bytes per node and phase, M memory per node, Q task offset.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from iogauge.filesystem import Quota, Space, Traits, View
+from iogauge.measurement import Stonewall
+from iogauge.pagecache import Eviction
+from iogauge.target import Tier
+from iogauge.units import format_bytes, format_seconds, format_value
+
+
+class Outcome(Enum):
+    """What a guard decides: believe, believe with a remark, or do not believe."""
+
+    OK = "ok"
+    WARN = "warn"
+    INVALID = "invalid"
+    UNSTABLE = "unstable"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One guard's answer. ``metric`` is the metric that it speaks of; None: the whole case."""
+
+    guard: str
+    outcome: Outcome
+    saw: str
+    demands: str
+    remedy: str = ""
+    metric: str | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.guard}: {self.saw}; demanded: {self.demands}"
+        return f"{text}. {self.remedy}" if self.remedy and self.outcome is not Outcome.OK else text
+
+
+def _finding(
+    guard: str, holds: bool, saw: str, demands: str, remedy: str, otherwise: Outcome = Outcome.INVALID
+) -> Finding:
+    return Finding(guard, Outcome.OK if holds else otherwise, saw, demands, remedy)
+
+
+def client_cache(
+    *,
+    nodes: int,
+    task_offset: int | None,
+    o_direct: bool,
+    traits: Traits,
+    bytes_per_node: int,
+    node_memory: int,
+    memory_factor: float = 2.0,
+    evictions: Sequence[Eviction] = (),
+    expected_evictions: int = 0,
+) -> Finding:
+    """G1: a read must not be served from the client's own cache.
+
+    Cleared by any of: O_DIRECT where the file system honours it; readers on another node than the writers
+    (N >= 2 and Q mod N != 0); V >= 2 M; a page cache that was emptied and proven empty on every node
+    before every repetition, on file systems that keep data nowhere else on the client.
+    ``task_offset`` is Q in nodes, None where readers are not shifted.
+    """
+    demands = (
+        "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
+        f"V >= {memory_factor:g} M, or a page cache proven empty before each read"
+    )
+    remedy = (
+        "Use two nodes or more, the O_DIRECT variant, or raise limits.case_bytes to "
+        f"{format_bytes(memory_factor * node_memory * nodes)}"
+    )
+    if traits.cache == "memory":
+        return Finding("G1", Outcome.INVALID, "the target is memory, not storage", demands, remedy)
+    if o_direct and traits.honours_o_direct:
+        return Finding("G1", Outcome.OK, "O_DIRECT", demands)
+    if task_offset is not None and nodes >= 2 and task_offset % nodes != 0:
+        saw = f"readers shifted by {task_offset % nodes} of {nodes} nodes"
+        return Finding("G1", Outcome.OK, saw, demands)
+    if bytes_per_node >= memory_factor * node_memory:
+        saw = f"V = {format_bytes(bytes_per_node)} per node, M = {format_bytes(node_memory)}"
+        return Finding("G1", Outcome.OK, saw, demands)
+    reasons = []
+    if o_direct:
+        reasons.append("O_DIRECT, which this file system is not known to honour")
+    elif nodes == 1:
+        reasons.append("buffered read on the node that wrote")
+    elif task_offset is None:
+        reasons.append("buffered read by the tasks that wrote")
+    else:
+        reasons.append(f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data")
+    reasons.append(
+        f"V = {format_bytes(bytes_per_node)} per node against M = {format_bytes(node_memory)}"
+    )
+    if expected_evictions:
+        held = [e for e in evictions if not e.proven_empty]
+        if traits.cache == "opaque":
+            reasons.append("the client caches outside the page cache, where nothing can be proven")
+        elif len(evictions) != expected_evictions:
+            reasons.append(
+                f"the page cache was emptied {len(evictions)} times of {expected_evictions}"
+            )
+        elif held:
+            reasons.append(f"the page cache was not proven empty: {held[0].describe()}")
+        elif any(e.bytes == 0 for e in evictions):
+            reasons.append("the page cache was emptied when no data was there")
+        else:
+            dropped = sum(e.resident_before for e in evictions)
+            saw = (
+                f"page cache emptied and proven empty {len(evictions)} times "
+                f"({format_bytes(dropped)} dropped)"
+            )
+            return Finding("G1", Outcome.OK, saw, demands)
+    return Finding("G1", Outcome.INVALID, ", ".join(reasons), demands, remedy)
+
+
+def write_back(
+    *,
+    fsync: bool,
+    o_direct: bool,
+    traits: Traits,
+    bytes_per_node: int,
+    node_memory: int,
+    memory_factor: float = 2.0,
+) -> Finding:
+    """G2: a write must not end in the client's memory: fsync inside the timing, O_DIRECT, or V >= 2 M."""
+    saw = (
+        ("fsync in the timed region" if fsync else "no fsync")
+        + (", O_DIRECT" if o_direct else ", buffered")
+        + f", V = {format_bytes(bytes_per_node)} per node"
+    )
+    holds = traits.cache != "memory" and (
+        fsync
+        or (o_direct and traits.honours_o_direct)
+        or bytes_per_node >= memory_factor * node_memory
+    )
+    if traits.cache == "memory":
+        saw += ", the target is memory, not storage"
+    return _finding(
+        "G2",
+        holds,
+        saw,
+        f"fsync, or O_DIRECT that is honoured, or V >= {memory_factor:g} M "
+        f"(M = {format_bytes(node_memory)})",
+        "Let the tool fsync at the end of the write (IOR -e, fio end_fsync=1)",
+    )
+
+
+#: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
+#: the second it is remarked upon.
+MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
+    "quick": (0.2, 30.0),
+    "daily": (30.0, 60.0),
+    "acceptance": (60.0, 60.0),
+}
+
+
+def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
+    """G4: a phase must last long enough; the shortest repetition counts."""
+    least, wanted = MIN_SECONDS[tier]
+    shortest = min(seconds)
+    outcome = (
+        Outcome.INVALID
+        if shortest < least
+        else Outcome.WARN
+        if shortest < wanted
+        else Outcome.OK
+    )
+    factor = (least if shortest < least else wanted) / shortest if shortest > 0 else float("inf")
+    return Finding(
+        "G4",
+        outcome,
+        f"the shortest repetition lasted {format_seconds(shortest)}",
+        f"{least:g} s in tier {tier}" + (f", {wanted:g} s to compare systems" if wanted > least else ""),
+        f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold",
+    )
+
+
+def tail(
+    *,
+    rank_seconds: Sequence[Sequence[float]],
+    stonewalls: Sequence[tuple[Stonewall, float, int]] = (),
+    max_imbalance: float = 0.3,
+    min_wear_out: float = 0.7,
+    min_pairs: float = 0.5,
+) -> Finding | None:
+    """G5: the tasks must finish together. A straggler is reported, it does not make the figure invalid.
+
+    Per-task times: (max - min) / mean <= 0.3. Stonewalled: bandwidth of the whole phase over bandwidth up
+    to the stonewall >= 0.7, and fewest over most pairs >= 0.5. ``stonewalls`` holds (stonewall,
+    bandwidth of the phase in MiB/s, tasks). None where the tool reported neither.
+    """
+    worst = 0.0
+    for times in rank_seconds:
+        if len(times) > 1 and statistics.fmean(times) > 0:
+            worst = max(worst, (max(times) - min(times)) / statistics.fmean(times))
+    seen = [f"(max - min) / mean of task times = {worst:.2f}"] if any(rank_seconds) else []
+    holds = worst <= max_imbalance
+    for wall, phase_mib_s, tasks in stonewalls:
+        if wall.mean_task_mib_s:
+            ratio = phase_mib_s / (wall.mean_task_mib_s * tasks)
+            holds = holds and ratio >= min_wear_out
+            seen.append(f"wear-out ratio {ratio:.2f}")
+        if wall.min_pairs is not None and wall.max_pairs:
+            ratio = wall.min_pairs / wall.max_pairs
+            holds = holds and ratio >= min_pairs
+            seen.append(f"fewest over most transfers {ratio:.2f}")
+    if not seen:
+        return None
+    return _finding(
+        "G5",
+        holds,
+        ", ".join(seen),
+        f"imbalance <= {max_imbalance:g}, wear-out ratio >= {min_wear_out:g}, "
+        f"fewest over most >= {min_pairs:g}",
+        "Look for a slow node, link or storage target",
+        Outcome.WARN,
+    )
+
+
+def ceiling(*, value: float, limit: float | None, limited_by: str, unit: str) -> Finding:
+    """G6: nothing is faster than its parts: B <= 1.02 x ceiling; below half of it is remarked upon."""
+    if limit is None:
+        return Finding("G6", Outcome.OK, "no ceiling declared", "topology in the site's settings")
+    share = value / limit
+    saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
+    demands = f"at most 102 % of {format_value(limit)} {unit}"
+    if share > 1.02:
+        remedy = "The data came from a cache, or the topology in the settings is wrong"
+        return Finding("G6", Outcome.INVALID, saw, demands, remedy)
+    if share < 0.5:
+        remedy = "Less than half of what the topology can carry: look for the bottleneck"
+        return Finding("G6", Outcome.WARN, saw, demands, remedy)
+    return Finding("G6", Outcome.OK, saw, demands)
+
+
+def unit_sanity(
+    *, operations_s: float, transfer_bytes: int, bytes_s: float, tolerance: float = 0.01
+) -> Finding:
+    """G7: operations/s times transfer size must be the bandwidth, within 1 %."""
+    off = abs(operations_s * transfer_bytes - bytes_s) / bytes_s
+    return _finding(
+        "G7",
+        off <= tolerance,
+        f"{format_value(operations_s)} ops/s x {format_bytes(transfer_bytes)} differs from "
+        f"{format_bytes(bytes_s)}/s by {off:.2%}",
+        f"|iops x transfer - bandwidth| / bandwidth <= {tolerance:.0%}",
+        "The tool's output mixes units or phases: keep it and report it",
+    )
+
+
+def bytes_moved(
+    *, expected: int | None, reported: Sequence[int | None], warnings: Sequence[str] = ()
+) -> Finding:
+    """G8: the tool must have moved N x T x b x s bytes in every repetition, without a warning."""
+    wrong = [r for r in reported if expected is not None and r != expected]
+    saw = (
+        f"{wrong[0] if wrong[0] is not None else 'an unknown number of'} bytes moved"
+        if wrong
+        else "bytes moved as asked"
+    )
+    if warnings:
+        saw += f", warning of the tool: {warnings[0]}"
+    return _finding(
+        "G8",
+        not wrong and not warnings,
+        saw,
+        (f"{expected} bytes (N x T x b x s) and " if expected is not None else "") + "no warning",
+        "Read the tool's output in the stage directory",
+    )
+
+
+def identity(*, declared_type: str, declared_source: str | None, views: Sequence[View]) -> Finding:
+    """G9: every node must see the declared file system at the target's path."""
+    demands = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
+    for view in views:
+        mount = view.mount
+        if (
+            mount is None
+            or mount.type != declared_type
+            or (declared_source is not None and mount.source != declared_source)
+        ):
+            seen = f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
+            return Finding(
+                "G9",
+                Outcome.INVALID,
+                f"{view.host} sees {seen} for {view.path}",
+                demands,
+                "Mount the target there, or correct target.path, target.type and target.source",
+            )
+    seen = f"{len(views)} node(s) see {demands}"
+    if not views:
+        return Finding("G9", Outcome.INVALID, "no node reported its mounts", demands, "Run again")
+    return Finding("G9", Outcome.OK, seen, demands)
+
+
+def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
+    """G13: need x 1.2 must be free, the fill afterwards at most ``max_fill``, ``keep_free`` must remain."""
+    after = space.bytes_free - need_bytes
+    fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
+    holds = (
+        space.bytes_free >= 1.2 * need_bytes
+        and fill_after <= max_fill
+        and after >= keep_free * space.bytes_total
+    )
+    lowest = max(1.2 * need_bytes, need_bytes + keep_free * space.bytes_total)
+    lowest = max(lowest, need_bytes + (1 - max_fill) * space.bytes_total)
+    return _finding(
+        "G13",
+        holds,
+        f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
+        f"{max(0.0, fill_after):.0%} full with the {format_bytes(need_bytes)} of this case",
+        f"{format_bytes(lowest)} free (1.2 x need, at most {max_fill:.0%} full, {keep_free:.0%} kept free)",
+        "Free space on the target, or lower limits.case_bytes",
+    )
+
+
+def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:
+    """G14: inodes free >= 1.2 x files and 5 % left; every quota leaves 1.2 x need of bytes and files."""
+    demands = f"{int(1.2 * need_files)} free inodes and 5 % left; 1.2 x need within every quota"
+    remedy = "Remove files, raise the quota, or lower limits.case_files and limits.case_bytes"
+    saw = f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed"
+    if space.inodes_total and (
+        space.inodes_free < 1.2 * need_files
+        or space.inodes_free - need_files < 0.05 * space.inodes_total
+    ):
+        return Finding("G14", Outcome.INVALID, saw, demands, remedy)
+    for quota in quotas:
+        if quota.bytes_left is not None and quota.bytes_left < 1.2 * need_bytes:
+            left = f"quota of {quota.owner} leaves {format_bytes(quota.bytes_left)}"
+            saw = f"{left}, {format_bytes(need_bytes)} needed"
+            return Finding("G14", Outcome.INVALID, saw, demands, remedy)
+        if quota.files_left is not None and quota.files_left < 1.2 * need_files:
+            saw = f"quota of {quota.owner} leaves {quota.files_left} files, {need_files} needed"
+            return Finding("G14", Outcome.INVALID, saw, demands, remedy)
+    return Finding("G14", Outcome.OK, saw, demands)
+
+
+def spread(*, samples: Sequence[float], limit: float) -> Finding:
+    """G17: the coefficient of variation (sample standard deviation over mean) is at most the limit."""
+    demands = f"at most {limit:.0%} over at least 2 repetitions"
+    remedy = "Others may use the target: repeat at a quiet time, or raise limits.repetitions"
+    if len(samples) < 2:
+        return Finding("G17", Outcome.WARN, "one repetition: spread unknown", demands, remedy)
+    cv = statistics.stdev(samples) / statistics.fmean(samples)
+    return _finding(
+        "G17",
+        cv <= limit,
+        f"coefficient of variation {cv:.1%} over {len(samples)} repetitions",
+        demands,
+        remedy,
+        Outcome.UNSTABLE,
+    )
+
+
+def tool_integrity(
+    *,
+    tool: str,
+    versions: Sequence[str],
+    tasks: Sequence[int | None],
+    nodes: Sequence[int | None],
+    want_tasks: int | None,
+    want_nodes: int | None,
+) -> Finding:
+    """G22: one version of the tool ran, on as many tasks and nodes as asked. None: the tool is silent."""
+    seen = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
+    wrong_tasks = sorted({t for t in tasks if t is not None and want_tasks is not None} - {want_tasks})
+    wrong_nodes = sorted({n for n in nodes if n is not None and want_nodes is not None} - {want_nodes})
+    if wrong_tasks:
+        seen += f" with {wrong_tasks[0]} task(s)"
+    if wrong_nodes:
+        seen += f" on {wrong_nodes[0]} node(s)"
+    return _finding(
+        "G22",
+        len(set(versions)) == 1 and not wrong_tasks and not wrong_nodes,
+        seen,
+        "one version"
+        + (f", {want_tasks} task(s)" if want_tasks is not None else "")
+        + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
+        "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
+    )

@@ -1,0 +1,80 @@
+# shellcheck shell=bash
+# iogauge: functions for the job script of a case. Sourced, not run.
+#
+#   iog_open COMMAND...     run the agent that checks the target and makes $IOG_DIR; stops the job if refused
+#   iog_repeat N FUNCTION   run FUNCTION N times with $IOG_REP = 1..N; stops at the first failure
+#   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
+#   iog_reset               empty $IOG_DIR between repetitions
+#
+# $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out.
+
+IOG_PID=
+IOG_REP=0
+
+iog_stop_tool() {
+    [ -n "$IOG_PID" ] || return 0
+    kill -TERM "$IOG_PID" 2>/dev/null
+    local _
+    for _ in 1 2 3 4 5 6 7 8; do
+        kill -0 "$IOG_PID" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    kill -KILL "$IOG_PID" 2>/dev/null
+}
+
+# Remove the case's directory. Only one that the agent has made: the session's marker stands beside it.
+iog_close() {
+    local status=$?
+    trap '' TERM INT HUP USR1
+    iog_stop_tool
+    case $IOG_DIR in
+        */iogauge/*/*/*)
+            if [ -f "${IOG_DIR%/*}/.iogauge-session" ] && [ ! -L "$IOG_DIR" ]; then
+                # A rank that is being killed may still create files: try again.
+                rm -rf --one-file-system -- "$IOG_DIR" 2>/dev/null || { sleep 0.3; rm -rf --one-file-system -- "$IOG_DIR"; }
+            fi
+            ;;
+    esac
+    exit "$status"
+}
+
+iog_open() {
+    trap iog_close EXIT
+    trap 'exit 143' TERM
+    trap 'exit 130' INT
+    trap 'exit 129' HUP
+    trap 'exit 138' USR1
+    : >phases.tsv
+    "$@" || exit $?
+}
+
+iog_phase() {
+    local name=$1 status started
+    shift
+    started=$(date +%s.%N)
+    # In the background, so that a signal to this script is acted upon at once.
+    "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err" &
+    IOG_PID=$!
+    wait "$IOG_PID"
+    status=$?
+    IOG_PID=
+    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$(date +%s.%N)" >>phases.tsv
+    if [ "$status" -ne 0 ]; then
+        echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2
+        tail -n 5 "$name.$IOG_REP.err" >&2
+        exit "$status"
+    fi
+}
+
+iog_reset() {
+    find "$IOG_DIR" -xdev -mindepth 1 -delete || exit 1
+}
+
+iog_repeat() {
+    local count=$1 function=$2
+    for ((IOG_REP = 1; IOG_REP <= count; IOG_REP++)); do
+        echo "iogauge: repetition $IOG_REP of $count"
+        "$function"
+    done
+    echo "iogauge: all $count repetitions done"
+}

@@ -1,0 +1,232 @@
+"""Which guards speak of which phase, and the verdicts that follow. Joins evidence, guards and verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from iogauge import evidence as ev
+from iogauge import guards
+from iogauge.filesystem import traits
+from iogauge.guards import Finding
+from iogauge.measurement import Metric, ToolOutputError
+from iogauge.plan import CasePlan, PhasePlan
+from iogauge.target import PartitionExtras, Tier
+from iogauge.topology import Ceiling
+from iogauge.units import convert, dimension
+from iogauge.verdict import (
+    MetricVerdict,
+    Reference,
+    Verdict,
+    check_samples,
+    decide_metric,
+    worst,
+)
+
+
+def metric_ceiling(metric: Metric, direction: str, extras: PartitionExtras, nodes: int) -> Ceiling | None:
+    """Ceiling of a metric in the metric's own unit; None where the topology declares none."""
+    if extras.topology is None or direction == "metadata":
+        return None
+    way = "read" if direction == "read" else "write"
+    if dimension(metric.unit) == "bandwidth":
+        limit = extras.topology.bandwidth_ceiling(way, nodes)  # type: ignore[arg-type]
+        unit = "B/s"
+    elif dimension(metric.unit) == "operations":
+        limit = extras.topology.operations_ceiling(way)  # type: ignore[arg-type]
+        unit = "ops/s"
+    else:
+        return None
+    return limit and Ceiling(convert(limit.value, unit, metric.unit), limit.limited_by)
+
+
+def ceiling_reference(
+    metric: Metric, direction: str, extras: PartitionExtras, nodes: int
+) -> Reference | None:
+    """Reference of a target without history: its ceiling times the declared efficiency, as lower bound."""
+    limit = metric_ceiling(metric, direction, extras, nodes)
+    topology = extras.topology
+    if limit is None or topology is None or topology.efficiency is None:
+        return None
+    share = topology.efficiency.read if direction == "read" else topology.efficiency.write
+    return Reference(
+        value=limit.value * share,
+        lower=0.0,
+        upper=None,
+        unit=metric.unit,
+        source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
+    )
+
+
+def _phase_findings(
+    phase: PhasePlan,
+    plan: CasePlan,
+    evidence: ev.Evidence,
+    extras: PartitionExtras,
+    tier: Tier,
+) -> list[Finding]:
+    """Findings that speak of all metrics of one phase."""
+    outputs = evidence.outputs[phase.name]
+    wanted = {name for name, _ in phase.rates.values()}
+    tool_phases = [ev.tool_phase(output, name) for output in outputs for name in sorted(wanted)]
+    access, limits = phase.access, extras.limits
+    known = traits(extras.target.type, extras.target.cache, extras.target.honours_o_direct)
+    findings: list[Finding | None] = []
+    per_node = (phase.data_bytes or 0) // plan.nodes
+    if access.direction == "read":
+        findings.append(
+            guards.client_cache(
+                nodes=plan.nodes,
+                task_offset=access.task_offset,
+                o_direct=access.o_direct,
+                traits=known,
+                bytes_per_node=per_node,
+                node_memory=extras.node.memory,
+                memory_factor=limits.memory_factor,
+                evictions=evidence.evictions.get(phase.name, ()),
+                expected_evictions=plan.repetitions * plan.nodes if access.evict else 0,
+            )
+        )
+    if access.direction == "write":
+        findings.append(
+            guards.write_back(
+                fsync=access.fsync,
+                o_direct=access.o_direct,
+                traits=known,
+                bytes_per_node=per_node,
+                node_memory=extras.node.memory,
+                memory_factor=limits.memory_factor,
+            )
+        )
+    if tool_phases:
+        findings.append(guards.duration(seconds=[p.seconds for p in tool_phases], tier=tier))
+        findings.append(
+            guards.tail(
+                rank_seconds=[p.rank_seconds for p in tool_phases],
+                stonewalls=[
+                    (p.stonewall, p.rates["bw"].value, output.tasks or plan.tasks)
+                    for output, p in zip(outputs, tool_phases, strict=False)
+                    if p.stonewall is not None and "bw" in p.rates
+                ],
+            )
+        )
+    for one in tool_phases:
+        if "bw" in one.rates and one.operations and one.transfer_bytes:
+            findings.append(
+                guards.unit_sanity(
+                    operations_s=one.operations / one.seconds,
+                    transfer_bytes=one.transfer_bytes,
+                    bytes_s=convert(one.rates["bw"].value, one.rates["bw"].unit, "B/s"),
+                )
+            )
+    warnings = [warning for output in outputs for warning in output.warnings]
+    if access.direction != "metadata" or warnings:
+        findings.append(
+            guards.bytes_moved(
+                expected=phase.data_bytes,
+                reported=[p.bytes_moved for p in tool_phases],
+                warnings=warnings,
+            )
+        )
+    findings.append(
+        guards.tool_integrity(
+            tool=plan.tool,
+            versions=[output.version for output in outputs],
+            tasks=[output.tasks for output in outputs],
+            nodes=[output.nodes for output in outputs],
+            want_tasks=plan.tasks,
+            want_nodes=plan.nodes,
+        )
+    )
+    return [finding for finding in findings if finding is not None]
+
+
+def findings_of(
+    plan: CasePlan,
+    evidence: ev.Evidence,
+    metrics: Sequence[Metric],
+    values: Mapping[str, Sequence[float]],
+    extras: PartitionExtras,
+    tier: Tier,
+) -> list[Finding]:
+    """All findings of a case: those of the whole case first, then those of each metric."""
+    findings = [
+        guards.identity(
+            declared_type=extras.target.type,
+            declared_source=extras.target.source,
+            views=evidence.views,
+        )
+    ]
+    by_name = {metric.name: metric for metric in metrics}
+    for phase in plan.repeat:
+        of_phase = _phase_findings(phase, plan, evidence, extras, tier)
+        for name in phase.rates:
+            metric = by_name[name]
+            own = [dataclasses.replace(finding, metric=name) for finding in of_phase]
+            limit = metric_ceiling(metric, phase.access.direction, extras, plan.nodes)
+            own.append(
+                dataclasses.replace(
+                    guards.ceiling(
+                        value=max(values[name]),
+                        limit=limit.value if limit else None,
+                        limited_by=limit.limited_by if limit else "",
+                        unit=metric.unit,
+                    ),
+                    metric=name,
+                )
+            )
+            own.append(
+                dataclasses.replace(
+                    guards.spread(samples=values[name], limit=extras.limits.max_spread), metric=name
+                )
+            )
+            findings += own
+    return findings
+
+
+def direction_of(plan: CasePlan, metric: str) -> str:
+    """Direction of the phase that yields a metric."""
+    return next(phase.access.direction for phase in plan.repeat if metric in phase.rates)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+    """Everything decided about one case; no metrics where nothing could be measured."""
+
+    metrics: tuple[MetricVerdict, ...]
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    reason: str
+    tools: tuple[str, ...] = ()
+
+
+def _summary(metrics: Sequence[MetricVerdict], verdict: Verdict) -> str:
+    return "; ".join(f"{m.metric.name}: {m.reason}" for m in metrics if m.verdict is verdict)
+
+
+def judge(
+    plan: CasePlan,
+    evidence: ev.Evidence,
+    metrics: Sequence[Metric],
+    references: Mapping[str, Reference],
+    extras: PartitionExtras,
+    tier: Tier,
+) -> Judgement:
+    """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR."""
+    if evidence.refused:
+        return Judgement((), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0])
+    values = check_samples(metrics, ev.samples(plan, evidence), plan.repetitions)
+    findings = findings_of(plan, evidence, metrics, values, extras, tier)
+    decided = []
+    for metric in metrics:
+        reference = references.get(metric.name) or ceiling_reference(
+            metric, direction_of(plan, metric.name), extras, plan.nodes
+        )
+        decided.append(decide_metric(metric, values[metric.name], findings, reference))
+    verdict = worst([m.verdict for m in decided])
+    if verdict is Verdict.ERROR:
+        raise ToolOutputError("the scenario promises no metric")
+    versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}
+    return Judgement(
+        tuple(decided), tuple(findings), verdict, _summary(decided, verdict), tuple(sorted(versions))
+    )

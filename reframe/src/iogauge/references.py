@@ -1,0 +1,251 @@
+"""A site's references: ReFrame's external reference file, read strictly.
+
+ReFrame itself ignores a reference for a metric that does not exist, only warns of a wrong unit, and skips
+a test whose file is missing. Here each of these is a mistake with a name, found before anything runs. The
+look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
+
+Beside ReFrame's keys the file has one of ours: ``$sources`` maps every check to where its values come from.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from iogauge.measurement import Metric
+from iogauge.session import project_root
+from iogauge.units import UnitError, convert, dimension, format_value
+from iogauge.verdict import Reference
+from iogauge.yamlfile import Mistake, YamlError, load, show
+
+FILE: Final = "references.yaml"
+SOURCES: Final = "$sources"
+_FORM: Final = "[value, lower or null, upper or null, unit], or ['$xfail', reason, [...]]"
+
+
+class ReferencesError(ValueError):
+    """Mistakes in a reference file that concern the case at hand; the message lists them."""
+
+
+def sites_dir() -> Path:
+    """Folder of the sites: ``$IOGAUGE_SITES`` (set when it is loaded), or site-configs/ of the project."""
+    return Path(os.environ.get("IOGAUGE_SITES") or project_root() / "site-configs")
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    )
+
+
+def _leaf(file: str, key: str, value: object) -> list[Mistake]:
+    if isinstance(value, list) and value[:1] == ["$xfail"]:
+        if len(value) != 3 or not isinstance(value[1], str) or not value[1].strip():
+            return [Mistake(file, key, show(value), "['$xfail', reason, [...]] with a reason")]
+        value = value[2]
+    if not isinstance(value, list) or len(value) != 4:
+        return [Mistake(file, key, show(value), _FORM)]
+    number, lower, upper, unit = value
+    mistakes = []
+    if not _is_number(number) or number <= 0:
+        mistakes.append(Mistake(file, f"{key}[0]", show(number), "a finite number above 0"))
+    if lower is not None and not (_is_number(lower) and -1 <= lower <= 0):
+        mistakes.append(
+            Mistake(file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)")
+        )
+    if upper is not None and not (_is_number(upper) and upper >= 0):
+        mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
+    if lower is None and upper is None:
+        mistakes.append(
+            Mistake(file, key, "neither a lower nor an upper bound", "at least one: else nothing can fail")
+        )
+    try:
+        dimension(str(unit))
+    except UnitError as error:
+        mistakes.append(Mistake(file, f"{key}[3]", show(unit), str(error)))
+    return mistakes
+
+
+def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
+    """(key path, metric, leaf) of everything ``depth`` mappings down; a wrong shape has the metric ''."""
+    if depth < 0:
+        yield key, key.rsplit(".", 1)[-1], value
+    elif isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _walk(file, f"{key}.{name}", inner, depth - 1)
+    else:
+        yield key, "", value
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The reference file of a site; one that has none is empty."""
+
+    file: Path
+    data: dict[str, Any]
+    mistakes: tuple[Mistake, ...]
+
+    @staticmethod
+    def of_site(site: str) -> References:
+        """References of a site; never raises: what is wrong with the file is in ``mistakes``."""
+        return _read(sites_dir() / site / FILE)
+
+    @property
+    def checks(self) -> list[str]:
+        """Names of the checks that the file has references for."""
+        return [name for name in self.data if not name.startswith("$")]
+
+    def path_for(self, check: str) -> Path | None:
+        """The file, where it has an entry for the check."""
+        return self.file if check in self.checks else None
+
+    def check(self, check: str, metrics: Sequence[Metric]) -> None:
+        """Raise :class:`ReferencesError` for what is wrong with the file, or with this check's entry."""
+        mistakes = [*self.mistakes, *self.against(check, metrics)]
+        if mistakes:
+            raise ReferencesError("; ".join(map(str, mistakes)))
+
+    def against(self, check: str, metrics: Sequence[Metric]) -> list[Mistake]:
+        """Metrics that the check does not have, and units that are not the metric's."""
+        if check not in self.checks or self.mistakes:
+            return []
+        by_name, mistakes = {metric.name: metric for metric in metrics}, []
+        for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
+            metric, file = by_name.get(name), str(self.file)
+            if metric is None:
+                close = difflib.get_close_matches(name, by_name, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                mistakes.append(
+                    Mistake(file, key, f"metric {name!r}{hint}", f"the metrics of {check}: {', '.join(by_name)}")
+                )
+                continue
+            values = leaf[2] if leaf[0] == "$xfail" else leaf
+            if values[3] != metric.unit:
+                try:
+                    same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
+                except UnitError:
+                    same = ""
+                mistakes.append(
+                    Mistake(file, f"{key}[3]", f"unit {values[3]!r}", f"{metric.unit!r}, the metric's unit{same}")
+                )
+        return mistakes
+
+    def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
+        """Entries for checks that do not exist."""
+        names, mistakes = sorted(known), []
+        for name in self.checks:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                mistakes.append(
+                    Mistake(str(self.file), name, f"no check of that name{hint}", ", ".join(names))
+                )
+        return mistakes
+
+    def resolve(self, check: Any, metrics: Sequence[Metric]) -> dict[str, Reference]:
+        """References of a ReFrame test's metrics, found by ReFrame's own look-up."""
+        name = type(check).__name__
+        if name not in self.checks:
+            return {}
+        scoped, found = check._resolve_reference(), {}
+        for metric in metrics:
+            try:
+                entry = scoped[f"{check.current_partition.fullname}:{metric.name}"]
+            except KeyError:
+                continue
+            reason = getattr(entry, "message", None)
+            value, lower, upper, unit = entry.data if reason is not None else entry
+            found[metric.name] = Reference(
+                value, lower, upper, unit, str(self.data[SOURCES][name]), reason
+            )
+        return found
+
+
+def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    index = entry.get("$index")
+    depth = len(index) if isinstance(index, list) else 1
+    body = {name: value for name, value in entry.items() if name != "$index"}
+    return list(_walk(file, check, body, depth))
+
+
+def find_mistakes(file: str, data: object) -> list[Mistake]:
+    """Every mistake in the form of a reference file's content."""
+    if not isinstance(data, dict):
+        return [Mistake(file, "", show(data), "a mapping from check to references")]
+    mistakes = []
+    sources = data.get(SOURCES, {})
+    if not isinstance(sources, dict):
+        mistakes.append(Mistake(file, SOURCES, show(sources), "a mapping from check to its source"))
+        sources = {}
+    for name, entry in data.items():
+        if not isinstance(name, str):
+            mistakes.append(Mistake(file, show(name), "this key", "the name of a check"))
+            continue
+        if name == SOURCES:
+            continue
+        if name.startswith("$"):
+            mistakes.append(Mistake(file, name, "this key", f"{SOURCES} and names of checks"))
+            continue
+        source = sources.get(name)
+        if not isinstance(source, str) or not source.strip():
+            mistakes.append(
+                Mistake(file, f"{SOURCES}.{name}", show(source), "text that says where the values come from")
+            )
+        if not isinstance(entry, dict) or not entry:
+            mistakes.append(Mistake(file, name, show(entry), "a mapping from partition to metrics"))
+            continue
+        index = entry.get("$index")
+        if index is not None and not (
+            isinstance(index, list) and index and all(isinstance(part, str) for part in index)
+        ):
+            mistakes.append(Mistake(file, f"{name}.$index", show(index), "a list of names"))
+            continue
+        for key, metric, leaf in _leaves(file, name, entry):
+            if not metric:
+                mistakes.append(Mistake(file, key, show(leaf), "a mapping down to the metrics"))
+            else:
+                mistakes += _leaf(file, key, leaf)
+    for name in sources:
+        if name not in data:
+            mistakes.append(Mistake(file, f"{SOURCES}.{name}", "a source", "checks that have references"))
+    return mistakes
+
+
+@lru_cache(maxsize=32)
+def _parsed(path: Path, stamp: tuple[int, int]) -> References:
+    try:
+        data = load(path)
+    except YamlError as error:
+        return References(path, {}, (Mistake(str(path), "", str(error), "a YAML file"),))
+    data = {} if data is None else data
+    mistakes = tuple(find_mistakes(str(path), data))
+    return References(path, data if isinstance(data, dict) else {}, mistakes)
+
+
+def _read(path: Path) -> References:
+    try:
+        info = path.stat()
+    except FileNotFoundError:
+        return References(path, {}, ())
+    except OSError as error:
+        return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
+    return _parsed(path, (info.st_mtime_ns, info.st_size))
+
+
+def known_checks(folder: Path) -> list[str]:
+    """Names of the classes that a folder of checks registers with ReFrame, read without running them."""
+    names = []
+    for file in sorted(folder.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and any(
+                "simple_test" in ast.unparse(decorator) for decorator in node.decorator_list
+            ):
+                names.append(node.name)
+    return names

@@ -1,0 +1,110 @@
+"""One run of ReFrame: its name, where it keeps what, and what it must clean up when it ends."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import re
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from iogauge import workdir
+
+
+def project_root() -> Path:
+    """The directory that holds checks/ and site-configs/: ``$IOGAUGE_ROOT``, or four levels above here."""
+    root = os.environ.get("IOGAUGE_ROOT")
+    return Path(root) if root else Path(__file__).resolve().parents[3]
+
+
+def state_dir() -> Path:
+    """Where records, stage and output go: ``$IOGAUGE_HOME``, or ``.iogauge`` in the project's root."""
+    home = os.environ.get("IOGAUGE_HOME")
+    return Path(home) if home else project_root() / ".iogauge"
+
+
+def history_dir() -> Path:
+    """Directory of the sessions' record files."""
+    return state_dir() / "history"
+
+
+def is_gate() -> bool:
+    """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes."""
+    return os.environ.get("IOGAUGE_GATE", "").lower() in ("1", "true", "yes", "on")
+
+
+def new_session_name() -> str:
+    """A name that sorts by time and is unique on this host."""
+    host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-") or "host"
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{host}-{os.getpid()}"
+
+
+@dataclass
+class Session:
+    """State of this process's run. ``targets`` are paths on which it may have left a directory."""
+
+    name: str
+    targets: set[str] = field(default_factory=set)
+    cases_decided: int = 0
+
+    def track(self, target: str) -> None:
+        """Remember to remove this session's directory on a target."""
+        self.targets.add(target)
+
+    def clean(self) -> None:
+        """Remove this session's directories; what cannot be removed is said, with the command to retry."""
+        for target in sorted(self.targets):
+            path = workdir.session_dir(target, self.name)
+            try:
+                workdir.remove(path)
+            except OSError as error:
+                print(
+                    f"iogauge: {error}; left behind, remove it with: iogauge clean --target {target}",
+                    file=sys.stderr,
+                )
+
+
+_current: Session | None = None
+
+
+def current() -> Session:
+    """The session of this process; it is named by ``$IOGAUGE_SESSION`` where a caller wants to find it."""
+    global _current
+    if _current is None:
+        _current = Session(os.environ.get("IOGAUGE_SESSION") or new_session_name())
+        atexit.register(_current.clean)
+    return _current
+
+
+def _runs_cases(argv: list[str]) -> bool:
+    """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags)."""
+    return any(a == "--run" or re.fullmatch(r"-[a-zA-Z]*r", a) is not None for a in argv)
+
+
+def guard_gate() -> None:
+    """As a gate, make a run that decides no case end with status 1; ReFrame itself ends with 0.
+
+    Called when the site configuration is loaded: handlers run in reverse order, so this one comes last.
+    """
+    if not is_gate() or not _runs_cases(sys.argv[1:]):
+        return
+    session = current()
+
+    def refuse() -> None:
+        if session.cases_decided == 0:
+            print(
+                "iogauge: FAILED: this run is a gate and no case was measured. Expected at least one: "
+                "check the options -n, -t, -c and --system, and see what 'reframe -c checks/ -l' lists",
+                file=sys.stderr,
+            )
+            session.clean()
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(1)
+
+    atexit.register(refuse)

@@ -1,0 +1,271 @@
+"""Load the sites: one folder each, ReFrame's own format, validated before anything runs.
+
+:func:`load` merges the folders of site-configs/ into one ReFrame configuration. A site with mistakes is
+replaced by a stand-in that no check runs on, so that the other sites keep working; the mistakes are said
+when the configuration is loaded, and again, as an error, when the site is the one selected.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+import yaml
+from pydantic import ValidationError
+
+from iogauge import detect, features
+from iogauge.filesystem import traits
+from iogauge.references import FILE as REFERENCES
+from iogauge.references import References
+from iogauge.session import guard_gate, state_dir
+from iogauge.target import PartitionExtras
+from iogauge.yamlfile import Mistake, YamlError, load as load_yaml, show
+
+SETTINGS: Final = "settings.yaml"
+#: Folder with what all sites share (logging, modes); not a site.
+COMMON: Final = "common"
+#: The site of a machine that nobody has described; its host names match everything, so it comes last.
+LOCAL: Final = "local"
+#: Key under a partition's ``extras``: fill what is not declared from the machine itself.
+DETECT: Final = "detect"
+_MISTAKES: Final = "mistakes"
+
+
+@lru_cache(maxsize=1)
+def _reframe_schema() -> dict[str, Any]:
+    text = resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = yaml.safe_load(text)
+    return schema
+
+
+def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
+    """What ReFrame's own schema refuses."""
+    whole = {"systems": [], "environments": [], "logging": [], **data}
+    schema = {**_reframe_schema()}
+    found = []
+    for error in jsonschema.Draft7Validator(schema).iter_errors(whole):
+        while error.context:
+            error = min(error.context, key=lambda inner: -len(inner.absolute_path))
+        key = ".".join(str(part) for part in error.absolute_path)
+        found.append(Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}"))
+    return found
+
+
+def _pydantic_mistakes(file: str, key: str, error: ValidationError) -> list[Mistake]:
+    found = []
+    for item in error.errors():
+        where = ".".join([key, *(str(part) for part in item["loc"])])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "missing":
+            found.append(Mistake(file, where, "nothing", "this key is required"))
+        elif item["type"] == "extra_forbidden":
+            found.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
+        else:
+            found.append(Mistake(file, where, show(item["input"]), message))
+    return found
+
+
+def _keys_beside(location: tuple[int | str, ...]) -> str:
+    """Names of the keys that may stand where an unknown one was found."""
+    model: Any = PartitionExtras
+    for part in location[:-1]:
+        annotation = model.model_fields[str(part)].annotation
+        options = [a for a in getattr(annotation, "__args__", ()) if hasattr(a, "model_fields")]
+        model = options[0] if options else annotation
+    return "the keys " + ", ".join(model.model_fields)
+
+
+def _feature_mistakes(file: str, key: str, found: object, known: frozenset[str]) -> list[Mistake]:
+    names = found if isinstance(found, list) else []
+    return [
+        Mistake(file, f"{key}.features", f"feature {name!r}", ", ".join(sorted(known)))
+        for name in names
+        if name not in known
+    ]
+
+
+def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[Mistake]:
+    extras = partition.get("extras", {})
+    mistakes = _feature_mistakes(file, key, partition.get("features"), features.PARTITION)
+    if not isinstance(extras, dict) or DETECT in extras:
+        return mistakes
+    try:
+        PartitionExtras.model_validate(extras)
+    except ValidationError as error:
+        mistakes += _pydantic_mistakes(file, f"{key}.extras", error)
+    if not partition.get("time_limit"):
+        mistakes.append(
+            Mistake(file, f"{key}.time_limit", "nothing", "a time limit such as 30m: storage that hangs must end")
+        )
+    if partition.get("max_jobs") != 1:
+        mistakes.append(
+            Mistake(
+                file,
+                f"{key}.max_jobs",
+                show(partition.get("max_jobs")),
+                "1: two cases at a time on a target measure each other",
+            )
+        )
+    return mistakes
+
+
+def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
+    """Every mistake in the content of a site's settings file."""
+    if not isinstance(data, dict):
+        return [Mistake(file, "", show(data), "a mapping with systems and environments")]
+    mistakes = _reframe_mistakes(file, data)
+    if mistakes:
+        return mistakes
+    systems = data.get("systems", [])
+    if [system["name"] for system in systems] != [site]:
+        names = ", ".join(system["name"] for system in systems) or "none"
+        mistakes.append(
+            Mistake(file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder")
+        )
+    for system in systems:
+        for pattern in system.get("hostnames", []):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                mistakes.append(
+                    Mistake(file, f"{system['name']}.hostnames", show(pattern), f"a regular expression: {error}")
+                )
+        for partition in system["partitions"]:
+            key = f"systems.{system['name']}.partitions.{partition['name']}"
+            mistakes += _partition_mistakes(file, key, partition)
+    for environment in data.get("environments", []):
+        key = f"environments.{environment['name']}"
+        mistakes += _feature_mistakes(
+            file, key, environment.get("features"), features.ENVIRONMENT
+        )
+        if environment.get("target_systems") != [site]:
+            mistakes.append(
+                Mistake(
+                    file,
+                    f"{key}.target_systems",
+                    show(environment.get("target_systems")),
+                    f"[{site}]: an environment belongs to its site",
+                )
+            )
+    return mistakes
+
+
+def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any]:
+    """A configuration that keeps a broken site's name and hosts, and runs nothing."""
+    hosts: list[str] = []
+    if isinstance(data, dict) and isinstance(data.get("systems"), list):
+        for system in data["systems"]:
+            found = system.get("hostnames", []) if isinstance(system, dict) else []
+            hosts += [h for h in found if isinstance(h, str)] if isinstance(found, list) else []
+    partition = {
+        "name": "broken",
+        "scheduler": "local",
+        "launcher": "local",
+        "environs": ["broken"],
+        "extras": {_MISTAKES: [str(mistake) for mistake in mistakes]},
+    }
+    return {
+        "systems": [
+            {"name": site, "descr": "has mistakes", "hostnames": hosts, "partitions": [partition]}
+        ],
+        "environments": [{"name": "broken", "target_systems": [site]}],
+    }
+
+
+def _complete(data: dict[str, Any], state: Path) -> dict[str, Any]:
+    """What every site gets: detection where asked for, features that follow, a place for ReFrame's files."""
+    for system in data["systems"]:
+        system.setdefault("prefix", str(state / "reframe"))
+        for partition in system["partitions"]:
+            if partition.get("extras", {}).pop(DETECT, False):
+                detect.complete(partition, data["environments"])
+            extras = PartitionExtras.model_validate(partition["extras"])
+            target = extras.target
+            known = traits(target.type, target.cache, target.honours_o_direct)
+            added = [features.TARGET, *([features.O_DIRECT] if known.honours_o_direct else [])]
+            partition["features"] = sorted({*partition.get("features", []), *added})
+    return data
+
+
+def read_site(folder: Path) -> tuple[dict[str, Any], list[Mistake]]:
+    """Configuration and mistakes of one site's folder; with mistakes, the configuration is a stand-in."""
+    file, data = folder / SETTINGS, None
+    try:
+        data = load_yaml(file)
+        mistakes = find_mistakes(str(file), folder.name, data)
+        if not mistakes:
+            _complete(data, state_dir())
+    except YamlError as error:
+        mistakes = [Mistake(str(file), "", str(error), "a YAML file")]
+    except ValidationError as error:
+        mistakes = _pydantic_mistakes(str(file), f"systems.{folder.name} (detected)", error)
+    except OSError as error:
+        mistakes = [Mistake(str(file), "target", str(error), "a target that can be looked at")]
+    mistakes += References.of_site(folder.name).mistakes
+    if mistakes:
+        return _stand_in(folder.name, data, mistakes), mistakes
+    assert isinstance(data, dict)
+    return data, []
+
+
+def site_folders(folder: Path) -> list[Path]:
+    """Folders of the sites, by name; :data:`LOCAL` last, because the first host name that matches wins."""
+    found = [file.parent for file in folder.glob(f"*/{SETTINGS}") if file.parent.name != COMMON]
+    return sorted(found, key=lambda path: (path.name == LOCAL, path.name))
+
+
+def _expand(value: Any, home: str) -> Any:
+    """Values with ``${IOGAUGE_HOME}`` replaced."""
+    if isinstance(value, dict):
+        return {key: _expand(inner, home) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner, home) for inner in value]
+    return value.replace("${IOGAUGE_HOME}", home) if isinstance(value, str) else value
+
+
+def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """ReFrame configuration of all sites in a folder. Says every mistake on standard error."""
+    base = Path(folder).resolve()
+    os.environ["IOGAUGE_SITES"] = str(base)
+    merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
+    common = base / COMMON / SETTINGS
+    parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
+    for site in site_folders(base):
+        data, mistakes = read_site(site)
+        parts.append(data)
+        for mistake in mistakes:
+            print(f"iogauge: site {site.name} is disabled: {mistake}", file=sys.stderr)
+    for part in parts:
+        for section, entries in part.items():
+            merged[section] = merged.get(section, []) + entries
+    guard_gate()
+    return merged
+
+
+def require_ready(system: Any) -> None:
+    """End the process with a clear message unless the selected ReFrame system is a site of ours.
+
+    Called when the first check is loaded. Without this, ReFrame would select nothing and report success.
+    """
+    found = [partition.extras for partition in system.partitions]
+    mistakes = [text for extras in found for text in extras.get(_MISTAKES, [])]
+    if mistakes:
+        lines = "\n  ".join(mistakes)
+        raise SystemExit(
+            f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
+            "Correct them and run again; nothing was measured."
+        )
+    if not any("target" in extras for extras in found):
+        raise SystemExit(
+            f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"
+            "  Set the configuration:   . ./activate        (sets RFM_CONFIG_PATH=site-configs)\n"
+            "  or name it yourself:     export RFM_CONFIG_PATH=<project>/site-configs\n"
+            "  and a described site:    reframe --system=<site> -c checks/ -r\n"
+            f"  References are read from site-configs/<site>/{REFERENCES}; nothing was measured."
+        )

@@ -1,0 +1,907 @@
+"""IOR: arguments for it, and its JSON summary, rank times and help text as values.
+
+Written against IOR 4.0.0 and 3.3.0 (``src/ior.c``, ``src/ior-output.c``, ``src/parse_options.c``).
+What the formats mean stands in storage-facts.md, sections 0 (findings F1-F15) and 2.1.
+
+What IOR's numbers are (``ReduceIterResults`` in ior.c):
+
+``bw``
+    ``bwMiB``, MiB/s: bytes of all tasks / ``totalTime``; the time runs from the first open to the
+    last close and so holds fsync and stonewall wear-out.
+``iops``
+    ops/s: transfers of all tasks / ``wrRdTime``. The time is not that of ``bw``, so that
+    ``iops * transfer`` is a little above ``bw``.
+``latency``
+    s: read/write time of a task / transfers *in one segment as planned*, least over the tasks. It
+    is wrong by the number of segments, and meaningless where the tasks did not move what was
+    planned; it is passed on only where neither applies, and where it is not below the 0.1 ms that
+    IOR prints.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from iogauge import units
+from iogauge.measurement import Phase, Quantity, Stonewall, ToolOutput, ToolOutputError
+from iogauge.tools import (
+    excerpt,
+    is_number,
+    load_json_object,
+    member,
+    non_negative,
+    positive,
+    unique,
+)
+
+DataType = Literal["timestamp", "offset", "incompressible", "random"]
+SummaryFormat = Literal["default", "JSON", "CSV"]
+
+#: IOR 4's ``dataPacketType`` number to its word (aiori.h). The text beside it in the JSON
+#: ("data packet type") is one too low in 4.0.0: it says "g" for timestamp and "i" for random.
+DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
+
+_MIB: Final = 2**20
+#: Half of the last digit of a number printed with %.4f.
+_PRINTED: Final = 0.5e-4
+_HINTED_APIS: Final = ("MPIIO", "HDF5", "NCMPI")
+_RESERVED: Final = re.compile(r"[\s\"\\]")
+_MEMORY_SHARE: Final = re.compile(r"([1-9][0-9]?|100)%")
+_INT32: Final = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IorOptions:
+    """What one execution of IOR is to do; sizes in bytes, times in the unit that the name says.
+
+    Neither ``write`` nor ``read`` nor ``verify_write`` nor ``verify_read`` means write and read, as
+    for IOR itself. Raises :class:`ValueError` for what IOR refuses (``ValidateTests`` in ior.c),
+    and for what it accepts but does not do, or does differently from what one would think
+    (storage-facts 0 and 2.1, lustre-facts 2).
+    """
+
+    api: str = "POSIX"
+    test_file: str
+    transfer_bytes: int
+    block_bytes: int
+    segments: int = 1
+    file_per_process: bool = False
+    unique_dir: bool = False
+    write: bool = False
+    read: bool = False
+    fsync: bool = False
+    fsync_per_write: bool = False
+    reorder_tasks: bool = False
+    task_offset: int | None = None
+    reorder_random: bool = False
+    seed: int | None = None
+    random_offsets: bool = False
+    random_offset_seed: int | None = None
+    random_prefill_bytes: int | None = None
+    barriers: bool = False
+    repetitions: int = 1
+    multi_file: bool = False
+    delay_s: int = 0
+    max_minutes: int = 0
+    keep: bool = False
+    keep_on_error: bool = False
+    use_existing: bool = False
+    stonewall_s: int = 0
+    wear_out: bool = False
+    stonewall_status_file: str | None = None
+    min_duration_s: int = 0
+    verify_write: bool = False
+    verify_read: bool = False
+    signature: int | None = None
+    data_type: DataType | None = None
+    memory_hog: str | int | None = None
+    o_direct: bool = False
+    collective: bool = False
+    hints_file: str | None = None
+    show_hints: bool = False
+    lustre_stripe_count: int | None = None
+    lustre_stripe_bytes: int | None = None
+    lustre_start_ost: int | None = None
+    lustre_ignore_locks: bool = False
+    warnings_as_errors: bool = False
+    summary_file: str | None = None
+    summary_format: SummaryFormat = "JSON"
+    rank_details_csv: str | None = None
+    verbosity: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what IOR would refuse or silently do differently."""
+        self._check_sizes()
+        self._check_order()
+        self._check_files()
+        self._check_stonewall()
+        self._check_backend()
+
+    @property
+    def writes(self) -> bool:
+        """Whether IOR will run a write phase."""
+        return self.write or self._default_phases
+
+    @property
+    def reads(self) -> bool:
+        """Whether IOR will run a read phase."""
+        return self.read or self._default_phases
+
+    @property
+    def _default_phases(self) -> bool:
+        return not (self.write or self.read or self.verify_write or self.verify_read)
+
+    @property
+    def bytes_per_task(self) -> int:
+        """Bytes that each task moves in each phase, without a stonewall: block times segments."""
+        return self.block_bytes * self.segments
+
+    def _check_sizes(self) -> None:
+        t, b = self.transfer_bytes, self.block_bytes
+        for name, value in (("transfer_bytes", t), ("block_bytes", b)):
+            if value <= 0 or value % 8:
+                raise ValueError(
+                    f"{name} is {value}: IOR needs a multiple of 8 bytes above 0; "
+                    "choose such a size"
+                )
+        if b % t:
+            raise ValueError(
+                f"block_bytes is {b}: expected a multiple of transfer_bytes ({t}); "
+                "change one of the two"
+            )
+        for name, value, least in (
+            ("segments", self.segments, 1),
+            ("repetitions", self.repetitions, 1),
+            ("delay_s", self.delay_s, 0),
+            ("max_minutes", self.max_minutes, 0),
+            ("stonewall_s", self.stonewall_s, 0),
+            ("min_duration_s", self.min_duration_s, 0),
+            ("verbosity", self.verbosity, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} is {value}: expected at least {least}")
+        if self.random_offsets and b == t:
+            raise ValueError(
+                f"random_offsets shuffles the transfers inside a block, but block_bytes ({b}) "
+                "equals "
+                "transfer_bytes: choose a larger block"
+            )
+        prefill = self.random_prefill_bytes
+        if prefill is not None:
+            if not self.random_offsets:
+                raise ValueError("random_prefill_bytes needs random_offsets: drop it or set both")
+            if prefill <= 0 or b % prefill:
+                raise ValueError(
+                    f"random_prefill_bytes is {prefill}: expected a divisor of block_bytes ({b})"
+                )
+        hog = self.memory_hog
+        if isinstance(hog, str) and not _MEMORY_SHARE.fullmatch(hog):
+            raise ValueError(
+                f"memory_hog is {hog!r}: expected a share of the node's memory such as '75%', "
+                "or a number of bytes"
+            )
+        if isinstance(hog, int) and hog <= 0:
+            raise ValueError(f"memory_hog is {hog}: expected a number of bytes above 0")
+
+    def _check_order(self) -> None:
+        if self.reorder_tasks and self.reorder_random:
+            raise ValueError(
+                "reorder_tasks (-C) and reorder_random (-Z) exclude each other: keep reorder_tasks"
+            )
+        reordered = self.reorder_tasks or self.reorder_random
+        if self.random_offsets and reordered and not self.file_per_process:
+            raise ValueError(
+                "random_offsets (-z) with reorder_tasks or reorder_random on a shared file is "
+                "refused "
+                "by IOR: set file_per_process or read without reordering"
+            )
+        if self.task_offset is not None:
+            if not reordered:
+                raise ValueError(
+                    f"task_offset is {self.task_offset}, but -Q does nothing without -C "
+                    "(storage-facts F3): set reorder_tasks"
+                )
+            if self.task_offset < 1:
+                raise ValueError(f"task_offset is {self.task_offset}: expected at least 1")
+        if self.seed is not None and not self.reorder_random:
+            raise ValueError("seed (-X) is the seed of reorder_random (-Z): set that or drop it")
+        if self.random_offset_seed is not None and (
+            not self.random_offsets or self.random_offset_seed < 0
+        ):
+            raise ValueError(
+                f"random_offset_seed is {self.random_offset_seed}: expected at least 0, together "
+                "with "
+                "random_offsets"
+            )
+        if self.random_offsets and self.verify_read and self.random_offset_seed is None:
+            raise ValueError("verify_read with random_offsets needs random_offset_seed: set it")
+        if self.signature is not None and (self.signature == 0 or self.signature not in _INT32):
+            raise ValueError(
+                f"signature is {self.signature}: IOR takes 0 for 'none', expected another "
+                "32-bit number"
+            )
+        if self.verify_read and not self.writes and self.signature is None:
+            raise ValueError(
+                "verify_read without a write phase needs the signature (-G) that was written: set "
+                "it"
+            )
+        if self.data_type is not None and self.data_type not in DATA_TYPES:
+            raise ValueError(f"data_type is {self.data_type!r}: expected one of {DATA_TYPES}")
+
+    def _check_files(self) -> None:
+        for name, path in (
+            ("test_file", self.test_file),
+            ("hints_file", self.hints_file),
+            ("stonewall_status_file", self.stonewall_status_file),
+            ("summary_file", self.summary_file),
+            ("rank_details_csv", self.rank_details_csv),
+        ):
+            if path is None:
+                continue
+            if not path or _RESERVED.search(path):
+                raise ValueError(
+                    f"{name} is {path!r}: expected a path without blanks, quotes and backslashes "
+                    "(IOR does not escape them in its JSON)"
+                )
+            if name not in ("test_file", "hints_file") and re.search("[,#]", path):
+                raise ValueError(f"{name} is {path!r}: IOR's -O reads ',' and '#' as separators")
+        if "@" in self.test_file:
+            raise ValueError(
+                f"test_file is {self.test_file!r}: IOR takes '@' as the separator of several files"
+            )
+        if self.unique_dir and not self.file_per_process:
+            raise ValueError("unique_dir (-u) has no effect without file_per_process: set both")
+        if self.unique_dir and not self.test_file.startswith("/"):
+            raise ValueError(
+                f"test_file is {self.test_file!r}: unique_dir cuts the first letter of a relative "
+                "path, expected an absolute one"
+            )
+        if self.multi_file and self.repetitions == 1:
+            raise ValueError("multi_file (-m) needs more than one repetition: raise repetitions")
+        if self.max_minutes and self.repetitions == 1:
+            raise ValueError("max_minutes (-T) stops between repetitions only: raise repetitions")
+        if self.summary_format not in ("default", "JSON", "CSV"):
+            raise ValueError(f"summary_format is {self.summary_format!r}: default, JSON or CSV")
+        if self.summary_format == "JSON" and self.verbosity:
+            raise ValueError(
+                f"verbosity is {self.verbosity}: IOR 4.0.0 writes invalid JSON when -v is given "
+                "(storage-facts F1); set it to 0 or use another summary_format"
+            )
+        if self.summary_format == "JSON" and self.max_minutes:
+            raise ValueError(
+                f"max_minutes is {self.max_minutes}: once it cuts repetitions, IOR divides 0 by 0 "
+                "in "
+                "its summary (ior-output.c) and the JSON cannot be used; lower repetitions instead"
+            )
+
+    def _check_stonewall(self) -> None:
+        if self.wear_out and not self.stonewall_s:
+            raise ValueError("wear_out needs a stonewall: set stonewall_s")
+        if self.stonewall_status_file is not None:
+            if not self.keep:
+                raise ValueError("stonewall_status_file needs keep (-k): IOR refuses it otherwise")
+            if self.writes and not self.wear_out:
+                raise ValueError(
+                    "stonewall_status_file with a write phase needs wear_out: IOR refuses it "
+                    "otherwise"
+                )
+        if self.stonewall_s and self.writes and self.reads and not self.wear_out:
+            raise ValueError(
+                "a stonewall over write and read without wear_out leaves files that the read phase "
+                "runs past ('EOF prematurely'): set wear_out"
+            )
+        if self.min_duration_s and self.reads and not self.o_direct:
+            raise ValueError(
+                f"min_duration_s is {self.min_duration_s}: it reads the same bytes again, from the "
+                "page cache (storage-facts 2.1); move more data, or set o_direct"
+            )
+
+    def _check_backend(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9]+", self.api):
+            raise ValueError(f"api is {self.api!r}: expected a name such as POSIX or MPIIO")
+        api = self.api.upper()
+        if api == "NCMPI" and self.file_per_process:
+            raise ValueError("api NCMPI has no file_per_process: drop it")
+        if api in ("HDF5", "NCMPI") and self.random_offsets:
+            raise ValueError(f"api {api} has no random_offsets: drop it")
+        if self.collective and api not in _HINTED_APIS:
+            raise ValueError(f"collective (-c) has no effect with api {api}: use MPIIO")
+        if (self.hints_file is not None or self.show_hints) and api != "MPIIO":
+            raise ValueError(f"hints_file and show_hints are options of api MPIIO, not of {api}")
+        if self.o_direct and api != "POSIX":
+            raise ValueError(f"o_direct (--posix.odirect) is an option of api POSIX, not of {api}")
+        self._check_lustre(api)
+
+    def _check_lustre(self, api: str) -> None:
+        count, size = self.lustre_stripe_count, self.lustre_stripe_bytes
+        asked = [
+            name
+            for name, given in (
+                ("lustre_stripe_count", count is not None),
+                ("lustre_stripe_bytes", size is not None),
+                ("lustre_start_ost", self.lustre_start_ost is not None),
+                ("lustre_ignore_locks", self.lustre_ignore_locks),
+            )
+            if given
+        ]
+        if asked and api != "POSIX":
+            raise ValueError(f"{asked[0]} is an option of api POSIX, not of {api}")
+        if asked and self.use_existing:
+            raise ValueError(
+                f"{asked[0]} and use_existing (-E) exclude each other: IOR creates the files "
+                "itself "
+                "and aborts on an existing one (lustre-facts 2)"
+            )
+        if count is not None and count < 1:
+            raise ValueError(
+                f"lustre_stripe_count is {count}: expected at least 1; -1 means 'unset' to IOR, "
+                "not "
+                "'all' (lustre-facts 2): give the number of OSTs"
+            )
+        if size is not None and (size <= 0 or size % 65536 or size not in _INT32):
+            raise ValueError(
+                f"lustre_stripe_bytes is {size}: expected a multiple of 64 KiB below 2 GiB"
+            )
+        if self.lustre_start_ost is not None:
+            if count is None and size is None:
+                raise ValueError(
+                    "lustre_start_ost alone is ignored by IOR without a message (lustre-facts 2): "
+                    "give lustre_stripe_count or lustre_stripe_bytes too"
+                )
+            if self.lustre_start_ost < 0:
+                raise ValueError(f"lustre_start_ost is {self.lustre_start_ost}: at least 0")
+
+    def arguments(self) -> list[str]:
+        """The arguments after ``ior``, in a stable order: what, where, how, limits, output."""
+        size = units.tool_size
+        args = ["-a", self.api, "-o", self.test_file]
+        args += ["-t", size(self.transfer_bytes), "-b", size(self.block_bytes)]
+        args += ["-s", str(self.segments)]
+        args += _flags(
+            (self.file_per_process, "-F"),
+            (self.unique_dir, "-u"),
+            (self.write, "-w"),
+            (self.read, "-r"),
+            (self.verify_write, "-W"),
+            (self.verify_read, "-R"),
+            (self.fsync, "-e"),
+            (self.fsync_per_write, "-Y"),
+            (self.collective, "-c"),
+            (self.barriers, "-g"),
+            (self.reorder_tasks, "-C"),
+            (self.reorder_random, "-Z"),
+            (self.random_offsets, "-z"),
+            (self.multi_file, "-m"),
+            (self.keep, "-k"),
+            (self.keep_on_error, "-K"),
+            (self.use_existing, "-E"),
+            (self.o_direct, "--posix.odirect"),
+            (self.show_hints, "--mpiio.showHints"),
+            (self.lustre_ignore_locks, "--posix.lustre.ignorelocks"),
+            (self.warnings_as_errors, "--warningAsErrors"),
+        )
+        hog = size(self.memory_hog) if isinstance(self.memory_hog, int) else self.memory_hog
+        prefill, stripe = self.random_prefill_bytes, self.lustre_stripe_bytes
+        for option, value in (
+            ("-Q", self.task_offset),
+            ("-X", self.seed),
+            ("-i", self.repetitions if self.repetitions != 1 else None),
+            ("-d", self.delay_s or None),
+            ("-T", self.max_minutes or None),
+            ("-D", self.stonewall_s or None),
+            ("-l", self.data_type),
+            ("-M", hog),
+        ):
+            if value is not None:
+                args += [option, str(value)]
+        for option, value in (
+            ("-G", self.signature),
+            ("--random-offset-seed", self.random_offset_seed),
+            ("--randomPrefill", size(prefill) if prefill is not None else None),
+            ("--mpiio.hintsFileName", self.hints_file),
+            ("--posix.lustre.stripecount", self.lustre_stripe_count),
+            ("--posix.lustre.stripesize", size(stripe) if stripe is not None else None),
+            ("--posix.lustre.startost", self.lustre_start_ost),
+        ):
+            if value is not None:
+                args.append(f"{option}={value}")
+        for directive, value in (
+            ("stoneWallingWearOut", 1 if self.wear_out else None),
+            ("stoneWallingStatusFile", self.stonewall_status_file),
+            ("minTimeDuration", self.min_duration_s or None),
+            ("saveRankPerformanceDetailsCSV", self.rank_details_csv),
+            ("summaryFile", self.summary_file),
+            ("summaryFormat", None if self.summary_format == "default" else self.summary_format),
+        ):
+            if value is not None:
+                args += ["-O", f"{directive}={value}"]
+        return args + ["-v"] * self.verbosity
+
+
+def _flags(*pairs: tuple[bool, str]) -> list[str]:
+    return [flag for given, flag in pairs if given]
+
+
+# --- JSON summary ---------------------------------------------------------------------------------
+
+_DOCUMENT: Final = re.compile(r'\{\s*"Version"\s*:')
+#: Lines that IOR (all of it writes to stdout) prints between or around the JSON.
+_MESSAGE: Final = re.compile(
+    r"\s*(?:WARNING|ERROR)\b|Writing output to |stonewalling pairs accessed|Used Time Stamp"
+    r"|Pairs deadlineForStonewallingaccessed|Participating tasks|Commencing |Using Time Stamp"
+)
+_COMPLAINT: Final = re.compile(r"\s*((?:WARNING|ERROR)\b.*\S)")
+_PAIRS: Final = re.compile(r"stonewalling pairs accessed min: (\d{1,18}) max: (\d{1,18}) ")
+_STRAY_BRACKET: Final = re.compile(r'\]\s*\]\s*,\s*"max"\s*:')
+_NAN: Final = re.compile(r'"([^"\n]+)"\s*:\s*"?(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE)
+_VERBOSE: Final = re.compile(r'"verbose"\s*:\s*[1-9]')
+_WRONG_MPI: Final = (
+    "this is what happens when the launcher is not that of the MPI library ior was built with: "
+    "each "
+    "task then runs alone as a world of one; use the matching mpirun or srun"
+)
+
+
+def parse_json(text: str, log: str = "") -> ToolOutput:
+    """What IOR's JSON summary says; one phase for each entry of ``Results``, in IOR's order.
+
+    ``text`` is the content of the ``summaryFile``, or IOR's stdout with the JSON in it; ``log`` is
+    what IOR printed elsewhere (stdout and stderr, when there is a ``summaryFile``). Lines that
+    begin with WARNING or ERROR, in either, become ``warnings``, each once.
+
+    Rates: ``bw`` (MiB/s), ``iops`` (ops/s) and, where it means something, ``latency`` (s): see the
+    module's text. ``seconds`` is ``totalTime``. ``bytes_moved`` is exact or None: what was planned
+    (tasks * block * segments) where the printed figures agree with it; else, for the first
+    repetition of an operation, ``xsizeMiB`` of the summary (IOR takes that from the first
+    repetition only). ``stonewall`` is there with wear-out; the summary gives it per operation, so
+    that several repetitions share one mean. Its pairs come from the line "stonewalling pairs
+    accessed".
+
+    ``parameters`` holds IOR's ``Parameters`` under its names (``filePerProc``, ``reorderTasks``,
+    ``segmentCount``, ``transferSize``, ...), then what only ``Options`` has (``tasks``, ``access``,
+    ``ordering inter file``, ``task offset``, ``aggregate filesize``, ...), ``taskPerNodeOffset`` of
+    the summary, ``Began``, ``Finished``, ``Machine``, ``Path`` and, for IOR 4, ``data_type``: the
+    word for ``dataPacketType``. ``data packet type`` is left out: IOR prints it wrong.
+
+    Raises :class:`ToolOutputError` when the document is missing, cut, invalid, or contradicts
+    itself. A data error under verification leaves valid JSON: look at ``warnings`` and the exit
+    status.
+    """
+    body, messages = _split_messages(text)
+    if text.strip() and not body.strip():
+        raise ToolOutputError(f"no IOR JSON summary, only messages: {excerpt(text)}")
+    document, before, after = _load(body)
+    messages += [line for part in (before, after, log) for line in part.splitlines()]
+    warnings = unique(m[1] for line in messages if (m := _COMPLAINT.match(line)))
+
+    version = member(document, "Version", "IOR JSON")
+    command = member(document, "Command line", "IOR JSON")
+    test = _only_test(document)
+    setup = member(test, "Parameters", "IOR JSON, tests[0]")
+    options = member(test, "Options", "IOR JSON, tests[0]")
+    member(document, "Finished", "IOR JSON")
+    if not isinstance(version, str) or not isinstance(command, str):
+        raise ToolOutputError("IOR JSON: 'Version' and 'Command line' should be text")
+    plan = _Plan.of(setup, options)
+    results = _results(member(test, "Results", "IOR JSON, tests[0]"), plan)
+    summary = _summaries(member(document, "summary", "IOR JSON"), results, plan)
+    pairs = [(int(m[1]), int(m[2])) for line in messages if (m := _PAIRS.match(line))]
+    phases = _phases(results, summary, plan, pairs)
+
+    parameters: dict[str, object] = dict(setup)
+    parameters.pop("data packet type", None)
+    for source in (options, *summary.values()):
+        if isinstance(source, Mapping):
+            for key in source if source is options else ("taskPerNodeOffset",):
+                if key in source:
+                    parameters.setdefault(key, source[key])
+    for key, source in (("Began", document), ("Finished", document), ("Machine", document)):
+        parameters[key] = source.get(key, "")
+    parameters["Path"] = test.get("Path", "")
+    kind = setup.get("dataPacketType")
+    if version.startswith("4.") and isinstance(kind, int) and 0 <= kind < len(DATA_TYPES):
+        parameters["data_type"] = DATA_TYPES[kind]
+    return ToolOutput(
+        tool="ior",
+        version=version,
+        phases=phases,
+        tasks=plan.tasks,
+        nodes=plan.nodes,
+        command=command,
+        warnings=warnings,
+        parameters=parameters,
+    )
+
+
+def _split_messages(text: str) -> tuple[str, list[str]]:
+    """The text without the lines that IOR prints between its JSON, and these lines."""
+    body: list[str] = []
+    messages: list[str] = []
+    for line in text.splitlines():
+        (messages if _MESSAGE.match(line) else body).append(line)
+    return "\n".join(body), messages
+
+
+def _load(body: str) -> tuple[dict[str, Any], str, str]:
+    """The one IOR document in a text, and the text before and after it."""
+    if not body.strip():
+        raise ToolOutputError(
+            "IOR wrote no summary (0 bytes): it failed before its first phase; read its stdout and "
+            "exit status"
+        )
+    starts = [match.start() for match in _DOCUMENT.finditer(body)]
+    if len(starts) > 1:
+        raise ToolOutputError(
+            f"{len(starts)} IOR JSON documents in one output, expected 1: {_WRONG_MPI}"
+        )
+    if not starts:
+        raise ToolOutputError(
+            f"no IOR JSON summary in the output (is -O summaryFormat=JSON set?); it begins: "
+            f"{excerpt(body)}"
+        )
+    try:
+        document, end = load_json_object(body, starts[0])
+    except ToolOutputError as error:
+        raise ToolOutputError(f"IOR JSON: {error}; expected finite numbers") from None
+    except ValueError as error:
+        raise ToolOutputError(_diagnosis(body[starts[0] :], error)) from None
+    return document, body[: starts[0]], body[end:]
+
+
+def _diagnosis(body: str, error: ValueError) -> str:
+    """Why an IOR document is not JSON, in words."""
+    if _STRAY_BRACKET.search(body) and _VERBOSE.search(body):
+        return "IOR 4.0.0 writes invalid JSON when -v is given; drop -v or use a build with the fix"
+    if match := _NAN.search(body):
+        return (
+            f"IOR JSON: {match[1]!r} is {match[2]}, expected a finite number; IOR divides 0 by 0 "
+            "when "
+            "a repetition did not run (such as after -T)"
+        )
+    last = excerpt("\n".join(body.rstrip().splitlines()[-1:]))
+    if '"Finished"' not in body or not body.rstrip().endswith("}"):
+        return (
+            f"IOR JSON is cut off ({len(body)} characters, last line {last!r}): IOR failed or was "
+            "killed in this run; read its stdout and exit status"
+        )
+    return f"IOR JSON is not valid JSON: {error}"
+
+
+def _only_test(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    tests = member(document, "tests", "IOR JSON")
+    if not isinstance(tests, list) or len(tests) != 1 or not isinstance(tests[0], dict):
+        raise ToolOutputError(
+            "IOR JSON: 'tests' should be a list of one test; run one test with each ior"
+        )
+    return tests[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What IOR set out to do."""
+
+    tasks: int
+    nodes: int
+    transfer: int
+    block: int
+    segments: int
+    repetitions: int
+    operations: tuple[str, ...]
+
+    @property
+    def planned_bytes(self) -> int:
+        return self.tasks * self.block * self.segments
+
+    @classmethod
+    def of(cls, setup: object, options: object) -> _Plan:
+        where = "IOR JSON, Parameters"
+
+        def count(container: object, key: str, place: str) -> int:
+            value = positive(container, key, place)
+            if value != int(value):
+                raise ToolOutputError(f"{place}: {key!r} is {value}, expected a whole number")
+            return int(value)
+
+        operations = tuple(
+            operation
+            for operation, key in (("write", "writeFile"), ("read", "readFile"))
+            if non_negative(setup, key, where)
+        )
+        if not operations:
+            raise ToolOutputError("IOR JSON: neither writeFile nor readFile: nothing was measured")
+        return cls(
+            tasks=count(options, "tasks", "IOR JSON, Options"),
+            nodes=count(options, "nodes", "IOR JSON, Options"),
+            transfer=count(setup, "transferSize", where),
+            block=count(setup, "blockSize", where),
+            segments=count(setup, "segmentCount", where),
+            repetitions=count(setup, "repetitions", where),
+            operations=operations,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """One entry of ``Results``."""
+
+    operation: str
+    bw_mib_s: float
+    iops: float
+    latency_s: float
+    total_s: float
+
+    def agrees(self, bytes_moved: float) -> bool:
+        """Whether bw = bytes / totalTime, as far as the printed digits can tell."""
+        mib = bytes_moved / _MIB
+        slack = 1e-6 * mib + _PRINTED * (self.bw_mib_s + self.total_s + _PRINTED) + _PRINTED
+        return abs(self.bw_mib_s * self.total_s - mib) <= slack
+
+
+def _results(value: object, plan: _Plan) -> list[_Result]:
+    """``Results`` in order; IOR 3.3 has a list for each repetition, 4.0 a flat one."""
+    if not isinstance(value, list):
+        raise ToolOutputError("IOR JSON: 'Results' should be a list")
+    flat: list[object] = []
+    for entry in value:
+        flat += entry if isinstance(entry, list) else [entry]
+    results = []
+    for number, entry in enumerate(flat):
+        where = f"IOR JSON, Results[{number}]"
+        operation = member(entry, "access", where)
+        if operation == "remove":
+            continue
+        if operation not in plan.operations:
+            raise ToolOutputError(
+                f"{where}: access is {excerpt(repr(operation))}, expected one of {plan.operations}"
+            )
+        where += f" ({operation})"
+        total_s = non_negative(entry, "totalTime", where)
+        if total_s == 0:
+            raise ToolOutputError(
+                f"{where}: 'totalTime' is 0.0000 s: the phase was too short to be timed (IOR "
+                "prints "
+                "0.1 ms steps); move more data"
+            )
+        non_negative(entry, "wrRdTime", where)
+        results.append(
+            _Result(
+                operation=str(operation),
+                bw_mib_s=positive(entry, "bwMiB", where),
+                iops=positive(entry, "iops", where),
+                latency_s=non_negative(entry, "latency", where),
+                total_s=total_s,
+            )
+        )
+    expected = list(plan.operations) * plan.repetitions
+    if (found := [result.operation for result in results]) != expected:
+        raise ToolOutputError(
+            f"IOR JSON: Results holds {len(found)} phases ({', '.join(found[:8])}), expected "
+            f"{len(expected)}: {' and '.join(plan.operations)}, {plan.repetitions} times"
+        )
+    return results
+
+
+def _summaries(
+    value: object, results: Sequence[_Result], plan: _Plan
+) -> dict[str, Mapping[str, Any]]:
+    """The summary entry of each operation, checked against Results."""
+    if not isinstance(value, list):
+        raise ToolOutputError("IOR JSON: 'summary' should be a list")
+    summary: dict[str, Mapping[str, Any]] = {}
+    for number, entry in enumerate(value):
+        operation = member(entry, "operation", f"IOR JSON, summary[{number}]")
+        if operation not in plan.operations or operation in summary:
+            raise ToolOutputError(
+                f"IOR JSON, summary[{number}]: unexpected operation {excerpt(repr(operation))}"
+            )
+        summary[operation] = entry
+    for operation in plan.operations:
+        where = f"IOR JSON, summary of {operation}"
+        if operation not in summary:
+            raise ToolOutputError(f"{where}: missing")
+        entry = summary[operation]
+        rates = [result.bw_mib_s for result in results if result.operation == operation]
+        for key, expected in (("bwMaxMIB", max(rates)), ("bwMinMIB", min(rates))):
+            found = positive(entry, key, where)
+            if abs(found - expected) > 1e-3 * expected + 2 * _PRINTED:
+                raise ToolOutputError(
+                    f"{where}: {key!r} is {found}, but Results say {expected} MiB/s; the output is "
+                    "damaged"
+                )
+        if (tasks := positive(entry, "numTasks", where)) != plan.tasks:
+            raise ToolOutputError(f"{where}: numTasks is {tasks:g}, but Options say {plan.tasks}")
+        positive(entry, "xsizeMiB", where)
+    return summary
+
+
+def _phases(
+    results: Sequence[_Result],
+    summary: Mapping[str, Mapping[str, Any]],
+    plan: _Plan,
+    pairs: Sequence[tuple[int, int]],
+) -> tuple[Phase, ...]:
+    phases = []
+    seen: set[str] = set()
+    for number, result in enumerate(results):
+        first = result.operation not in seen
+        seen.add(result.operation)
+        moved = _bytes_moved(result, summary[result.operation], plan, first)
+        rates = {
+            "bw": Quantity(result.bw_mib_s, "MiB/s"),
+            "iops": Quantity(result.iops, "ops/s"),
+        }
+        if result.latency_s > 0 and plan.segments == 1 and moved == plan.planned_bytes:
+            rates["latency"] = Quantity(result.latency_s, "s")
+        phases.append(
+            Phase(
+                name=result.operation,
+                rates=rates,
+                seconds=result.total_s,
+                bytes_moved=moved,
+                operations=None if moved is None else moved // plan.transfer,
+                transfer_bytes=plan.transfer,
+                stonewall=_stonewall(
+                    summary[result.operation],
+                    pairs[number] if len(pairs) == len(results) else None,
+                    result.operation,
+                ),
+            )
+        )
+    return tuple(phases)
+
+
+def _bytes_moved(result: _Result, entry: Mapping[str, Any], plan: _Plan, first: bool) -> int | None:
+    """Bytes of a phase, or None where the output does not determine them.
+
+    A transfer is whole or IOR fails, so that ``xsizeMiB`` (four decimals, 52 bytes) gives the exact
+    number of transfers.
+    """
+    planned = plan.planned_bytes
+    printed = float(entry["xsizeMiB"]) * _MIB
+    if not first:
+        return (
+            planned
+            if result.agrees(planned) and abs(printed - planned) <= _PRINTED * _MIB + 1
+            else None
+        )
+    moved = round(printed / plan.transfer) * plan.transfer
+    if moved <= 0 or not result.agrees(moved):
+        raise ToolOutputError(
+            f"IOR JSON: {result.operation} of {result.bw_mib_s} MiB/s for {result.total_s} s does "
+            f"not give the {entry['xsizeMiB']} MiB of the summary; the output is damaged"
+        )
+    if abs(printed - moved) > _PRINTED * _MIB + 1:
+        raise ToolOutputError(
+            f"IOR JSON: {entry['xsizeMiB']} MiB in the {result.operation} summary is not a whole "
+            f"number of transfers of {plan.transfer} bytes"
+        )
+    return moved
+
+
+def _stonewall(
+    entry: Mapping[str, Any], pairs: tuple[int, int] | None, operation: str
+) -> Stonewall | None:
+    if "StoneWallTime" not in entry and "StoneWallbwMeanMIB" not in entry:
+        return None
+    where = f"IOR JSON, summary of {operation}"
+    return Stonewall(
+        seconds=positive(entry, "StoneWallTime", where),
+        mean_task_mib_s=positive(entry, "StoneWallbwMeanMIB", where),
+        min_pairs=pairs[0] if pairs else None,
+        max_pairs=pairs[1] if pairs else None,
+    )
+
+
+# --- rank details ---------------------------------------------------------------------------------
+
+_RANK_HEADER: Final = (
+    "access,rank,runtime-with-openclose,runtime,throughput-withopenclose,throughput"
+)
+_RANK_ROW: Final = re.compile(
+    r"(write|read),(\d{1,9}),(\d\.\d{10}e[+-]\d{2,3}),(\d\.\d{10}e[+-]\d{2,3}),"
+    r"\d\.\d{10}e[+-]\d{2,3},\d\.\d{10}e[+-]\d{2,3}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RankTimes:
+    """Seconds of every task in one phase, by rank: open to close, and reading or writing alone."""
+
+    operation: str
+    total_seconds: tuple[float, ...]
+    transfer_seconds: tuple[float, ...]
+
+
+def rank_times_csv(text: str, tasks: int | None = None) -> tuple[RankTimes, ...]:
+    """What ``-O saveRankPerformanceDetailsCSV`` wrote: one entry for each phase, in IOR's order.
+
+    IOR gathers the rows in rank order after every phase (``StoreRankInformation`` in ior.c). With
+    ``tasks`` the number of ranks is checked. Raises :class:`ToolOutputError`.
+    """
+    where = "IOR rank details"
+    lines = text.split("\n")
+    if not text.strip():
+        raise ToolOutputError(f"{where}: the file is empty")
+    if lines[0] != _RANK_HEADER:
+        raise ToolOutputError(f"{where}: unknown header {excerpt(text, 1)!r}")
+    if lines[-1] != "":
+        raise ToolOutputError(f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}")
+    groups: list[tuple[str, list[float], list[float]]] = []
+    for number, line in enumerate(lines[1:-1], start=2):
+        match = _RANK_ROW.fullmatch(line)
+        if match is None:
+            raise ToolOutputError(f"{where}: line {number} is damaged: {excerpt(line)!r}")
+        rank, total, transfer = int(match[2]), float(match[3]), float(match[4])
+        if rank == 0:
+            groups.append((match[1], [], []))
+        if not groups or groups[-1][0] != match[1] or len(groups[-1][1]) != rank:
+            raise ToolOutputError(f"{where}: line {number}: rank {rank} is out of order")
+        if not (is_number(total) and is_number(transfer) and total > 0 and transfer > 0):
+            raise ToolOutputError(f"{where}: line {number}: expected times above 0")
+        groups[-1][1].append(total)
+        groups[-1][2].append(transfer)
+    if not groups:
+        raise ToolOutputError(f"{where}: a header but no rows: no phase was finished")
+    ranks = tasks if tasks is not None else len(groups[0][1])
+    for operation, total_s, _ in groups:
+        if len(total_s) != ranks:
+            raise ToolOutputError(
+                f"{where}: {len(total_s)} ranks in a {operation} phase, expected {ranks}"
+            )
+    return tuple(RankTimes(name, tuple(total), tuple(moved)) for name, total, moved in groups)
+
+
+def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutput:
+    """The output with ``rank_seconds`` (open to close) in every phase.
+
+    Raises :class:`ToolOutputError` when the rank details are not those of this output.
+    """
+    if [phase.name for phase in output.phases] != [entry.operation for entry in ranks]:
+        raise ToolOutputError(
+            f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}"
+        )
+    phases = []
+    for phase, entry in zip(output.phases, ranks, strict=True):
+        if len(entry.total_seconds) != output.tasks:
+            raise ToolOutputError(
+                f"IOR rank details: {len(entry.total_seconds)} ranks in {phase.name}, but IOR ran "
+                f"{output.tasks} tasks"
+            )
+        phases.append(replace(phase, rank_seconds=entry.total_seconds))
+    return replace(output, phases=tuple(phases))
+
+
+# --- help -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IorCapabilities:
+    """What an ior binary was built with, from its help text (which does not tell the version)."""
+
+    apis: frozenset[str]
+    options: frozenset[str]
+
+    @property
+    def lustre(self) -> bool:
+        """Whether ``--posix.lustre.*`` exists, that is, ior was configured ``--with-lustre``."""
+        return "--posix.lustre.stripecount" in self.options
+
+    @property
+    def o_direct(self) -> bool:
+        """Whether ``--posix.odirect`` exists."""
+        return "--posix.odirect" in self.options
+
+
+def parse_help(text: str) -> IorCapabilities:
+    """What ``ior --help`` (3.3, 4.0) lists; raises :class:`ToolOutputError` for other text."""
+    apis = re.search(r"API for I/O\s+\[([A-Za-z0-9_|.-]+)\]", text)
+    if apis is None:
+        raise ToolOutputError(
+            f"this is not the help text of IOR: no 'API for I/O [...]'; it begins: {excerpt(text)}"
+        )
+    found = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
+    options = frozenset(option for pair in found for option in pair if option)
+    return IorCapabilities(frozenset(apis[1].split("|")), options)

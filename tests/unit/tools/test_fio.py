@@ -1,0 +1,444 @@
+"""fio: options to job files, and its JSON (recorded and real) to values."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import math
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from iogauge.measurement import ToolOutput, ToolOutputError
+from iogauge.tools import fio
+from iogauge.tools.fio import FioJob, FioOptions
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+GOOD = (
+    "fio_client_server.json.raw",
+    "fio_two_servers.json",
+    "fio_one_server.json",
+    "fio_note.out",
+    "fio_file.json",
+    "fio_randread.json",
+    "fio_filecreate.json",
+    "fio_filestat.json",
+    "fio_filedelete.json",
+)
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / name).read_text()
+
+
+def trustworthy(output: ToolOutput) -> None:
+    """Nothing in an accepted output is infinite, NaN or not positive."""
+    assert output.phases
+    for phase in output.phases:
+        assert math.isfinite(phase.seconds)
+        assert phase.seconds > 0
+        assert phase.operations
+        for quantity in phase.rates.values():
+            assert math.isfinite(quantity.value)
+            assert quantity.value > 0
+
+
+# --- recorded outputs -----------------------------------------------------------------------------
+
+
+def test_random_read() -> None:
+    output = fio.parse_json(sample("fio_randread.json"))
+    assert (output.tool, output.version, output.tasks, output.nodes) == ("fio", "3.33", 2, 1)
+    (phase,) = output.phases
+    assert phase.name == "read"
+    assert {k: (q.value, q.unit) for k, q in phase.rates.items()} == {
+        "bw": (94959240 / 2**20, "MiB/s"),
+        "iops": (23183.408296, "ops/s"),
+        "latency_mean": (85869.604592 / 1e3, "us"),
+        "latency_p99": (144384 / 1e3, "us"),
+    }
+    assert (phase.seconds, phase.bytes_moved, phase.operations) == (2.001, 190013440, 46390)
+    assert phase.transfer_bytes == 4096
+    assert output.parameters["ioengine"] == "psync"
+    assert output.parameters["direct"] == "1"
+    assert output.parameters["engine"] == "psync"
+    assert output.warnings == ()
+
+
+def test_read_and_write_of_one_job() -> None:
+    output = fio.parse_json(sample("fio_note.out"))
+    assert [phase.name for phase in output.phases] == ["read", "write"]
+    assert output.phases[1].rates["bw"].value == 98304000 / 2**20
+    (note,) = output.parameters["notes"]  # type: ignore[misc]
+    assert "queue depth will be capped at 1" in note
+    assert output.warnings == ()
+
+
+def test_three_servers() -> None:
+    output = fio.parse_json(sample("fio_client_server.json.raw"))
+    assert (output.version, output.nodes, output.tasks) == ("3.37", 3, 3)
+    assert output.parameters["hostnames"] == ("10.77.0.1", "10.77.0.2", "10.77.0.3")
+    assert output.parameters["client_seconds"] == (3.004, 3.001, 3.001)
+    assert output.parameters["client_bytes"] == (598704128, 695414784, 691937280)
+    (phase,) = output.phases
+    assert phase.bytes_moved == 1986056192
+    assert phase.rates["bw"].value == 661137214 / 2**20
+    assert phase.rates["latency_mean"].value == 73982.01784 / 1e3
+    assert "latency_p99" not in phase.rates
+
+
+def test_one_server_has_no_entry_for_all() -> None:
+    output = fio.parse_json(sample("fio_one_server.json"))
+    assert (output.nodes, output.tasks) == (1, 2)
+    assert output.phases[0].rates["latency_p99"].value == 2932.736
+
+
+@pytest.mark.parametrize(
+    ("name", "phase", "rate"),
+    [
+        ("fio_filecreate.json", "create", 54945.054945),
+        ("fio_filestat.json", "stat", 588235.294118),
+        ("fio_filedelete.json", "remove", 256410.25641),
+    ],
+)
+def test_metadata(name: str, phase: str, rate: float) -> None:
+    (found,) = fio.parse_json(sample(name)).phases
+    assert found.name == phase
+    assert found.rates["rate"].value == rate
+    assert set(found.rates) == {"rate", "latency_mean", "latency_p99"}
+    assert (found.operations, found.bytes_moved) == (10000, None)
+
+
+def test_names_given_by_the_caller() -> None:
+    output = fio.parse_json(sample("fio_randread.json"), {"rr": "random-4k"})
+    assert [phase.name for phase in output.phases] == ["random-4k"]
+    servers = fio.parse_json(sample("fio_client_server.json.raw"), {"rr": "random-4k"})
+    assert [phase.name for phase in servers.phases] == ["random-4k"]
+    with pytest.raises(ToolOutputError, match="I/O in read and write, expected one direction"):
+        fio.parse_json(sample("fio_note.out"), {"x": "one"})
+
+
+def test_complaints_before_the_json() -> None:
+    output = fio.parse_json("fio: something odd\n" + sample("fio_file.json"))
+    assert output.warnings == ("fio: something odd",)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("fio_enospc.out", r"job 'x' failed with errno 28"),
+        ("fio_odirect_ramfs.out", r"job 'x' failed with errno 22"),
+        ("fio_status.out", r"job 'x' failed with errno 110"),
+        ("fio_nodir.out", r"no fio JSON .*begins: fio: file:options\.c:1505"),
+        ("fio_filestat_missing.json", r"job 'meta' failed with errno 2;"),
+        ("fio_nogroup.json", r"several entries of job 'rr': set group_reporting=1"),
+    ],
+)
+def test_damaged_output(name: str, message: str) -> None:
+    with pytest.raises(ToolOutputError, match=message):
+        fio.parse_json(sample(name))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"bw" : 92733', '"bw" : 94959240', r"'bw' \(KiB/s\) gives 97238261760 B/s"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : 92733', r"'bw_bytes' is 92733"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : NaN', r"the number NaN"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : -nan', r"'bw_bytes' is -nan"),
+        ('"bw_bytes" : 94959240', '"bw_bytes" : 0', r"'bw_bytes' is 0"),
+        ('"iops" : 23183', '"iops" : 13183', r"'iops' times the mean I/O size"),
+        ('"runtime" : 2001', '"runtime" : 0', r"'runtime' is 0 ms"),
+        ('"runtime" : 2001', '"runtime" : 4001', r"'io_bytes' over 'runtime'"),
+        ('"total_ios" : 46390', '"total_ios" : 0', r"0 I/Os: nothing was measured"),
+        ('"total_ios" : 46390', '"total_ios" : -5', r"'total_ios' is -5"),
+        ('"error" : 0', '"error" : 5', r"job 'rr' failed with errno 5"),
+        ('"error" : 0', '"eror" : 0', r"key 'error' is missing"),
+        ('"jobs" : [', '"job" : [', r"key 'jobs' is missing"),
+        ('"99.000000" : 144384', '"99.000000" : -1', r"'99.000000' is -1"),
+    ],
+)
+def test_damage_by_hand(old: str, new: str, message: str) -> None:
+    text = sample("fio_randread.json")
+    assert old in text
+    with pytest.raises(ToolOutputError, match=message):
+        fio.parse_json(text.replace(old, new, 1))
+
+
+def test_a_server_that_is_missing() -> None:
+    document = json.loads(sample("fio_client_server.json.raw"))
+    del document["client_stats"][1]
+    with pytest.raises(ToolOutputError, match="2 servers sum up to"):
+        fio.parse_json(json.dumps(document))
+    document["client_stats"][0]["error"] = 111
+    with pytest.raises(ToolOutputError, match=r"'rr' on 10\.77\.0\.1 failed with errno 111"):
+        fio.parse_json(json.dumps(document))
+
+
+def test_several_documents_or_none() -> None:
+    with pytest.raises(ToolOutputError, match="2 fio JSON documents"):
+        fio.parse_json(sample("fio_file.json") * 2)
+    with pytest.raises(ToolOutputError, match="fio wrote nothing"):
+        fio.parse_json("\n")
+
+
+def test_short_ios_are_a_warning() -> None:
+    text = sample("fio_randread.json").replace('"short_ios" : 0', '"short_ios" : 3', 1)
+    assert fio.parse_json(text).warnings == ("fio: 3 short I/Os",)
+
+
+# --- properties of the parser ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_truncation_is_refused(name: str) -> None:
+    text = sample(name).rstrip()
+    trustworthy(fio.parse_json(text))
+    for length in [*range(0, len(text), 29), len(text) - 1]:
+        with pytest.raises(ToolOutputError):
+            fio.parse_json(text[:length])
+
+
+@given(st.text(max_size=300) | st.text(alphabet='{}[]":,.0123456789eE+-n \n', max_size=300))
+def test_arbitrary_text_is_refused(text: str) -> None:
+    for document in (text, '{"fio version" : ' + text):
+        with pytest.raises(ToolOutputError):
+            fio.parse_json(document)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    name=st.sampled_from(GOOD),
+    where=st.integers(0, 25000),
+    length=st.integers(0, 40),
+    put=st.text(alphabet='0123456789.-{}[]",:naife \n', max_size=12),
+)
+def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, put: str) -> None:
+    text = sample(name)
+    where %= len(text)
+    try:
+        output = fio.parse_json(text[:where] + put + text[where + length :])
+    except ToolOutputError:
+        return
+    trustworthy(output)
+
+
+VALUES = st.sampled_from(
+    [None, True, False, 0, -1, 1, 10**400, -0.0, 1.5, "", "x", [], {}, [1], {"a": 1}]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data(), name=st.sampled_from(["fio_randread.json", "fio_two_servers.json"]))
+def test_values_of_other_types(data: st.DataObject, name: str) -> None:
+    document = json.loads(sample(name))
+    holder: Any = document
+    while True:
+        keys = sorted(holder) if isinstance(holder, dict) else list(range(len(holder)))
+        key = data.draw(st.sampled_from(keys))
+        child = holder[key]
+        if not isinstance(child, (dict, list)) or not child or data.draw(st.integers(0, 4)) == 0:
+            break
+        holder = child
+    if data.draw(st.booleans()):
+        holder[key] = data.draw(VALUES)
+    else:
+        del holder[key]
+    try:
+        output = fio.parse_json(json.dumps(document))
+    except ToolOutputError:
+        return
+    trustworthy(output)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def job(**changes: Any) -> FioJob:
+    fields = {
+        "name": "x",
+        "directory": "/t",
+        "pattern": "read",
+        "block_bytes": 4096,
+        "file_bytes": 2**20,
+    }
+    return FioJob(**{**fields, **changes})
+
+
+def test_job_file() -> None:
+    made = fio.random_read_job(
+        directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
+    )
+    assert made.job_file() == (
+        "[randread]\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nioengine=psync\n"
+        "rw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
+        "fallocate=none\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
+        "runtime=30s\nramp_time=2s\nsync=1\nnorandommap=1\n"
+    )
+    assert made.bytes_total == 128 * 4 * 2**30
+
+
+def test_arguments() -> None:
+    assert FioOptions(job_file="j.fio").arguments() == ["--output-format=json", "j.fio"]
+    assert FioOptions(job_file="j.fio", output="o", clients=("n1,8765", "n2")).arguments() == (
+        "--output-format=json --output=o --client=n1,8765 j.fio --client=n2 j.fio".split()
+    )
+    for changes, message in (
+        ({"job_file": "--debug"}, "job_file is '--debug'"),
+        ({"job_file": "j", "clients": ("a b",)}, "not a host"),
+        ({"job_file": "j", "clients": ("a", "a")}, "named twice"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            FioOptions(**changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "global"}, "name is 'global'"),
+        ({"name": "a]"}, "name is"),
+        ({"directory": "/a:b"}, "':' as a separator"),
+        ({"filename_format": "a"}, r"expected \$jobnum and \$filenum"),
+        ({"filename_format": "a/$jobnum.$filenum"}, "expected one file name"),
+        ({"pattern": "trim"}, "pattern 'trim'"),
+        ({"engine": "sync"}, "engine 'sync'"),
+        ({"block_bytes": 0}, "block_bytes is 0"),
+        ({"file_bytes": 5000}, "multiple of block_bytes"),
+        ({"iodepth": 4}, "caps it at 1 for psync"),
+        ({"iodepth": 4, "engine": "libaio", "direct": False}, "synchronous without direct"),
+        ({"ramp_s": 1}, "needs runtime_s"),
+        ({"fsync_at_end": True}, "acts on writes"),
+        ({"no_random_map": True}, "random patterns"),
+        ({"engine": "filecreate"}, "which is 'write' here"),
+        ({"engine": "filestat"}, "needs one block"),
+        ({"engine": "filestat", "file_bytes": 4096, "runtime_s": 3}, "means nothing to filestat"),
+    ],
+)
+def test_refused_options(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        job(**changes)
+
+
+@given(
+    block=st.integers(1, 2**24),
+    blocks=st.integers(1, 1000),
+    files=st.integers(1, 9),
+    numjobs=st.integers(1, 256),
+    iodepth=st.integers(1, 64),
+    runtime=st.integers(0, 900),
+    pattern=st.sampled_from(["read", "write", "randread", "randwrite"]),
+)
+def test_job_file_says_what_the_job_says(
+    block: int,
+    blocks: int,
+    files: int,
+    numjobs: int,
+    iodepth: int,
+    runtime: int,
+    pattern: fio.Pattern,
+) -> None:
+    made = job(
+        pattern=pattern,
+        block_bytes=block,
+        file_bytes=block * blocks,
+        files=files,
+        numjobs=numjobs,
+        engine="io_uring",
+        iodepth=iodepth,
+        runtime_s=runtime,
+    )
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(made.job_file())
+    found = parser["x"]
+    sizes = []
+    for key in ("bs", "filesize"):
+        match = re.fullmatch(r"(\d+)([kmgt]?)", found[key])
+        assert match
+        sizes.append(int(match[1]) * 1024 ** " kmgt".index(match[2] or " "))
+    assert sizes == [block, block * blocks]
+    assert sizes[1] * int(found["nrfiles"]) * int(found["numjobs"]) == made.bytes_total
+    assert int(found["iodepth"]) == iodepth
+    assert found["rw"] == pattern
+    assert found.get("runtime") == (f"{runtime}s" if runtime else None)
+
+
+# --- the real program -----------------------------------------------------------------------------
+
+needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on PATH")
+
+
+def run(made: FioJob, directory: Path) -> ToolOutput:
+    (directory / "job.fio").write_text(made.job_file())
+    called = FioOptions(job_file="job.fio", output="out.json")
+    done = subprocess.run(
+        ["fio", *called.arguments()],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = fio.parse_json((directory / "out.json").read_text())
+    trustworthy(output)
+    assert output.tasks == made.numjobs
+    return output
+
+
+@needs_fio
+def test_real_layout_and_random_read(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    layout = fio.layout_job(directory=str(data), file_bytes=2**23, numjobs=2)
+    (written,) = run(layout, tmp_path).phases
+    assert (written.name, written.bytes_moved) == ("write", layout.bytes_total)
+    before = sorted((path.name, path.stat().st_size) for path in data.iterdir())
+    assert [size for _, size in before] == [2**23] * 2
+    reader = fio.random_read_job(
+        directory=str(data), block_bytes=4096, file_bytes=2**23, numjobs=2, runtime_s=1, ramp_s=1
+    )
+    (read,) = run(reader, tmp_path).phases
+    assert (read.name, read.transfer_bytes) == ("read", 4096)
+    assert read.seconds == pytest.approx(1, abs=0.2)
+    assert {"bw", "iops", "latency_mean", "latency_p99"} == set(read.rates)
+    # It read the files that the layout job wrote, and made none of its own.
+    assert before == sorted((path.name, path.stat().st_size) for path in data.iterdir())
+
+
+@needs_fio
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pattern": "write", "block_bytes": 2**20, "fsync_at_end": True, "numjobs": 2},
+        {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False, "unlink": True},
+        {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
+        {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
+        {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1, "ramp_s": 1},
+    ],
+    ids=str,
+)
+def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
+    made = job(**{"directory": str(tmp_path), "file_bytes": 2**22, **changes})
+    (phase,) = run(made, tmp_path).phases
+    assert phase.name == ("write" if made.pattern.endswith("write") else "read")
+    assert phase.transfer_bytes == made.block_bytes
+    if not made.runtime_s:
+        assert phase.bytes_moved == made.bytes_total
+
+
+@needs_fio
+def test_real_metadata_jobs(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    engines: tuple[Any, ...] = ("filecreate", "filestat", "filedelete")
+    for engine, left in zip(engines, (6000, 6000, 0), strict=True):
+        made = fio.metadata_job(engine, directory=str(data), files=3000, numjobs=2)
+        (phase,) = run(made, tmp_path).phases
+        assert phase.name == made.name == fio.METADATA_PHASES[engine]
+        assert phase.operations == 6000
+        assert sum(1 for _ in data.iterdir()) == left

@@ -1,0 +1,465 @@
+"""mdtest: options to arguments, and its outputs (recorded and real ones) to values."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from iogauge.measurement import ToolOutput, ToolOutputError
+from iogauge.tools import mdtest
+from iogauge.tools.mdtest import MdtestOptions
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+GOOD = (
+    "mdtest_PZ.stdout",
+    "mdtest_base.stdout",
+    "mdtest_i3.stdout",
+    "mdtest_few.stdout",
+    "mdtest_stone.stdout",
+    "mdtest_save.stdout",
+    "mdtest_easy_create.stdout",
+    "mdtest_easy_stat.stdout",
+    "mdtest33_i2.stdout",
+    "mdtest33_stonewall.stdout",
+)
+EMPTY_READ = "WARNING: Read bytes is 0, thus, a read test will actually just open/close"
+
+
+def sample(name: str) -> str:
+    return (SAMPLES / name).read_text()
+
+
+def trustworthy(output: ToolOutput) -> None:
+    """Nothing in an accepted output is infinite, NaN or not positive."""
+    assert output.phases
+    for phase in output.phases:
+        assert math.isfinite(phase.seconds)
+        assert phase.seconds > 0
+        assert phase.operations is None or phase.operations > 0
+        for quantity in phase.rates.values():
+            assert math.isfinite(quantity.value)
+            assert quantity.value > 0
+
+
+# --- recorded outputs -----------------------------------------------------------------------------
+
+
+def test_one_iteration() -> None:
+    output = mdtest.parse_table(sample("mdtest_base.stdout"))
+    assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)
+    assert output.command == "/opt/view/bin/mdtest '-n' '100' '-d' '/scratch/rigs/raw/s/md'"
+    assert output.warnings == (EMPTY_READ,)
+    assert [(phase.name, phase.rates["rate"].value) for phase in output.phases] == [
+        ("dir_create", 34542.343),
+        ("dir_stat", 1819654.664),
+        ("dir_rename", 128462.603),
+        ("dir_remove", 531.253),
+        ("create", 22967.386),
+        ("stat", 1063194.930),
+        ("read", 812849.612),
+        ("remove", 280087.078),
+        ("tree_create", 55188.211),
+        ("tree_remove", 132.067),
+    ]
+    create = output.phases[4]
+    assert create.rates["rate"].unit == "ops/s"
+    assert "rate_stddev" not in create.rates
+    assert (create.operations, create.seconds) == (200, pytest.approx(200 / 22967.386))
+    assert output.phases[8].operations is None
+    assert output.parameters == {
+        "iterations": 1,
+        "items": 200,
+        "items_per_task": 100,
+        "kind": "files/directories",
+    }
+
+
+def test_rates_and_times_of_several_iterations() -> None:
+    output = mdtest.parse_table(sample("mdtest_PZ.stdout"))
+    removal = next(phase for phase in output.phases if phase.name == "dir_remove")
+    assert {name: quantity.value for name, quantity in removal.rates.items()} == {
+        "rate": 3543.295,
+        "rate_max": 5943.719,
+        "rate_min": 1142.871,
+        "rate_stddev": 3394.712,
+    }
+    assert (removal.seconds, removal.operations) == (0.104, 200)
+    assert output.parameters["iterations"] == 2
+
+
+def test_rows_that_did_not_run_are_left_out() -> None:
+    phases = mdtest.parse_table(sample("mdtest_few.stdout")).phases
+    assert "dir_rename" not in [phase.name for phase in phases]
+    assert len(phases) == 9
+
+
+def test_stonewall() -> None:
+    output = mdtest.parse_table(sample("mdtest_stone.stdout"))
+    create = output.phases[0]
+    assert (create.name, create.operations) == ("create", 2 * 2274)
+    assert create.seconds == pytest.approx(4548 / 3414.061)
+    assert output.parameters["stonewall_min"] == 722
+    assert output.parameters["stonewall_max"] == 2274
+    assert output.parameters["stonewall_mean"] == 1498.0
+
+
+def test_phases_of_io500_in_executions_of_their_own() -> None:
+    output = mdtest.parse_table(sample("mdtest_easy_create.stdout"))
+    assert [phase.name for phase in output.phases] == ["create", "tree_create"]
+    assert output.phases[0].operations == 2 * 33659
+    assert output.phases[0].seconds == pytest.approx(2 * 33659 / 61803.803)
+    assert output.parameters["shift"] == 1
+    (stat,) = mdtest.parse_table(sample("mdtest_easy_stat.stdout")).phases
+    # The number of files came from the stonewall's status file, which the output does not show.
+    assert (stat.name, stat.seconds, stat.operations) == ("stat", 0.036, None)
+
+
+def test_status_file_without_times() -> None:
+    text = sample("mdtest_easy_stat.stdout")
+    without = text[: text.index("SUMMARY time")] + "-- finished at 11/21/2026 01:03:58 --\n"
+    with pytest.raises(ToolOutputError, match="run it with -P"):
+        mdtest.parse_table(without)
+
+
+def test_version_3_3() -> None:
+    output = mdtest.parse_table(sample("mdtest33_i2.stdout"))
+    assert output.version == "3.3.0"
+    assert len(output.phases) == 9
+    stonewalled = mdtest.parse_table(sample("mdtest33_stonewall.stdout"))
+    assert [phase.name for phase in stonewalled.phases] == [
+        "create",
+        "stat",
+        "read",
+        "remove",
+        "tree_create",
+        "tree_remove",
+    ]
+    assert stonewalled.phases[0].rates["rate"].value == 114231.571
+    assert stonewalled.phases[0].operations == 40000
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("mdtest_enospc.stdout", r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial"),
+        ("mdtest_ver.stdout", r"damaged row 'V-1: Entering PrintTimestamp"),
+        ("mdtest_two_worlds.stdout", r"2 runs of mdtest with 1 task\(s\) each .*matching mpirun"),
+        ("ior_i1.json", r"not mdtest output"),
+    ],
+)
+def test_damaged_output(name: str, message: str) -> None:
+    with pytest.raises(ToolOutputError, match=message):
+        mdtest.parse_table(sample(name))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("22967.386      22967.386      22967.386", "inf inf inf", "'inf', expected a number"),
+        ("22967.386      22967.386      22967.386", "-nan -nan -nan", "'-nan', expected a number"),
+        ("22967.386      22967.386      22967.386", "1.000 1.000 -1.000", "'-1.000'"),
+        ("22967.386      22967.386      22967.386", "2.000 1.000 3.000", "mean of 3.0 outside"),
+        ("22967.386      22967.386      22967.386", "2.000 0.000 1.000", "an iteration failed"),
+        ("   File stat ", "   File frob ", "damaged row"),
+        ("   File stat ", "   File creation ", "damaged row"),
+        ("   Tree removal                  132.067", "", "damaged row"),
+        ("-- finished at", "-- fin at", r"damaged row '-- fin at"),
+        ("rate: (of", "rate (in kops/sec): (of", "no table 'SUMMARY rate'|unit"),
+        ("rate: (of 1 iterations)", "rate: (of 1 iterations) (kops/sec)", "unit 'kops/sec'"),
+        ("(of 1 iterations)", "", r"no '\(of N iterations\)'"),
+        ("Mean        Std Dev", "Std Dev     Mean", "expected Operation, Max, Min, Mean"),
+        ("2 tasks, 200 files", "4 tasks, 200 files", "expected a line '2 tasks, N files'"),
+    ],
+)
+def test_damage_by_hand(old: str, new: str, message: str) -> None:
+    text = sample("mdtest_base.stdout")
+    assert old in text
+    with pytest.raises(ToolOutputError, match=message):
+        mdtest.parse_table(text.replace(old, new, 1))
+
+
+def test_nothing() -> None:
+    with pytest.raises(ToolOutputError, match="printed nothing"):
+        mdtest.parse_table("\n")
+
+
+# --- properties of the parser ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_truncation_is_refused(name: str) -> None:
+    text = sample(name).rstrip()
+    trustworthy(mdtest.parse_table(text))
+    for length in range(len(text)):
+        with pytest.raises(ToolOutputError):
+            mdtest.parse_table(text[:length])
+
+
+@given(st.text(max_size=300) | st.text(alphabet="SUMARYrate:of(1) \n-.0123456789", max_size=300))
+def test_arbitrary_text_is_refused(text: str) -> None:
+    with pytest.raises(ToolOutputError):
+        mdtest.parse_table(text)
+    with pytest.raises(ToolOutputError):
+        mdtest.parse_rank_csv(text)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    name=st.sampled_from(GOOD),
+    where=st.integers(0, 4000),
+    length=st.integers(0, 60),
+    put=st.text(alphabet="0123456789.-: naife\n", max_size=12),
+)
+def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, put: str) -> None:
+    text = sample(name)
+    where %= len(text)
+    try:
+        output = mdtest.parse_table(text[:where] + put + text[where + length :])
+    except ToolOutputError:
+        return
+    trustworthy(output)
+
+
+# --- rank details ---------------------------------------------------------------------------------
+
+
+def test_rank_details() -> None:
+    ranks = mdtest.parse_rank_csv(sample("mdtest_ranks.csv"), tasks=2)
+    assert [entry.name for entry in ranks] == [
+        "create",
+        "stat",
+        "read",
+        "remove",
+        "tree_create",
+        "tree_remove",
+    ]
+    create = ranks[0]
+    assert (create.rate_ops_s, create.seconds) == (4998.4853089, 0.040012121201)
+    assert create.rank_seconds == ((0.030920982361, 0.038532972336),)
+    assert create.rank_rates_ops_s == ((3234.0499028, 2595.1800222),)
+    assert ranks[4].rank_seconds == ()
+
+
+def test_rank_details_in_the_output() -> None:
+    table = mdtest.parse_table(sample("mdtest_save.stdout"))
+    ranks = mdtest.parse_rank_csv(sample("mdtest_ranks.csv"))
+    output = mdtest.with_rank_times(table, ranks)
+    assert output.phases[0].rank_seconds == (0.030920982361, 0.038532972336)
+    assert output.phases[0].seconds == 0.040012121201
+    assert output.phases[4] == table.phases[4]
+    with pytest.raises(ToolOutputError, match="not of the same run"):
+        mdtest.with_rank_times(mdtest.parse_table(sample("mdtest_easy_create.stdout")), ranks)
+    with pytest.raises(ToolOutputError, match="2 ranks, but mdtest ran 4 tasks"):
+        mdtest.with_rank_times(replace(table, tasks=4), ranks)
+    with pytest.raises(ToolOutputError, match="nothing about stat"):
+        mdtest.with_rank_times(table, [ranks[0]])
+
+
+def test_truncated_rank_details() -> None:
+    text = sample("mdtest_ranks.csv")
+    for length in range(len(text)):
+        with pytest.raises(ToolOutputError):
+            mdtest.parse_rank_csv(text[:length], tasks=2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("rank,items", "rank,item", "unknown header"),
+        ("\n1,", "\n2,", "rank 2 is out of order"),
+        ("all,100", "0,100", "expected one row 'all'|values, expected"),
+        ("4.9984853089e+03", "nan", "'nan' and"),
+        ("4.9984853089e+03", "0.0000000000e+00", "expected numbers above 0"),
+        ("3.2340499028e+03,3.0920982361e-02", ",", "'File creation' lacks 1 ranks"),
+        ("\n0,,,", "\nx,,,", "unknown row"),
+    ],
+)
+def test_damaged_rank_details(old: str, new: str, message: str) -> None:
+    text = sample("mdtest_ranks.csv")
+    assert old in text
+    with pytest.raises(ToolOutputError, match=message):
+        mdtest.parse_rank_csv(text.replace(old, new, 1))
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def options(**changes: Any) -> MdtestOptions:
+    return MdtestOptions(**{"directory": "/t/d", "items": 100, **changes})
+
+
+def test_arguments_of_io500() -> None:
+    easy = options(
+        directory="D/mdtest-easy",
+        items=1_000_000,
+        unique_dir=True,
+        leaf_only=True,
+        files_only=True,
+        signature=1234,
+        stride=1,
+        stonewall_status_file="R/easy.stonewall",
+        data_type="timestamp",
+    )
+    create = replace(easy, create=True, sync_phase=True, stonewall_s=300)
+    assert create.arguments() == (
+        "-n 1000000 -F -L -u -C -Y -P -G 1234 -N 1 -W 300 -x R/easy.stonewall -d D/mdtest-easy "
+        "--dataPacketType=timestamp"
+    ).split()
+    hard = options(
+        files_only=True,
+        time_unique_dir=True,
+        write_bytes=3901,
+        read_bytes=3901,
+        read=True,
+        verify_read=True,
+        print_times=False,
+    )
+    assert hard.arguments() == "-n 100 -F -t -E -X -w 3901 -e 3901 -d /t/d".split()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"items": 0}, "items is 0"),
+        ({"items": None}, "mdtest has no default"),
+        ({"items_per_directory": 3}, "multiple of items_per_directory"),
+        ({"items_per_directory": 10, "unique_dir": True}, "not both"),
+        ({"files_only": True, "directories_only": True}, "exclude each other"),
+        ({"stonewall_s": 1, "branching": 2}, "branching of 1"),
+        ({"stonewall_s": 1, "directories_only": True}, "file creation only"),
+        ({"stonewall_s": 1, "stat": True}, "acts on the create phase"),
+        ({"verify_read": True, "create": True}, "needs the read phase"),
+        ({"verify_read": True, "read": True}, "read_bytes above 0"),
+        ({"read_bytes": 10}, "at most write_bytes"),
+        ({"sync_file": True}, "set write_bytes"),
+        ({"signature": 0}, "signature is 0"),
+        ({"data_type": "zeros"}, "data_type is 'zeros'"),
+        ({"directory": "/a b"}, "without blanks"),
+        ({"directory": "/a@/b"}, "separator of directories"),
+        ({"api": "POSIX -v"}, "api is"),
+        ({"repetitions": 0}, "repetitions is 0"),
+    ],
+)
+def test_refused_options(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        options(**changes)
+
+
+@given(
+    items=st.integers(1, 10**7),
+    write_bytes=st.integers(0, 2**30),
+    stride=st.integers(0, 64),
+    stonewall=st.integers(0, 600),
+    repetitions=st.integers(1, 9),
+    unique_dir=st.booleans(),
+    phases=st.sets(st.sampled_from(["create", "stat", "remove"])),
+)
+def test_arguments_say_what_the_options_say(
+    items: int,
+    write_bytes: int,
+    stride: int,
+    stonewall: int,
+    repetitions: int,
+    unique_dir: bool,
+    phases: set[str],
+) -> None:
+    if phases and "create" not in phases:
+        stonewall = 0
+    words = options(
+        items=items,
+        write_bytes=write_bytes,
+        stride=stride,
+        stonewall_s=stonewall,
+        repetitions=repetitions,
+        unique_dir=unique_dir,
+        **dict.fromkeys(phases, True),
+    ).arguments()
+
+    def value(option: str, default: str) -> str:
+        return words[words.index(option) + 1] if option in words else default
+
+    size = re.fullmatch(r"(\d+)([kmgt]?)", value("-w", "0"))
+    assert size
+    assert int(size[1]) * 1024 ** " kmgt".index(size[2] or " ") == write_bytes
+    assert int(value("-n", "")) == items
+    assert int(value("-N", "0")) == stride
+    assert int(value("-W", "0")) == stonewall
+    assert int(value("-i", "1")) == repetitions
+    assert ("-u" in words) == unique_dir
+    for phase, flag in (("create", "-C"), ("stat", "-T"), ("remove", "-r")):
+        assert (flag in words) == (phase in phases)
+
+
+# --- the real program -----------------------------------------------------------------------------
+
+needs_mdtest = pytest.mark.skipif(shutil.which("mdtest") is None, reason="no mdtest on PATH")
+REAL: list[dict[str, Any]] = [
+    {},
+    {"files_only": True, "unique_dir": True, "leaf_only": True, "signature": 5},
+    {"directories_only": True, "repetitions": 2},
+    {"files_only": True, "write_bytes": 3901, "read_bytes": 3901, "time_unique_dir": True},
+    {"write_bytes": 4096, "read_bytes": 4096, "verify_read": True, "data_type": "random"},
+    {"items": None, "items_per_directory": 5, "depth": 2, "branching": 2},
+    {"files_only": True, "sync_phase": True, "api": "POSIX", "print_times": False},
+    {"files_only": True, "write_bytes": 1, "sync_file": True, "stonewall_s": 5},
+]
+
+
+def run(made: MdtestOptions) -> ToolOutput:
+    done = subprocess.run(
+        ["mdtest", *made.arguments()],
+        env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    output = mdtest.parse_table(done.stdout)
+    trustworthy(output)
+    return output
+
+
+@needs_mdtest
+@pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
+def test_real_mdtest(changes: dict[str, Any], tmp_path: Path) -> None:
+    ranks = tmp_path / "ranks.csv"
+    made = options(directory=str(tmp_path / "d"), rank_details_csv=str(ranks), **changes)
+    output = run(made)
+    output = mdtest.with_rank_times(output, mdtest.parse_rank_csv(ranks.read_text(), tasks=1))
+    names = {phase.name for phase in output.phases}
+    assert ("create" in names) != made.directories_only
+    assert ("dir_create" in names) != made.files_only
+    assert output.parameters["iterations"] == made.repetitions
+    if made.items is not None:
+        assert output.parameters["items_per_task"] == made.items
+    for phase in output.phases:
+        if phase.operations is not None and made.repetitions == 1:
+            rate = phase.rates["rate"].value
+            assert phase.operations / phase.seconds == pytest.approx(rate, rel=0.01)
+
+
+@needs_mdtest
+def test_real_phases_one_by_one(tmp_path: Path) -> None:
+    base = options(
+        directory=str(tmp_path / "d"),
+        files_only=True,
+        stonewall_status_file=str(tmp_path / "status"),
+        items=100_000,
+    )
+    created = run(replace(base, create=True, stonewall_s=1))
+    files = sum(1 for path in (tmp_path / "d").rglob("*") if path.is_file())
+    assert created.phases[0].operations == files
+    assert [phase.name for phase in run(replace(base, stat=True)).phases] == ["stat"]
+    assert [phase.name for phase in run(replace(base, read=True)).phases] == ["read"]
+    assert "remove" in [phase.name for phase in run(replace(base, remove=True)).phases]
+    assert not any(path.is_file() for path in (tmp_path / "d").rglob("*"))
