@@ -1,6 +1,7 @@
 """fio's metadata engines: filecreate, filestat, filedelete."""
 
 import reframe as rfm
+
 from iogauge.check import FioMetadataCheck
 
 

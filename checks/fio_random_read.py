@@ -1,9 +1,10 @@
 """fio random reads with O_DIRECT, at three block sizes."""
 
 import reframe as rfm
+from reframe.core.builtins import parameter
+
 from iogauge import features
 from iogauge.check import FioRandomReadCheck
-from reframe.core.builtins import parameter
 
 
 @rfm.simple_test

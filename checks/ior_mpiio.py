@@ -1,9 +1,10 @@
 """IOR through MPI-IO, independent and through the page cache."""
 
 import reframe as rfm
+from reframe.core.builtins import parameter, run_after
+
 from iogauge import features
 from iogauge.check import IorCheck
-from reframe.core.builtins import parameter, run_after
 
 
 @rfm.simple_test

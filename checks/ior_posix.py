@@ -1,8 +1,9 @@
 """IOR through POSIX: files, order and cache in all combinations."""
 
 import reframe as rfm
-from iogauge.check import IorCheck
 from reframe.core.builtins import parameter, run_after
+
+from iogauge.check import IorCheck
 
 
 @rfm.simple_test

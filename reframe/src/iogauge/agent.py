@@ -56,9 +56,7 @@ def look(path: str) -> View:
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     """Guards that must hold before the first byte is written."""
     return [
-        guards.identity(
-            declared_type=case["type"], declared_source=case["source"], views=[view]
-        ),
+        guards.identity(declared_type=case["type"], declared_source=case["source"], views=[view]),
         guards.room(
             space=view.space,
             need_bytes=case["held_bytes"],
@@ -103,7 +101,10 @@ def main(argv: list[str]) -> int:
             done = pagecache.evict(pagecache.files_below(directory))
             print(json.dumps(done.to_json()))
             return 0
-    print(f"usage: python -m iogauge.agent open FILE | view PATH | evict DIR, not {argv}", file=sys.stderr)
+    print(
+        f"usage: python -m iogauge.agent open FILE | view PATH | evict DIR, not {argv}",
+        file=sys.stderr,
+    )
     return 2
 
 

@@ -8,10 +8,12 @@ the records until the program file changes.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import re
 import shutil
 import subprocess
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,13 @@ from iogauge.session import state_dir
 from iogauge.tools import ior
 
 #: The most that a quick case may hold on a target nobody has described.
-QUICK_BYTES = 2 << 30
-QUICK_FILES = 8000
+QUICK_BYTES = 1 << 30
+#: Files: a local file system answers metadata operations from memory, and needs many for a figure that
+#: means something; over a network a tenth is plenty.
+QUICK_FILES_LOCAL, QUICK_FILES = 60_000, 6_000
+_LOCAL_TYPES = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +93,9 @@ def _ask(name: str, path: str) -> Program:
         if name == "fio":
             text = _output([path, "--version"])
             match = re.search(r"fio-(\S+)", text)
-            return Program(name, path, match[1], (features.FIO,)) if match else _odd(name, path, text)
+            return (
+                Program(name, path, match[1], (features.FIO,)) if match else _odd(name, path, text)
+            )
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
@@ -155,7 +164,9 @@ def memory_bytes() -> int:
 
 def target_path() -> str:
     """``$IOGAUGE_TARGET``, or the directory where the user stands."""
-    return os.path.realpath(os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd())
+    return os.path.realpath(
+        os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
+    )
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
@@ -176,9 +187,14 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     room = space_of(path)
     limits = extras.setdefault("limits", {})
     share = (room.bytes_free // 20) >> 20 << 20
-    limits.setdefault("case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B")
-    limits.setdefault("case_files", QUICK_FILES)
-    limits.setdefault("phase_seconds", "3 s")
+    limits.setdefault(
+        "case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B"
+    )
+    files = QUICK_FILES_LOCAL if target["type"] in _LOCAL_TYPES else QUICK_FILES
+    limits.setdefault(
+        "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
+    )
+    limits.setdefault("phase_seconds", "2 s")
     limits.setdefault("tier", "quick")
     limits.setdefault("max_spread", "20 %")
     found = machine()
@@ -192,3 +208,32 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
             environment["features"] = sorted({*environment.get("features", []), *found.features})
 
 
+def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:
+    """Rough bandwidth of writing to a directory, bytes/s: to size cases with, not to report.
+
+    Writes 4 MiB blocks, with O_DIRECT where it is accepted, until the time or ``most`` bytes are used up.
+    Raises OSError.
+    """
+    block = mmap.mmap(-1, 4 << 20)
+    path = os.path.join(directory, "probe")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        fd = os.open(path, flags | os.O_DIRECT, 0o600)
+    except OSError:
+        fd = os.open(path, flags, 0o600)
+    try:
+        written, start = 0, time.monotonic()
+        while written < most and time.monotonic() - start < seconds:
+            written += os.write(fd, block)
+        os.fsync(fd)
+        return written / (time.monotonic() - start)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+def quick_case_bytes(speed_bytes_s: float, path: str) -> int:
+    """Bytes for a quick case: about a second of writing, whole MiB, within what the target allows."""
+    wanted = int(speed_bytes_s) >> 20 << 20
+    most = min(QUICK_BYTES, (space_of(path).bytes_free // 20) >> 20 << 20)
+    return max(min(wanted, most), 16 << 20)

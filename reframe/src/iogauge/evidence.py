@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from iogauge.filesystem import View
@@ -31,13 +31,17 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions."""
+    """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions.
+
+    ``cold`` holds the outputs of the warm-up, which are kept and not judged.
+    """
 
     views: tuple[View, ...]
     refused: tuple[str, ...]
     runs: tuple[PhaseRun, ...]
     outputs: Mapping[str, tuple[ToolOutput, ...]]
     evictions: Mapping[str, tuple[Eviction, ...]]
+    cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
 
 
 def describe_status(status: int) -> str:
@@ -99,7 +103,6 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
 def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
     what = f"{phase.name}, repetition {repetition}"
 
-
     def text(name: str) -> str:
         return _text(stage / name.replace(REP, str(repetition)), what)
 
@@ -124,7 +127,9 @@ def _evictions(stage: Path, phase: PhasePlan, repetition: int) -> list[Eviction]
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
     return [(0, phase) for phase in plan.prepare] + [
-        (rep, phase) for rep in range(1, plan.repetitions + 1) for phase in plan.repeat
+        (rep, phase)
+        for rep in range(plan.first_repetition, plan.repetitions + 1)
+        for phase in plan.repeat
     ]
 
 
@@ -140,7 +145,9 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
         refused = tuple(str(reason) for reason in opened["refused"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
-        raise ToolOutputError(f"the job ended before it looked at the target{status}: {error}") from error
+        raise ToolOutputError(
+            f"the job ended before it looked at the target{status}: {error}"
+        ) from error
     if refused:
         return Evidence(tuple(views), refused, (), {}, {})
 
@@ -173,9 +180,11 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
             )
     outputs: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     evictions: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
+    cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
     for repetition, phase in _expected(plan):
-        outputs[phase.name].append(_parse(stage, phase, repetition))
-        if phase.access.evict:
+        warm_up = repetition == 0 and phase.name in cold
+        (cold if warm_up else outputs)[phase.name].append(_parse(stage, phase, repetition))
+        if phase.access.evict and not warm_up:
             evictions[phase.name] += _evictions(stage, phase, repetition)
     return Evidence(
         tuple(views),
@@ -183,6 +192,7 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
         tuple(runs),
         {name: tuple(found) for name, found in outputs.items()},
         {name: tuple(found) for name, found in evictions.items()},
+        {name: tuple(found) for name, found in cold.items()},
     )
 
 
@@ -197,12 +207,14 @@ def tool_phase(output: ToolOutput, name: str) -> Phase:
     return found[0]
 
 
-def samples(plan: CasePlan, evidence: Evidence) -> dict[str, Sequence[Quantity]]:
-    """Samples of every metric, one a repetition, as the tool printed them."""
+def rates_of(
+    plan: CasePlan, outputs: Mapping[str, Sequence[ToolOutput]]
+) -> dict[str, Sequence[Quantity]]:
+    """Values of every metric in the outputs of the phases, one an output, as the tool printed them."""
     found: dict[str, list[Quantity]] = {}
     for phase in plan.repeat:
         for metric, (name, rate) in phase.rates.items():
-            for output in evidence.outputs[phase.name]:
+            for output in outputs[phase.name]:
                 quantity = tool_phase(output, name).rates.get(rate)
                 if quantity is not None:
                     found.setdefault(metric, []).append(quantity)

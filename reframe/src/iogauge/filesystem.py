@@ -32,7 +32,20 @@ class Traits:
 #: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(
-        ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"),
+        (
+            "ext2",
+            "ext3",
+            "ext4",
+            "xfs",
+            "btrfs",
+            "f2fs",
+            "lustre",
+            "nfs",
+            "nfs4",
+            "ceph",
+            "gfs2",
+            "ocfs2",
+        ),
         Traits("page-cache", True),
     ),
     "beegfs": Traits("page-cache", False),
@@ -44,9 +57,7 @@ TRAITS: Final[dict[str, Traits]] = {
 UNKNOWN: Final = Traits("opaque", False)
 
 
-def traits(
-    fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None
-) -> Traits:
+def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
     """Traits of a type (``fuse.*`` and unknown types count as opaque), with the site's overrides."""
     known = TRAITS.get(fstype, UNKNOWN)
     return Traits(
@@ -87,7 +98,9 @@ def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
     best: Mount | None = None
     for mount in mounts:
         prefix = mount.point.rstrip("/") + "/"
-        if (path + "/").startswith(prefix) and (best is None or len(mount.point) >= len(best.point)):
+        if (path + "/").startswith(prefix) and (
+            best is None or len(mount.point) >= len(best.point)
+        ):
             best = mount
     return best
 

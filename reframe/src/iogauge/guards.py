@@ -48,7 +48,12 @@ class Finding:
 
 
 def _finding(
-    guard: str, holds: bool, saw: str, demands: str, remedy: str, otherwise: Outcome = Outcome.INVALID
+    guard: str,
+    holds: bool,
+    saw: str,
+    demands: str,
+    remedy: str,
+    otherwise: Outcome = Outcome.INVALID,
 ) -> Finding:
     return Finding(guard, Outcome.OK if holds else otherwise, saw, demands, remedy)
 
@@ -98,7 +103,9 @@ def client_cache(
     elif task_offset is None:
         reasons.append("buffered read by the tasks that wrote")
     else:
-        reasons.append(f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data")
+        reasons.append(
+            f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data"
+        )
     reasons.append(
         f"V = {format_bytes(bytes_per_node)} per node against M = {format_bytes(node_memory)}"
     )
@@ -159,7 +166,7 @@ def write_back(
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
 #: the second it is remarked upon.
 MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
-    "quick": (0.2, 30.0),
+    "quick": (0.1, 30.0),
     "daily": (30.0, 60.0),
     "acceptance": (60.0, 60.0),
 }
@@ -170,18 +177,15 @@ def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
     least, wanted = MIN_SECONDS[tier]
     shortest = min(seconds)
     outcome = (
-        Outcome.INVALID
-        if shortest < least
-        else Outcome.WARN
-        if shortest < wanted
-        else Outcome.OK
+        Outcome.INVALID if shortest < least else Outcome.WARN if shortest < wanted else Outcome.OK
     )
     factor = (least if shortest < least else wanted) / shortest if shortest > 0 else float("inf")
     return Finding(
         "G4",
         outcome,
         f"the shortest repetition lasted {format_seconds(shortest)}",
-        f"{least:g} s in tier {tier}" + (f", {wanted:g} s to compare systems" if wanted > least else ""),
+        f"{least:g} s in tier {tier}"
+        + (f", {wanted:g} s to compare systems" if wanted > least else ""),
         f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold",
     )
 
@@ -374,8 +378,12 @@ def tool_integrity(
 ) -> Finding:
     """G22: one version of the tool ran, on as many tasks and nodes as asked. None: the tool is silent."""
     seen = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
-    wrong_tasks = sorted({t for t in tasks if t is not None and want_tasks is not None} - {want_tasks})
-    wrong_nodes = sorted({n for n in nodes if n is not None and want_nodes is not None} - {want_nodes})
+    wrong_tasks = sorted(
+        {t for t in tasks if t is not None and want_tasks is not None} - {want_tasks}
+    )
+    wrong_nodes = sorted(
+        {n for n in nodes if n is not None and want_nodes is not None} - {want_nodes}
+    )
     if wrong_tasks:
         seen += f" with {wrong_tasks[0]} task(s)"
     if wrong_nodes:

@@ -60,6 +60,8 @@ def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
             if not isinstance(record, dict) or "schema" not in record:
                 yield Damaged(file, number, "not a record")
             elif record["schema"] != SCHEMA:
-                yield Damaged(file, number, f"schema {record['schema']!r}, this version reads {SCHEMA}")
+                yield Damaged(
+                    file, number, f"schema {record['schema']!r}, this version reads {SCHEMA}"
+                )
             else:
                 yield record

@@ -2,7 +2,7 @@
 # iogauge: functions for the job script of a case. Sourced, not run.
 #
 #   iog_open COMMAND...     run the agent that checks the target and makes $IOG_DIR; stops the job if refused
-#   iog_repeat N FUNCTION   run FUNCTION N times with $IOG_REP = 1..N; stops at the first failure
+#   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
 #   iog_reset               empty $IOG_DIR between repetitions
 #
@@ -71,8 +71,8 @@ iog_reset() {
 }
 
 iog_repeat() {
-    local count=$1 function=$2
-    for ((IOG_REP = 1; IOG_REP <= count; IOG_REP++)); do
+    local first=$1 count=$2 function=$3
+    for ((IOG_REP = first; IOG_REP <= count; IOG_REP++)); do
         echo "iogauge: repetition $IOG_REP of $count"
         "$function"
     done

@@ -24,7 +24,9 @@ from iogauge.verdict import (
 )
 
 
-def metric_ceiling(metric: Metric, direction: str, extras: PartitionExtras, nodes: int) -> Ceiling | None:
+def metric_ceiling(
+    metric: Metric, direction: str, extras: PartitionExtras, nodes: int
+) -> Ceiling | None:
     """Ceiling of a metric in the metric's own unit; None where the topology declares none."""
     if extras.topology is None or direction == "metadata":
         return None
@@ -214,8 +216,10 @@ def judge(
 ) -> Judgement:
     """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR."""
     if evidence.refused:
-        return Judgement((), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0])
-    values = check_samples(metrics, ev.samples(plan, evidence), plan.repetitions)
+        return Judgement(
+            (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
+        )
+    values = check_samples(metrics, ev.rates_of(plan, evidence.outputs), plan.repetitions)
     findings = findings_of(plan, evidence, metrics, values, extras, tier)
     decided = []
     for metric in metrics:
@@ -228,5 +232,9 @@ def judge(
         raise ToolOutputError("the scenario promises no metric")
     versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}
     return Judgement(
-        tuple(decided), tuple(findings), verdict, _summary(decided, verdict), tuple(sorted(versions))
+        tuple(decided),
+        tuple(findings),
+        verdict,
+        _summary(decided, verdict),
+        tuple(sorted(versions)),
     )

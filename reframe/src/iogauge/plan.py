@@ -76,7 +76,11 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePlan:
-    """All that a case will do: ``prepare`` once, then ``repeat`` in every repetition."""
+    """All that a case will do: ``prepare`` once, then ``repeat`` in every repetition.
+
+    With ``warm_up``, ``repeat`` is done once more before the first repetition; what it measures is kept
+    and not judged (G16).
+    """
 
     tool: str
     repetitions: int
@@ -84,6 +88,7 @@ class CasePlan:
     nodes: int
     repeat: Sequence[PhasePlan]
     prepare: Sequence[PhasePlan] = ()
+    warm_up: bool = True
     held_bytes: int
     files: int
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -93,14 +98,20 @@ class CasePlan:
         """Preparing and repeated phases."""
         return [*self.prepare, *self.repeat]
 
+    @property
+    def first_repetition(self) -> int:
+        """Number of the first execution of ``repeat``: 0 is the warm-up, 1 the first that is judged."""
+        return 0 if self.warm_up else 1
+
     def footprint(self, assumed_bytes_s: float, phase_seconds: float) -> Footprint:
         """Cost of the case; its duration rests on an assumed bandwidth where a phase moves fixed data."""
 
         def moved(direction: str) -> int:
             once = sum(p.data_bytes or 0 for p in self.prepare if p.access.direction == direction)
             each = sum(p.data_bytes or 0 for p in self.repeat if p.access.direction == direction)
-            return once + self.repetitions * each
+            return once + executions * each
 
+        executions = self.repetitions + 1 - self.first_repetition
         written, read = moved("write"), moved("read")
         timed = sum(1 for p in self.repeat if p.data_bytes is None)
         return Footprint(
@@ -109,7 +120,7 @@ class CasePlan:
             written_bytes=written,
             read_bytes=read,
             nodes=self.nodes,
-            seconds=(written + read) / assumed_bytes_s + self.repetitions * timed * phase_seconds,
+            seconds=(written + read) / assumed_bytes_s + executions * timed * phase_seconds,
         )
 
 
@@ -173,7 +184,12 @@ def job_functions(plan: CasePlan, run_tasks: str, agent: Sequence[str], launcher
             out.append(f"    iog_phase {phase.name} {start}{shell_command(phase.command)}")
         return out
 
-    functions = ["iog_case() {", *([] if plan.prepare else ["    iog_reset"]), *lines(plan.repeat), "}"]
+    functions = [
+        "iog_case() {",
+        *([] if plan.prepare else ["    iog_reset"]),
+        *lines(plan.repeat),
+        "}",
+    ]
     views = (
         [f"    iog_phase view {shell_command([*each_node, *agent, 'view', DIR])}"]
         if plan.nodes > 1

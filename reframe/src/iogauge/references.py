@@ -40,9 +40,7 @@ def sites_dir() -> Path:
 
 
 def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _leaf(file: str, key: str, value: object) -> list[Mistake]:
@@ -58,13 +56,20 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
         mistakes.append(Mistake(file, f"{key}[0]", show(number), "a finite number above 0"))
     if lower is not None and not (_is_number(lower) and -1 <= lower <= 0):
         mistakes.append(
-            Mistake(file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)")
+            Mistake(
+                file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)"
+            )
         )
     if upper is not None and not (_is_number(upper) and upper >= 0):
         mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
     if lower is None and upper is None:
         mistakes.append(
-            Mistake(file, key, "neither a lower nor an upper bound", "at least one: else nothing can fail")
+            Mistake(
+                file,
+                key,
+                "neither a lower nor an upper bound",
+                "at least one: else nothing can fail",
+            )
         )
     try:
         dimension(str(unit))
@@ -123,7 +128,12 @@ class References:
                 close = difflib.get_close_matches(name, by_name, 1)
                 hint = f" (did you mean {close[0]}?)" if close else ""
                 mistakes.append(
-                    Mistake(file, key, f"metric {name!r}{hint}", f"the metrics of {check}: {', '.join(by_name)}")
+                    Mistake(
+                        file,
+                        key,
+                        f"metric {name!r}{hint}",
+                        f"the metrics of {check}: {', '.join(by_name)}",
+                    )
                 )
                 continue
             values = leaf[2] if leaf[0] == "$xfail" else leaf
@@ -133,7 +143,12 @@ class References:
                 except UnitError:
                     same = ""
                 mistakes.append(
-                    Mistake(file, f"{key}[3]", f"unit {values[3]!r}", f"{metric.unit!r}, the metric's unit{same}")
+                    Mistake(
+                        file,
+                        f"{key}[3]",
+                        f"unit {values[3]!r}",
+                        f"{metric.unit!r}, the metric's unit{same}",
+                    )
                 )
         return mistakes
 
@@ -196,7 +211,12 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
         source = sources.get(name)
         if not isinstance(source, str) or not source.strip():
             mistakes.append(
-                Mistake(file, f"{SOURCES}.{name}", show(source), "text that says where the values come from")
+                Mistake(
+                    file,
+                    f"{SOURCES}.{name}",
+                    show(source),
+                    "text that says where the values come from",
+                )
             )
         if not isinstance(entry, dict) or not entry:
             mistakes.append(Mistake(file, name, show(entry), "a mapping from partition to metrics"))
@@ -214,7 +234,9 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
                 mistakes += _leaf(file, key, leaf)
     for name in sources:
         if name not in data:
-            mistakes.append(Mistake(file, f"{SOURCES}.{name}", "a source", "checks that have references"))
+            mistakes.append(
+                Mistake(file, f"{SOURCES}.{name}", "a source", "checks that have references")
+            )
     return mistakes
 
 

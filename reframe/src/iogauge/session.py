@@ -32,6 +32,18 @@ def history_dir() -> Path:
     return state_dir() / "history"
 
 
+#: File in the state directory with every target that a session has used, for the janitor.
+_TARGETS = "targets.txt"
+
+
+def known_targets() -> list[str]:
+    """Targets that sessions have used, in order of first use."""
+    try:
+        return (state_dir() / _TARGETS).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
+
+
 def is_gate() -> bool:
     """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes."""
     return os.environ.get("IOGAUGE_GATE", "").lower() in ("1", "true", "yes", "on")
@@ -52,8 +64,13 @@ class Session:
     cases_decided: int = 0
 
     def track(self, target: str) -> None:
-        """Remember to remove this session's directory on a target."""
+        """Remember to remove this session's directory on a target, also after this process is gone."""
         self.targets.add(target)
+        if target not in known_targets():
+            file = state_dir() / _TARGETS
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with open(file, "a", encoding="utf-8") as lines:
+                lines.write(target + "\n")
 
     def clean(self) -> None:
         """Remove this session's directories; what cannot be removed is said, with the command to retry."""

@@ -25,7 +25,8 @@ from iogauge.references import FILE as REFERENCES
 from iogauge.references import References
 from iogauge.session import guard_gate, state_dir
 from iogauge.target import PartitionExtras
-from iogauge.yamlfile import Mistake, YamlError, load as load_yaml, show
+from iogauge.yamlfile import Mistake, YamlError, show
+from iogauge.yamlfile import load as load_yaml
 
 SETTINGS: Final = "settings.yaml"
 #: Folder with what all sites share (logging, modes); not a site.
@@ -53,7 +54,9 @@ def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
         key = ".".join(str(part) for part in error.absolute_path)
-        found.append(Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}"))
+        found.append(
+            Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}")
+        )
     return found
 
 
@@ -101,7 +104,12 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
         mistakes += _pydantic_mistakes(file, f"{key}.extras", error)
     if not partition.get("time_limit"):
         mistakes.append(
-            Mistake(file, f"{key}.time_limit", "nothing", "a time limit such as 30m: storage that hangs must end")
+            Mistake(
+                file,
+                f"{key}.time_limit",
+                "nothing",
+                "a time limit such as 30m: storage that hangs must end",
+            )
         )
     if partition.get("max_jobs") != 1:
         mistakes.append(
@@ -126,7 +134,9 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
     if [system["name"] for system in systems] != [site]:
         names = ", ".join(system["name"] for system in systems) or "none"
         mistakes.append(
-            Mistake(file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder")
+            Mistake(
+                file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
+            )
         )
     for system in systems:
         for pattern in system.get("hostnames", []):
@@ -134,16 +144,19 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
                 re.compile(pattern)
             except re.error as error:
                 mistakes.append(
-                    Mistake(file, f"{system['name']}.hostnames", show(pattern), f"a regular expression: {error}")
+                    Mistake(
+                        file,
+                        f"{system['name']}.hostnames",
+                        show(pattern),
+                        f"a regular expression: {error}",
+                    )
                 )
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
             mistakes += _partition_mistakes(file, key, partition)
     for environment in data.get("environments", []):
         key = f"environments.{environment['name']}"
-        mistakes += _feature_mistakes(
-            file, key, environment.get("features"), features.ENVIRONMENT
-        )
+        mistakes += _feature_mistakes(file, key, environment.get("features"), features.ENVIRONMENT)
         if environment.get("target_systems") != [site]:
             mistakes.append(
                 Mistake(

@@ -79,7 +79,9 @@ class Topology(SiteModel):
     @model_validator(mode="after")
     def _something_declared(self) -> Topology:
         if not (self.clients or self.servers or self.devices):
-            raise ValueError("declare at least one of clients, servers, devices, or leave topology out")
+            raise ValueError(
+                "declare at least one of clients, servers, devices, or leave topology out"
+            )
         return self
 
     def bandwidth_ceiling(self, direction: Direction, nodes: int) -> Ceiling | None:

@@ -123,9 +123,11 @@ def format_bytes(size_bytes: float) -> str:
     """A size for people, three significant digits: ``3.75 TiB``."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
         if abs(size_bytes) >= SIZE_UNITS[unit]:
-            return f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}" if abs(
-                size_bytes
-            ) < 1000 * SIZE_UNITS[unit] else f"{size_bytes / SIZE_UNITS[unit]:.0f} {unit}"
+            return (
+                f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
+                if abs(size_bytes) < 1000 * SIZE_UNITS[unit]
+                else f"{size_bytes / SIZE_UNITS[unit]:.0f} {unit}"
+            )
     return f"{size_bytes:.0f} B"
 
 

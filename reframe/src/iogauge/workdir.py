@@ -44,7 +44,9 @@ def _make(path: str, mode: int) -> None:
         os.mkdir(path, mode)
     info = os.lstat(path)
     if not stat.S_ISDIR(info.st_mode):
-        raise WorkdirError(f"{path} is not a directory (symbolic links are not followed): remove it")
+        raise WorkdirError(
+            f"{path} is not a directory (symbolic links are not followed): remove it"
+        )
 
 
 def create(target: str, session: str, case: str) -> str:
@@ -117,6 +119,14 @@ def sessions(target: str) -> list[Session]:
     return sorted(found, key=lambda s: -s.age_s)
 
 
+def may_be_alive(session: Session, patience_s: float = 86400.0) -> bool:
+    """Whether a session may still run: its process is there, or it is of another host and not a day old."""
+    if session.owner.get("host") != socket.gethostname():
+        return session.age_s < patience_s
+    pid = str(session.owner.get("session", "")).rpartition("-")[2]
+    return pid.isdigit() and os.path.exists(f"/proc/{pid}")
+
+
 def check_ours(path: str) -> str:
     """Path of the marker of a session's directory; raises :class:`WorkdirError` where it is not ours."""
     path = os.path.abspath(path)
@@ -125,7 +135,9 @@ def check_ours(path: str) -> str:
         raise WorkdirError(f"{path} is not <target>/iogauge/<user>/<session>: not removed")
     for directory in (os.path.dirname(os.path.dirname(path)), os.path.dirname(path), path):
         if not stat.S_ISDIR(os.lstat(directory).st_mode):
-            raise WorkdirError(f"{directory} is not a directory, or is a symbolic link: not removed")
+            raise WorkdirError(
+                f"{directory} is not a directory, or is a symbolic link: not removed"
+            )
     marker = os.path.join(path, MARKER)
     try:
         info = os.lstat(marker)
@@ -160,7 +172,9 @@ def remove(path: str) -> None:
             break
         time.sleep(0.2)
     else:
-        raise WorkdirError(f"{path} could not be emptied: files keep appearing, or are not removable")
+        raise WorkdirError(
+            f"{path} could not be emptied: files keep appearing, or are not removable"
+        )
     os.unlink(marker)
     for directory in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         with contextlib.suppress(OSError):

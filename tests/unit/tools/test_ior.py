@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from iogauge.measurement import Stonewall, ToolOutput, ToolOutputError
 from iogauge.tools import ior
 from iogauge.tools.ior import IorOptions
@@ -26,6 +27,7 @@ GOOD = (
     "ior_i3_stdout.stdout",
     "ior33_i2.stdout",
     "ior_stone_wear.json",
+    "ior_stone_i2.json",
     "ior_stone_plain.stdout",
     "ior_i2.json",
     "ior_mpirun_4x2.json",
@@ -118,6 +120,27 @@ def test_stonewall_with_wear_out() -> None:
     assert "WARNING: Using actual aggregate bytes moved = 826802176" in output.warnings
 
 
+def test_stonewall_with_repetitions() -> None:
+    text, log = sample("ior_stone_i2.json"), sample("ior_stone_i2.stdout")
+    output = ior.parse_json(text, log)
+    assert [(p.name, p.bytes_moved) for p in output.phases] == [
+        ("write", 867172352),
+        ("read", 867172352),
+        ("write", 1588068352),
+        ("read", 1588068352),
+    ]
+    assert "WARNING: Using actual aggregate bytes moved = 1588068352" in output.warnings
+    assert [p.stonewall and p.stonewall.max_pairs for p in output.phases] == [
+        1654,
+        1654,
+        3029,
+        3029,
+    ]
+    # The summary has the bytes of the first repetition only; the pairs are in the log.
+    without_log = [phase.bytes_moved for phase in ior.parse_json(text).phases]
+    assert without_log == [867172352, 867172352, None, None]
+
+
 def test_messages_in_the_middle_of_the_json() -> None:
     output = ior.parse_json(sample("ior_stone_plain.stdout"))
     assert output.phases[0].bytes_moved == 1562378240
@@ -185,6 +208,8 @@ def test_damaged_output(name: str, message: str) -> None:
         ('"bwMiB": 1335.1278', '"bwMB": 1335.1278', r"key 'bwMiB' is missing"),
         ('"iops": 5479.1692', '"iops": 0.0', r"'iops' is 0"),
         ('"repetitions": 1,', '"repetitions": 2,', r"holds 2 phases .*expected 4"),
+        ('"repetitions": 1,', '"repetitions": 99999999999999999999,', "expected a 64-bit integer"),
+        ('"repetitions": 1,', '"repetitions": 9000000000000000000,', "holds 2 phases"),
         ('"readFile": 1', '"readFile": 0', r"access is 'read'"),
         ('"readFile": 1', '"readfile": 1', r"key 'readFile' is missing"),
         ('"numTasks": 2', '"numTasks": 4', r"numTasks is 4, but Options say 2"),
@@ -350,7 +375,20 @@ def options(**changes: Any) -> IorOptions:
 
 def test_arguments() -> None:
     assert options().arguments() == (
-        "-a POSIX -o /t/f -t 1m -b 16m -s 1 -O summaryFormat=JSON".split()
+        [
+            "-a",
+            "POSIX",
+            "-o",
+            "/t/f",
+            "-t",
+            "1m",
+            "-b",
+            "16m",
+            "-s",
+            "1",
+            "-O",
+            "summaryFormat=JSON",
+        ]
     )
     assert options().bytes_per_task == 2**24
     assert options(segments=3).bytes_per_task == 3 * 2**24
@@ -370,17 +408,41 @@ def test_arguments() -> None:
         wear_out=True,
         stonewall_status_file="/r/hard.stonewall",
     )
-    assert hard.arguments() == (
-        "-a POSIX -o /d/file -t 47008 -b 47008 -s 10000000 -w -e -g -C -k -Q 1 -D 300 -G=1234 "
-        "-O stoneWallingWearOut=1 -O stoneWallingStatusFile=/r/hard.stonewall "
-        "-O summaryFormat=JSON"
-    ).split()
+    assert hard.arguments() == [
+        "-a",
+        "POSIX",
+        "-o",
+        "/d/file",
+        "-t",
+        "47008",
+        "-b",
+        "47008",
+        "-s",
+        "10000000",
+        "-w",
+        "-e",
+        "-g",
+        "-C",
+        "-k",
+        "-Q",
+        "1",
+        "-D",
+        "300",
+        "-G=1234",
+        "-O",
+        "stoneWallingWearOut=1",
+        "-O",
+        "stoneWallingStatusFile=/r/hard.stonewall",
+        "-O",
+        "summaryFormat=JSON",
+    ]
 
 
 def test_phases() -> None:
     assert (options().writes, options().reads) == (True, True)
     assert (options(read=True).writes, options(read=True).reads) == (False, True)
-    assert (options(verify_write=True).writes, options(verify_write=True).reads) == (False, False)
+    both = options(write=True, read=True)
+    assert (both.writes, both.reads) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +462,10 @@ def test_phases() -> None:
         ({"random_offset_seed": 1}, "together with random_offsets"),
         ({"random_prefill_bytes": 2**20}, "needs random_offsets"),
         ({"random_prefill_bytes": 3, "random_offsets": True}, "divisor of block_bytes"),
-        ({"random_offsets": True, "verify_read": True}, "needs random_offset_seed"),
+        ({"random_offsets": True, "verify_read": True, "read": True}, "needs random_offset_seed"),
+        ({"verify_read": True}, "leaves the read out of its summary"),
+        ({"verify_read": True, "write": True}, "leaves the read out of its summary"),
+        ({"verify_write": True}, "removes the file before"),
         ({"verify_read": True, "read": True}, "needs the signature"),
         ({"signature": 0}, "signature is 0"),
         ({"signature": 2**31}, "32-bit"),
@@ -443,6 +508,14 @@ def test_refused_options(changes: dict[str, Any], message: str) -> None:
         options(**changes)
 
 
+FLAGS = {
+    "file_per_process": "-F",
+    "write": "-w",
+    "read": "-r",
+    "fsync": "-e",
+    "barriers": "-g",
+    "keep": "-k",
+}
 TAKES_VALUE = {"-a", "-o", "-t", "-b", "-s", "-Q", "-X", "-i", "-d", "-T", "-D", "-l", "-M", "-O"}
 
 
@@ -465,7 +538,7 @@ def parsed(arguments: list[str]) -> dict[str, str]:
 def as_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([kmgt]?)", text)
     assert match
-    return int(match[1]) * 1024 ** " kmgt".index(match[2] or " ")
+    return int(match[1]) * int(1024 ** " kmgt".index(match[2] or " "))
 
 
 @given(
@@ -473,12 +546,7 @@ def as_bytes(text: str) -> int:
     transfers=st.integers(1, 4096),
     segments=st.integers(1, 1000),
     repetitions=st.integers(1, 9),
-    flags=st.fixed_dictionaries(
-        {
-            name: st.booleans()
-            for name in ("file_per_process", "write", "read", "fsync", "barriers", "keep")
-        }
-    ),
+    flags=st.fixed_dictionaries({name: st.booleans() for name in FLAGS}),
     reorder=st.booleans(),
     stonewall=st.integers(0, 600),
     data_type=st.sampled_from([None, *ior.DATA_TYPES]),
@@ -495,8 +563,7 @@ def test_arguments_say_what_the_options_say(
     data_type: ior.DataType | None,
     signature: int | None,
 ) -> None:
-    made = IorOptions(
-        test_file="/t/f",
+    made = options(
         transfer_bytes=transfer,
         block_bytes=transfer * transfers,
         segments=segments,
@@ -511,7 +578,7 @@ def test_arguments_say_what_the_options_say(
     found = parsed(made.arguments())
     assert as_bytes(found["-t"]) == transfer
     assert as_bytes(found["-b"]) * int(found["-s"]) == made.bytes_per_task
-    for name, flag in zip(flags, ("-F", "-w", "-r", "-e", "-g", "-k"), strict=True):
+    for name, flag in FLAGS.items():
         assert (flag in found) == flags[name]
     assert ("-C" in found) == reorder
     assert int(found.get("-i", 1)) == repetitions
@@ -529,7 +596,8 @@ REAL: list[dict[str, Any]] = [
     {"file_per_process": True, "fsync": True, "data_type": "random", "barriers": True},
     {"reorder_tasks": True, "task_offset": 1, "segments": 3, "repetitions": 2},
     {"reorder_random": True, "seed": 5},
-    {"random_offsets": True, "random_offset_seed": 3, "verify_read": True, "signature": 7},
+    {"write": True, "read": True, "verify_read": True, "signature": 7},
+    {"random_offsets": True, "random_offset_seed": 3},
     {"random_offsets": True, "random_prefill_bytes": 2**21},
     {"file_per_process": True, "unique_dir": True, "multi_file": True, "repetitions": 2},
     {"verify_write": True, "write": True, "read": True, "signature": -9},
@@ -555,6 +623,7 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.needs_ior
 @needs_ior
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
 def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
@@ -583,6 +652,7 @@ def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
         assert word in output.command
 
 
+@pytest.mark.needs_ior
 @needs_ior
 def test_real_ior_help(tmp_path: Path) -> None:
     built = ior.parse_help(run(["--help"], tmp_path).stdout)

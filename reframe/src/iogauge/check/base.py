@@ -75,6 +75,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     _plan: CasePlan
     _references: References
     _judgement: judge.Judgement | None
+    _cold: dict[str, float]
 
     # What a scenario defines.
 
@@ -182,6 +183,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         library = Path(__file__).resolve().parents[1]
         agent = ["env", f"PYTHONPATH={library.parent}", sys.executable, "-m", "iogauge.agent"]
         launcher = self.job.launcher
+        # ReFrame sets these only after the hooks of this stage, and launchers read them from the job.
+        self.job.num_tasks = self.num_tasks
+        self.job.num_tasks_per_node = self.num_tasks_per_node
+        self.job.num_cpus_per_task = self.num_cpus_per_task
         run_tasks = launcher.run_command(self.job)
         functions = job_functions(plan, run_tasks, agent, launcher.registered_name)
         self.job.launcher = getlauncher("local")()
@@ -193,7 +198,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
         ]
         self.executable = "iog_repeat"
-        self.executable_opts = [str(plan.repetitions), "iog_case"]
+        self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
         if not self.is_dry_run():
             session.current().track(target.path)
 
@@ -212,6 +217,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
         self._judgement = judgement
+        self._cold = {
+            name: quantities[0].value
+            for name, quantities in evidence.rates_of(self._plan, found.cold).items()
+        }
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(f"{judgement.verdict.value}: {judgement.reason}")
@@ -325,6 +334,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "spread": decided.spread,
             "verdict": decided.verdict.value,
             "reason": decided.reason,
+            "cold": self._cold.get(metric.name),
             "ceiling": limit.value if limit else None,
             "ceiling_from": limit.limited_by if limit else None,
             "reference": _reference_record(reference) if reference else None,

@@ -65,12 +65,15 @@ class FioCheck(StorageCheck):
         jobs: Sequence[fio.FioJob],
         repeat: Sequence[PhasePlan],
         prepare: Sequence[PhasePlan] = (),
+        warm_up: bool = True,
         held_bytes: int = 0,
         files: int = 0,
     ) -> CasePlan:
         """A case of fio phases; refuses several nodes, which need fio's client/server mode."""
         if self.nodes != 1:
-            raise ValueError(f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1")
+            raise ValueError(
+                f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
+            )
         return CasePlan(
             tool="fio",
             repetitions=self.repetitions,
@@ -78,6 +81,7 @@ class FioCheck(StorageCheck):
             nodes=1,
             prepare=prepare,
             repeat=repeat,
+            warm_up=warm_up,
             held_bytes=held_bytes,
             files=files,
             inputs={f"{job.name}.fio": job.job_file() for job in jobs},
@@ -127,6 +131,7 @@ class FioRandomReadCheck(FioCheck):
                     Access(direction="read", o_direct=True),
                 )
             ],
+            warm_up=False,  # fio's ramp time is one
             held_bytes=layout.bytes_total,
             files=self.tasks_per_node,
         )
@@ -147,15 +152,24 @@ class FioMetadataCheck(FioCheck):
         """As many files as the limits allow, shared out over the tasks."""
         files = self.site.limits.case_files // self.tasks_per_node
         if files < 1:
-            raise ValueError(f"limits.case_files is {self.site.limits.case_files}: less than one a task")
-        engines: tuple[Literal["filecreate", "filestat", "filedelete"], ...] = (
-            "filecreate",
-            "filestat",
-            "filedelete",
+            raise ValueError(
+                f"limits.case_files is {self.site.limits.case_files}: less than one a task"
+            )
+        # A stat is several times as fast as the others: five rounds make it last.
+        engines: tuple[tuple[Literal["filecreate", "filestat", "filedelete"], int], ...] = (
+            ("filecreate", 1),
+            ("filestat", 5),
+            ("filedelete", 1),
         )
         jobs = [
-            fio.metadata_job(e, directory=_DIRECTORY, files=files, numjobs=self.tasks_per_node)
-            for e in engines
+            fio.metadata_job(
+                engine,
+                directory=_DIRECTORY,
+                files=files,
+                numjobs=self.tasks_per_node,
+                loops=loops,
+            )
+            for engine, loops in engines
         ]
         metadata = Access(direction="metadata")
         return self.fio_case(

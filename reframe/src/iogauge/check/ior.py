@@ -78,7 +78,9 @@ class IorCheck(StorageCheck):
             keep=True,
         )
 
-    def _phase(self, name: str, options: ior.IorOptions, metric: Metric, access: Access) -> PhasePlan:
+    def _phase(
+        self, name: str, options: ior.IorOptions, metric: Metric, access: Access
+    ) -> PhasePlan:
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return PhasePlan(

@@ -2,13 +2,17 @@
 
 As in IO500, whose parameters these are, a later phase learns from the stonewall status file how many
 items the creating phase made. ``-N 1`` shifts the tasks by one node between phases. On one node nothing
-can be shifted: what is then measured as stat comes from the client that created the files, and is named
-``stat_warm_rate``, because it is another quantity; data is read after the page cache was emptied.
+can be shifted: data is read after the page cache was emptied, and stat is left out, because it would
+measure the client's own cache, which an ordinary user cannot empty.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import reframe.core.builtins as builtins
 
 from iogauge import features
 from iogauge.check.base import StorageCheck
@@ -18,9 +22,11 @@ from iogauge.tools import mdtest
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
-STAT_WARM = Metric("stat_warm_rate", "ops/s")
 READ = Metric("read_rate", "ops/s")
 REMOVE = Metric("remove_rate", "ops/s")
+
+#: Seed of the data pattern (-G), the same in the writing and the verifying execution.
+_SIGNATURE = 1181783497
 
 
 def _parse(text: str, log: str, ranks: str) -> ToolOutput:
@@ -31,27 +37,28 @@ def _parse(text: str, log: str, ranks: str) -> ToolOutput:
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
+    #: Part of the case's files that the scenario uses: one in so many.
+    #: :type: int
+    share = builtins.variable(int, value=1)
+
     needs = features.MDTEST
     #: Bytes in each file; with 0 nothing is read back.
     file_bytes: int = 0
+    #: Options of mdtest that make the tree what it is, see :class:`iogauge.tools.mdtest.MdtestOptions`.
+    tree: Mapping[str, Any] = MappingProxyType({})
 
     def promise(self) -> tuple[Metric, ...]:
-        """Rates of the phases; stat is warm on one node."""
-        stat = STAT if self.nodes >= 2 else STAT_WARM
-        return (CREATE, stat, *((READ,) if self.file_bytes else ()), REMOVE)
+        """Rates of the phases; stat needs two nodes."""
+        return tuple(m for m in self.promise_all() if m is not STAT or self.nodes >= 2)
 
     def promise_all(self) -> tuple[Metric, ...]:
         """Rates at any scale."""
-        return (CREATE, STAT, STAT_WARM, *((READ,) if self.file_bytes else ()), REMOVE)
-
-    def tree(self) -> mdtest.MdtestOptions:
-        """Items and layout of the tree, without phases."""
-        raise TypeError(f"{type(self).__name__} must define tree()")
+        return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     @property
     def items_per_task(self) -> int:
         """Files that each task may make within the limits; raises ValueError where it is none."""
-        items = self.site.limits.case_files // self.total_tasks
+        items = self.site.limits.case_files // self.share // self.total_tasks
         if items < 1:
             raise ValueError(
                 f"limits.case_files is {self.site.limits.case_files}: expected one file at least "
@@ -61,20 +68,26 @@ class MdtestCheck(StorageCheck):
 
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove what was made."""
-        tree = replace(
-            self.tree(),
-            items=self.items_per_task,
-            files_only=True,
-            stride=1,
-            stonewall_status_file=f"mdtest.{REP}.stonewall",
-        )
+        phases: list[PhasePlan] = []
+        shifted = self.nodes >= 2
         wall = max(1, int(self.site.limits.phase_seconds))
         data = self.items_per_task * self.total_tasks * self.file_bytes
 
-        def phase(name: str, options: mdtest.MdtestOptions, metric: Metric, access: Access) -> PhasePlan:
+        def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
-            options = replace(options, rank_details_csv=ranks)
-            return PhasePlan(
+            options = mdtest.MdtestOptions(
+                directory=f"{DIR}/tree",
+                items=self.items_per_task,
+                files_only=True,
+                stride=1,
+                data_type="timestamp",
+                signature=_SIGNATURE if self.file_bytes else None,
+                stonewall_status_file=f"mdtest.{REP}.stonewall",
+                rank_details_csv=ranks,
+                **does,
+                **self.tree,
+            )
+            plan = PhasePlan(
                 name=name,
                 command=["mdtest", *options.arguments()],
                 launch="tasks",
@@ -83,24 +96,16 @@ class MdtestCheck(StorageCheck):
                 access=access,
                 ranks=ranks,
             )
+            phases.append(plan)
 
         metadata = Access(direction="metadata")
-        shifted = self.nodes >= 2
-        phases = [
-            phase(
-                "create",
-                replace(tree, create=True, sync_phase=True, stonewall_s=wall),
-                CREATE,
-                metadata,
-            ),
-            phase("stat", replace(tree, stat=True), STAT if shifted else STAT_WARM, metadata),
-        ]
+        phase("create", CREATE, metadata, create=True, sync_phase=True, stonewall_s=wall)
+        if shifted:
+            phase("stat", STAT, metadata, stat=True)
         if self.file_bytes:
-            access = Access(
-                direction="read", task_offset=1 if shifted else None, evict=not shifted
-            )
-            phases.append(phase("read", replace(tree, read=True, verify_read=True), READ, access))
-        phases.append(phase("remove", replace(tree, remove=True), REMOVE, metadata))
+            access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
+            phase("read", READ, access, read=True, verify_read=True)
+        phase("remove", REMOVE, metadata, remove=True)
         files = self.items_per_task * self.total_tasks
         return CasePlan(
             tool="mdtest",

@@ -63,6 +63,7 @@ class FioJob:
     engine: Engine = "psync"
     iodepth: int = 1
     numjobs: int = 1
+    loops: int = 1
     direct: bool = True
     runtime_s: int = 0
     ramp_s: int = 0
@@ -102,6 +103,7 @@ class FioJob:
             ("files", self.files, 1),
             ("iodepth", self.iodepth, 1),
             ("numjobs", self.numjobs, 1),
+            ("loops", self.loops, 1),
             ("runtime_s", self.runtime_s, 0),
             ("ramp_s", self.ramp_s, 0),
         ):
@@ -200,6 +202,7 @@ class FioJob:
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
             (self.unlink, "unlink=1"),
+            (self.loops > 1, f"loops={self.loops}"),
         ):
             if given:
                 lines.append(line)
@@ -254,8 +257,14 @@ def metadata_job(
     directory: str,
     files: int,
     numjobs: int = 1,
+    loops: int = 1,
 ) -> FioJob:
-    """Create, stat or remove ``files`` empty files in each process; see the module's text."""
+    """Create, stat or remove ``files`` empty files in each process, ``loops`` times over.
+
+    See the module's text. Only stat can be done more than once.
+    """
+    if loops > 1 and engine != "filestat":
+        raise ValueError(f"loops is {loops}: only filestat can be done more than once")
     return FioJob(
         name=METADATA_PHASES[engine],
         directory=directory,
@@ -265,6 +274,7 @@ def metadata_job(
         files=files,
         engine=engine,
         numjobs=numjobs,
+        loops=loops,
         direct=False,
     )
 

@@ -57,10 +57,10 @@ _INT32: Final = range(-(2**31), 2**31)
 class IorOptions:
     """What one execution of IOR is to do; sizes in bytes, times in the unit that the name says.
 
-    Neither ``write`` nor ``read`` nor ``verify_write`` nor ``verify_read`` means write and read, as
-    for IOR itself. Raises :class:`ValueError` for what IOR refuses (``ValidateTests`` in ior.c),
-    and for what it accepts but does not do, or does differently from what one would think
-    (storage-facts 0 and 2.1, lustre-facts 2).
+    Neither ``write`` nor ``read`` means both, as for IOR itself; ``verify_write`` and
+    ``verify_read`` go with ``write`` and ``read``. Raises :class:`ValueError` for what IOR refuses
+    (``ValidateTests`` in ior.c), and for what it accepts but does not do, or does differently from
+    what one would think (storage-facts 0 and 2.1, lustre-facts 2).
     """
 
     api: str = "POSIX"
@@ -123,16 +123,12 @@ class IorOptions:
     @property
     def writes(self) -> bool:
         """Whether IOR will run a write phase."""
-        return self.write or self._default_phases
+        return self.write or not self.read
 
     @property
     def reads(self) -> bool:
         """Whether IOR will run a read phase."""
-        return self.read or self._default_phases
-
-    @property
-    def _default_phases(self) -> bool:
-        return not (self.write or self.read or self.verify_write or self.verify_read)
+        return self.read or not self.write
 
     @property
     def bytes_per_task(self) -> int:
@@ -222,6 +218,17 @@ class IorOptions:
             raise ValueError(
                 f"signature is {self.signature}: IOR takes 0 for 'none', expected another "
                 "32-bit number"
+            )
+        if self.verify_read and not self.read:
+            raise ValueError(
+                "verify_read (-R) without read makes IOR read, but leaves the read out of its "
+                "summary: "
+                "set read"
+            )
+        if self.verify_write and not self.write:
+            raise ValueError(
+                "verify_write (-W) without write removes the file before it checks it (ior.c): "
+                "set write"
             )
         if self.verify_read and not self.writes and self.signature is None:
             raise ValueError(
@@ -601,8 +608,8 @@ class _Plan:
 
         def count(container: object, key: str, place: str) -> int:
             value = positive(container, key, place)
-            if value != int(value):
-                raise ToolOutputError(f"{place}: {key!r} is {value}, expected a whole number")
+            if value != int(value) or value >= 2**63:
+                raise ToolOutputError(f"{place}: {key!r} is {value:g}, expected a 64-bit integer")
             return int(value)
 
         operations = tuple(
@@ -675,11 +682,12 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
                 total_s=total_s,
             )
         )
-    expected = list(plan.operations) * plan.repetitions
-    if (found := [result.operation for result in results]) != expected:
+    found = [result.operation for result in results]
+    expected = len(plan.operations) * plan.repetitions
+    if len(found) != expected or found != list(plan.operations) * plan.repetitions:
         raise ToolOutputError(
             f"IOR JSON: Results holds {len(found)} phases ({', '.join(found[:8])}), expected "
-            f"{len(expected)}: {' and '.join(plan.operations)}, {plan.repetitions} times"
+            f"{expected}: {' and '.join(plan.operations)}, {plan.repetitions} times"
         )
     return results
 
@@ -728,7 +736,8 @@ def _phases(
     for number, result in enumerate(results):
         first = result.operation not in seen
         seen.add(result.operation)
-        moved = _bytes_moved(result, summary[result.operation], plan, first)
+        reached = pairs[number] if len(pairs) == len(results) else None
+        moved = _bytes_moved(result, summary[result.operation], plan, first, reached)
         rates = {
             "bw": Quantity(result.bw_mib_s, "MiB/s"),
             "iops": Quantity(result.iops, "ops/s"),
@@ -745,7 +754,7 @@ def _phases(
                 transfer_bytes=plan.transfer,
                 stonewall=_stonewall(
                     summary[result.operation],
-                    pairs[number] if len(pairs) == len(results) else None,
+                    reached,
                     result.operation,
                 ),
             )
@@ -753,20 +762,24 @@ def _phases(
     return tuple(phases)
 
 
-def _bytes_moved(result: _Result, entry: Mapping[str, Any], plan: _Plan, first: bool) -> int | None:
+def _bytes_moved(
+    result: _Result,
+    entry: Mapping[str, Any],
+    plan: _Plan,
+    first: bool,
+    pairs: tuple[int, int] | None,
+) -> int | None:
     """Bytes of a phase, or None where the output does not determine them.
 
     A transfer is whole or IOR fails, so that ``xsizeMiB`` (four decimals, 52 bytes) gives the exact
-    number of transfers.
+    number of transfers. It is that of the first repetition; of the others we know that they moved
+    what was planned, or, with wear-out, as many pairs in each task as the fastest one had reached.
     """
-    planned = plan.planned_bytes
     printed = float(entry["xsizeMiB"]) * _MIB
     if not first:
-        return (
-            planned
-            if result.agrees(planned) and abs(printed - planned) <= _PRINTED * _MIB + 1
-            else None
-        )
+        likely = plan.planned_bytes if pairs is None else pairs[1] * plan.tasks * plan.transfer
+        complete = pairs is not None or abs(printed - likely) <= _PRINTED * _MIB + 1
+        return likely if likely > 0 and complete and result.agrees(likely) else None
     moved = round(printed / plan.transfer) * plan.transfer
     if moved <= 0 or not result.agrees(moved):
         raise ToolOutputError(

@@ -290,6 +290,10 @@ def parse_table(text: str) -> ToolOutput:
         parameters["stonewall_max"] = max(int(hit[1]) for hit in hits)
         parameters["stonewall_mean"] = sum(float(hit[2]) for hit in hits) / len(hits)
     counts = [int(work[2])] if not hits else [int(work[2]), int(hits[0][1]) * tasks]
+    if min(counts) < 1:
+        raise ToolOutputError(
+            f"mdtest output: it did {min(counts)} operations: nothing was measured"
+        )
     phases = tuple(
         _phase(name, row, times[0].get(name), iterations, counts)
         for name, row in rates.items()

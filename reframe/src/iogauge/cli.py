@@ -1,0 +1,349 @@
+"""The ``iogauge`` command: run, look at the result, look at the machine, plan, clean up."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from iogauge import (
+    agent,
+    detect,
+    doctor,
+    guards,
+    history,
+    references,
+    report,
+    session,
+    site,
+    workdir,
+)
+from iogauge.filesystem import View
+from iogauge.units import format_bytes
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
+)
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def _console() -> Console:
+    """Standard output; a pipe gets lines wide enough for the table."""
+    wide = None if sys.stdout.isatty() else 200
+    return Console(width=wide, highlight=False)
+
+
+def _reframe_command(arguments: list[str]) -> list[str]:
+    """ReFrame's command line: the checks of this project unless others are named."""
+    given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
+    paths = [] if given else ["-c", str(session.project_root() / "checks")]
+    beside = Path(sys.executable).with_name("reframe")
+    program = str(beside) if beside.exists() else shutil.which("reframe")
+    if program is None:
+        raise SystemExit(
+            "iogauge: reframe is not installed here: run 'make setup', then '. ./activate'"
+        )
+    return [program, *paths, *arguments]
+
+
+def _environment(**extra: str) -> dict[str, str]:
+    source = str(Path(__file__).resolve().parents[1])
+    python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    defaults = {"RFM_CONFIG_PATH": str(session.project_root() / "site-configs")}
+    return defaults | os.environ | {"PYTHONPATH": python_path} | extra
+
+
+def _run(arguments: list[str], gate: bool) -> tuple[int, list[dict[str, Any]]]:
+    """Run ReFrame and return its exit status and the session's records, the undecided ones added."""
+    name = session.new_session_name()
+    reframe_report = session.state_dir() / "reports" / f"run-{name}.json"
+    environment = _environment(IOGAUGE_SESSION=name, **({"IOGAUGE_GATE": "1"} if gate else {}))
+    # A gate stops at a check that cannot be loaded: ReFrame alone would leave it out.
+    strict = ["--warn-as-error"] if gate else []
+    words = _reframe_command(["--report-file", str(reframe_report), *strict, "-r", *arguments])
+    process = subprocess.Popen(words, env=environment)
+    status: int | None = None
+    while status is None:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            continue  # ReFrame got it too, cancels its jobs and cleans up
+    files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
+    records = [r for file in files for r in history.read(file) if isinstance(r, dict)]
+    try:
+        missing = report.undecided(reframe_report, records)
+    except (OSError, ValueError, KeyError):
+        missing = []
+    for record in missing:
+        record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
+        history.append(file, record)
+    return status, [*records, *missing]
+
+
+def _show(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
+    """Print the table and the summary; returns the exit status of the whole."""
+    if records:
+        console.print(report.table(report.rows(records), "What was measured"))
+    worst = max(status, report.exit_status(records, gate))
+    word = "ok" if worst == 0 else "FAILED"
+    console.print(f"iogauge: {word}: {report.summary(records)}" + (" (gate)" if gate else ""))
+    if any(r["verdict"] == "UNREFERENCED" for r in records):
+        console.print(
+            "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
+            "Add references to site-configs/<site>/references.yaml."
+        )
+    return worst
+
+
+@app.command(context_settings=_PASS_ON)
+def run(
+    context: typer.Context,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Only PASS passes, and nothing run fails.")
+    ] = False,
+) -> None:
+    """Run checks through ReFrame and end with the table; all other options are ReFrame's."""
+    gate = gate or session.is_gate()
+    status, records = _run(context.args, gate)
+    raise typer.Exit(_show(_console(), records, gate, status))
+
+
+@app.command(context_settings=_PASS_ON)
+def bench(context: typer.Context) -> None:
+    """The newcomer's run: quick checks on this machine, sized to its speed, one at a time."""
+    console = _console()
+    target = detect.target_path()
+    os.environ["IOGAUGE_TARGET"] = target
+    for line in doctor.describe_stack(detect.machine()):
+        console.print(escape(line))
+    with _probe_dir(target) as directory:
+        if directory and "IOGAUGE_CASE_BYTES" not in os.environ:
+            speed = detect.probe_write(directory)
+            size = detect.quick_case_bytes(speed, target)
+            os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
+            console.print(
+                f"target {escape(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+            )
+    arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
+    status, records = _run([*arguments, *context.args], session.is_gate())
+    code = _show(console, records, session.is_gate(), status)
+    for line in doctor.not_run(detect.machine(), target):
+        console.print(escape(line))
+    raise typer.Exit(code)
+
+
+@contextmanager
+def _probe_dir(target: str) -> Iterator[str | None]:
+    """A directory on the target that is removed again; None where none can be made (the run says why)."""
+    name = session.new_session_name()
+    try:
+        directory = workdir.create(target, name, "probe")
+    except OSError:
+        yield None
+        return
+    try:
+        yield directory
+    finally:
+        workdir.remove(workdir.session_dir(target, name))
+
+
+@app.command("report")
+def show_report(
+    name: Annotated[str, typer.Argument(help="Session; the newest where left out.")] = "",
+) -> None:
+    """Show the table of a session again."""
+    files = sorted(session.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
+    chosen = [file for file in files if name in ("", file.stem)]
+    if not chosen:
+        known = ", ".join(file.stem for file in files[-5:]) or "none"
+        raise typer.BadParameter(
+            f"no session {name!r} in {session.history_dir()} (newest: {known})"
+        )
+    chosen = [file for file in chosen if file.stem == chosen[-1].stem]
+    console, records = _console(), []
+    for file in chosen:
+        for record in history.read(file):
+            if isinstance(record, history.Damaged):
+                console.print(escape(f"{record.file}:{record.line}: skipped: {record.problem}"))
+            else:
+                records.append(record)
+    gate = any(record.get("gate") for record in records)
+    raise typer.Exit(_show(console, records, gate, 0))
+
+
+@app.command("doctor")
+def show_doctor() -> None:
+    """Say what is there, what is missing, and what to do."""
+    console = _console()
+    healthy = True
+    for check in doctor.examine():
+        mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
+            check.state, "[red]problem[/]"
+        )
+        console.print(f"{mark} {escape(check.subject)}: {escape(check.text)}")
+        if check.remedy:
+            console.print(f"        -> {escape(check.remedy)}")
+        healthy = healthy and check.state != "problem"
+    raise typer.Exit(0 if healthy else 1)
+
+
+@app.command(context_settings=_PASS_ON)
+def plan(context: typer.Context) -> None:
+    """Show what the selected cases would write and read, and whether the target has room."""
+    console = _console()
+    with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
+        words = _reframe_command(["--prefix", scratch, "--dry-run", *context.args])
+        done = subprocess.run(
+            words,
+            env=_environment(IOGAUGE_HOME=scratch),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        files = sorted(Path(scratch).rglob("footprint.json"))
+        cases = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    if done.returncode != 0:
+        console.print(escape(done.stdout[-4000:] + done.stderr[-4000:]))
+        raise typer.Exit(1)
+    if not cases:
+        console.print(escape(done.stderr))
+        console.print("no case is selected: see what 'reframe -c checks/ -l' lists")
+        raise typer.Exit(1)
+    raise typer.Exit(0 if _show_plan(console, cases) else 1)
+
+
+def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
+    """Print the footprints and the room on each target; returns whether there is room for all."""
+    view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
+    for heading in (
+        "case",
+        "partition",
+        "target",
+        "holds",
+        "files",
+        "writes",
+        "reads",
+        "node-minutes",
+    ):
+        view.add_column(
+            heading, justify="left" if heading in ("case", "partition", "target") else "right"
+        )
+    for case in cases:
+        view.add_row(
+            escape(report.short_name(case["name"])),
+            escape(case["partition"]),
+            escape(case["target"]),
+            format_bytes(case["held_bytes"]),
+            str(case["files"]),
+            format_bytes(case["written_bytes"]),
+            format_bytes(case["read_bytes"]),
+            f"{case['node_minutes']:.1f}",
+        )
+    view.add_section()
+    view.add_row(
+        f"{len(cases)} case(s), one at a time",
+        "",
+        "",
+        format_bytes(max(case["held_bytes"] for case in cases)),
+        str(max(case["files"] for case in cases)),
+        format_bytes(sum(case["written_bytes"] for case in cases)),
+        format_bytes(sum(case["read_bytes"] for case in cases)),
+        f"{sum(case['node_minutes'] for case in cases):.1f}",
+    )
+    console.print(view)
+    console.print(
+        "node-minutes at 200 MiB/s; 'holds' and 'files': what lies on the target at a time, at most"
+    )
+    fits = True
+    for target in sorted({case["target"] for case in cases}):
+        mine = [case for case in cases if case["target"] == target]
+        try:
+            seen: View = agent.look(target)
+        except OSError as error:
+            console.print(escape(f"{target}: cannot be looked at from here: {error}"))
+            fits = False
+            continue
+        worst = {
+            **mine[0],
+            "held_bytes": max(case["held_bytes"] for case in mine),
+            "files": max(case["files"] for case in mine),
+        }
+        for finding in agent.preflight(seen, worst):
+            good = finding.outcome is guards.Outcome.OK
+            fits = fits and good
+            word = "[green]ok[/]" if good else "[bold red]refused[/]"
+            console.print(f"{escape(target)}: {word} {escape(str(finding))}")
+    return fits
+
+
+@app.command()
+def clean(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(help="Session directories; those of dead sessions where left out."),
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Target to look on; may be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also sessions that may be alive.")
+    ] = False,
+) -> None:
+    """Remove what sessions that ended hard left on the targets. Nothing without our marker is touched."""
+    console, failed = _console(), False
+    found = [
+        (one.path, workdir.may_be_alive(one))
+        for place in (target or session.known_targets() or [detect.target_path()])
+        for one in workdir.sessions(place)
+    ]
+    doomed = list(paths or [path for path, alive in found if everything or not alive])
+    for path, alive in found:
+        if alive and not everything and not paths:
+            console.print(escape(f"kept: {path}: its session may be alive (--all removes it)"))
+    for path in doomed:
+        try:
+            workdir.check_ours(path)
+            if not dry_run:
+                workdir.remove(path)
+            console.print(escape(f"{'would remove' if dry_run else 'removed'}: {path}"))
+        except OSError as error:
+            console.print(escape(f"refused: {error}"))
+            failed = True
+    if not doomed:
+        console.print("nothing to remove")
+    raise typer.Exit(1 if failed else 0)
+
+
+@app.command()
+def validate() -> None:
+    """Check every site's settings and references; lists every mistake."""
+    console, wrong = _console(), 0
+    for one in site.site_folders(references.sites_dir()):
+        mistakes = doctor.site_mistakes(one)
+        wrong += len(mistakes)
+        console.print(
+            f"{escape(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+        )
+        for mistake in mistakes:
+            console.print(escape(f"  {mistake}"))
+    raise typer.Exit(1 if wrong else 0)

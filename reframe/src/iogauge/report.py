@@ -1,0 +1,178 @@
+"""What a session found, as people read it: one row a metric, and one line that sums it up."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.markup import escape
+from rich.table import Table
+
+from iogauge.units import format_value
+from iogauge.verdict import Verdict
+
+_STYLE: Final = {
+    Verdict.PASS: "green",
+    Verdict.FAIL: "bold red",
+    Verdict.INVALID: "bold magenta",
+    Verdict.ERROR: "bold red",
+    Verdict.UNSTABLE: "yellow",
+    Verdict.CONTAMINATED: "yellow",
+    Verdict.UNREFERENCED: "cyan",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; all text but the verdict."""
+
+    scenario: str
+    target: str
+    metric: str
+    measured: str
+    reference: str
+    ceiling: str
+    verdict: Verdict
+    reason: str
+
+
+def short_name(case: str) -> str:
+    """A case's name without ReFrame's parameter names: ``IorPosix shared random direct``."""
+    return re.sub(r"%[\w.]+=", "", case)
+
+
+def _reason(record: dict[str, Any], metric: dict[str, Any]) -> str:
+    objections = [
+        f"{f['guard']}: {f['saw']}; demanded: {f['demands']}"
+        for f in record["findings"]
+        if f["metric"] in (None, metric["name"]) and f["outcome"] == metric["verdict"].lower()
+    ]
+    if objections:
+        return "; ".join(objections)
+    remarks = [
+        f"{f['guard']}: {f['saw']}"
+        for f in record["findings"]
+        if f["metric"] in (None, metric["name"]) and f["outcome"] == "warn"
+    ]
+    text = metric["reason"] if metric["verdict"] != Verdict.PASS.value else ""
+    return "; ".join([*([text] if text else []), *remarks])
+
+
+def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
+    """Rows of a session's records; a case without metrics has one row."""
+    found = []
+    for record in records:
+        name = short_name(record["case"])
+        target = (record.get("target") or {}).get("path", record["partition"])
+        if not record["metrics"]:
+            found.append(
+                Row(name, target, "-", "-", "-", "-", Verdict(record["verdict"]), record["reason"])
+            )
+        for metric in record["metrics"]:
+            unit, reference, ceiling = metric["unit"], metric["reference"], metric["ceiling"]
+            spread = "" if metric["spread"] is None else f" ±{metric['spread']:.1%}"
+            bound = ""
+            if reference:
+                lower = reference["lower"]
+                bound = format_value(reference["value"]) + (f" {lower:+.0%}" if lower else "")
+            found.append(
+                Row(
+                    name,
+                    target,
+                    metric["name"],
+                    f"{format_value(metric['median'])} {unit}{spread}",
+                    bound or "none",
+                    format_value(ceiling) if ceiling else "unknown",
+                    Verdict(metric["verdict"]),
+                    _reason(record, metric),
+                )
+            )
+    return found
+
+
+def table(found: Sequence[Row], title: str) -> Table:
+    """The rows as a table for a terminal; text from outside is escaped."""
+    view = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
+    for heading, options in (
+        ("scenario", {"overflow": "fold"}),
+        ("target", {"overflow": "fold"}),
+        ("metric", {"no_wrap": True}),
+        ("median ±spread", {"no_wrap": True}),
+        ("reference", {"justify": "right"}),
+        ("ceiling", {"justify": "right"}),
+        ("verdict", {"no_wrap": True}),
+        ("reason", {"overflow": "fold", "ratio": 1}),
+    ):
+        view.add_column(heading, **options)  # type: ignore[arg-type]
+    last = ""
+    for row in found:
+        style = _STYLE[row.verdict]
+        same = row.scenario == last
+        last = row.scenario
+        view.add_row(
+            "" if same else escape(row.scenario),
+            "" if same else escape(row.target),
+            escape(row.metric),
+            escape(row.measured),
+            escape(row.reference),
+            escape(row.ceiling),
+            f"[{style}]{row.verdict.value}[/]",
+            escape(row.reason),
+        )
+    return view
+
+
+def summary(records: Sequence[dict[str, Any]]) -> str:
+    """Cases by verdict, the best first: ``12 cases: 3 PASS, 9 UNREFERENCED``."""
+    counts = Counter(Verdict(record["verdict"]) for record in records)
+    parts = [f"{counts[v]} {v.value}" for v in Verdict if counts[v]]
+    return f"{len(records)} case(s): " + (", ".join(parts) or "nothing was measured")
+
+
+def exit_status(records: Sequence[dict[str, Any]], gate: bool) -> int:
+    """0 where the run may go on, 1 where it failed; as a gate all but PASS fails, and so does nothing."""
+    verdicts = [Verdict(record["verdict"]) for record in records]
+    if gate:
+        return 0 if verdicts and all(v is Verdict.PASS for v in verdicts) else 1
+    return 1 if any(v.fails_run for v in verdicts) else 0
+
+
+def undecided(reframe_report: Path, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records of the cases that ReFrame ran and that never came to a verdict (time limit, cancelled).
+
+    Taken from ReFrame's run report; raises OSError or ValueError where that cannot be read.
+    """
+    report = json.loads(reframe_report.read_text(encoding="utf-8"))
+    decided = Counter((r["case"], r["partition"], r["environment"]) for r in records)
+    found = []
+    for run in report["runs"]:
+        for case in run["testcases"]:
+            key = (case["display_name"], case["partition"], case["environ"])
+            if decided[key] > 0:
+                decided[key] -= 1
+                continue
+            reason = str(
+                case.get("fail_reason") or f"ReFrame says {case['result']}, nothing was decided"
+            )
+            found.append(
+                {
+                    "time": None,
+                    "system": case.get("system"),
+                    "partition": case["partition"],
+                    "environment": case["environ"],
+                    "check": case["display_name"].split()[0],
+                    "case": case["display_name"],
+                    "hash": case.get("hashcode"),
+                    "verdict": Verdict.ERROR.value,
+                    "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
+                    "target": None,
+                    "metrics": [],
+                    "findings": [],
+                }
+            )
+    return found

