@@ -104,6 +104,8 @@ def _show(console: Console, records: list[dict[str, Any]], gate: bool, status: i
     worst = max(status, report.exit_status(records, gate))
     word = "ok" if worst == 0 else "FAILED"
     console.print(f"iogauge: {word}: {report.summary(records)}" + (" (gate)" if gate else ""))
+    if any(r.get("tier") == "quick" and r["metrics"] for r in records):
+        console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
     if any(r["verdict"] == "UNREFERENCED" for r in records):
         console.print(
             "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "

@@ -27,7 +27,7 @@ from iogauge.tools import ior
 QUICK_BYTES = 1 << 30
 #: Files: a local file system answers metadata operations from memory, and needs many for a figure that
 #: means something; over a network a tenth is plenty.
-QUICK_FILES_LOCAL, QUICK_FILES = 60_000, 6_000
+QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )

@@ -166,7 +166,7 @@ def write_back(
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
 #: the second it is remarked upon.
 MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
-    "quick": (0.1, 30.0),
+    "quick": (0.02, 30.0),
     "daily": (30.0, 60.0),
     "acceptance": (60.0, 60.0),
 }

@@ -201,6 +201,16 @@ class Judgement:
     reason: str
     tools: tuple[str, ...] = ()
 
+    @property
+    def failed_as_expected(self) -> bool:
+        """Every metric that failed was expected to."""
+        failed = [m for m in self.metrics if m.verdict is Verdict.FAIL]
+        return (
+            self.verdict is Verdict.FAIL
+            and bool(failed)
+            and all(m.failed_as_expected for m in failed)
+        )
+
 
 def _summary(metrics: Sequence[MetricVerdict], verdict: Verdict) -> str:
     return "; ".join(f"{m.metric.name}: {m.reason}" for m in metrics if m.verdict is verdict)

@@ -85,6 +85,17 @@ class MetricVerdict:
     reference: Reference | None = None
 
     @property
+    def failed_as_expected(self) -> bool:
+        """A FAIL that the reference says to expect."""
+        return (
+            self.verdict is Verdict.FAIL
+            and self.reference is not None
+            and self.reference.xfail is not None
+            and self.median is not None
+            and not self.reference.met_by(self.median)
+        )
+
+    @property
     def median(self) -> float | None:
         """Median of the samples, in the metric's unit; None without samples."""
         return statistics.median(self.samples) if self.samples else None
@@ -153,8 +164,15 @@ def decide_metric(
     median = statistics.median(values)
     text = f"median {format_value(median)} {metric.unit}, reference {reference}"
     if reference.met_by(median):
+        if reference.xfail:
+            return verdict(
+                Verdict.FAIL, f"{text}: met unexpectedly, remove $xfail ({reference.xfail})"
+            )
         return verdict(Verdict.PASS, text)
-    return verdict(Verdict.FAIL, text + f" ({(median - reference.value) / reference.value:+.1%})")
+    text += f" ({(median - reference.value) / reference.value:+.1%})"
+    if reference.xfail:
+        text += f", as expected: {reference.xfail}"
+    return verdict(Verdict.FAIL, text)
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:

@@ -35,7 +35,7 @@ from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import CasePlan, job_functions, shell_command, shell_word
 from iogauge.references import References, ReferencesError
 from iogauge.target import PartitionExtras, Tier
-from iogauge.verdict import Reference, Verdict
+from iogauge.verdict import MetricVerdict, Reference, Verdict
 
 #: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
 ASSUMED_BYTES_S = 200 * 2**20
@@ -97,7 +97,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     @property
     def total_tasks(self) -> int:
         """Tasks of the job over all nodes."""
-        return self.nodes * self.tasks_per_node
+        return int(self.nodes * self.tasks_per_node)
 
     @property
     def case_name(self) -> str:
@@ -233,7 +233,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             return
         if self._judgement is None:
             raise PerformanceError("nothing was proven: run without --skip-sanity-check")
-        scope: dict[str, tuple[float, float | None, float | None, str] | Any] = {}
+        scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric, reference = decided.metric, decided.reference
             self.perf_variables[metric.name] = sn.make_performance_function(
@@ -244,7 +244,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                 scope[metric.name] = (
                     builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
                 )
-        self.reference = {self.current_partition.fullname: scope} if scope else {}
+        references: Any = {self.current_partition.fullname: scope} if scope else {}
+        self.reference = references
 
     @builtins.run_after("performance")
     def _show_what_is_no_pass(self) -> None:
@@ -297,6 +298,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "hash": self.hashcode,
             "verdict": judgement.verdict.value,
             "reason": judgement.reason,
+            "expected": judgement.failed_as_expected,
             "tier": self.tier,
             "nodes": self.nodes,
             "tasks_per_node": self.tasks_per_node,
@@ -320,7 +322,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         file = session.history_dir() / self.current_system.name / f"{run.name}.jsonl"
         history.append(file, record)
 
-    def _metric_record(self, decided: judge.MetricVerdict) -> dict[str, Any]:
+    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
         metric, reference = decided.metric, decided.reference
         limit = judge.metric_ceiling(
             metric, judge.direction_of(self._plan, metric.name), self._extras, self.nodes

@@ -58,7 +58,7 @@ class MdtestCheck(StorageCheck):
     @property
     def items_per_task(self) -> int:
         """Files that each task may make within the limits; raises ValueError where it is none."""
-        items = self.site.limits.case_files // self.share // self.total_tasks
+        items = int(self.site.limits.case_files // self.share // self.total_tasks)
         if items < 1:
             raise ValueError(
                 f"limits.case_files is {self.site.limits.case_files}: expected one file at least "
