@@ -204,7 +204,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
         [name, value] for name, value in mpi_environment().items() if name not in declared
     ]
     for environment in environments:
-        if environment["name"] in partition["environs"]:
+        if environment["name"] in partition.get("environs", []):
             environment["features"] = sorted({*environment.get("features", []), *found.features})
 
 

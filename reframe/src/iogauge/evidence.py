@@ -120,9 +120,16 @@ def _evictions(stage: Path, phase: PhasePlan, repetition: int) -> list[Eviction]
     what = f"evict-{phase.name}, repetition {repetition}"
     lines = _json_lines(_text(stage / f"evict-{phase.name}.{repetition}.out", what), what)
     try:
-        return [Eviction(**line) for line in lines]  # type: ignore[arg-type]
+        found = [Eviction.from_json(line) for line in lines]
     except TypeError as error:
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
+    hosts = sorted(one.host for one in found)
+    if len(set(hosts)) != len(hosts):
+        raise ToolOutputError(
+            f"{what}: a node emptied its page cache twice ({', '.join(hosts)}); "
+            "expected once on each node"
+        )
+    return found
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:

@@ -54,7 +54,7 @@ def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 yield Damaged(file, number, f"not JSON: {error}")
                 continue
             if not isinstance(record, dict) or "schema" not in record:

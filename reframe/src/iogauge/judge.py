@@ -13,7 +13,7 @@ from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import CasePlan, PhasePlan
 from iogauge.target import PartitionExtras, Tier
 from iogauge.topology import Ceiling
-from iogauge.units import convert, dimension
+from iogauge.units import convert, dimension, format_value
 from iogauge.verdict import (
     MetricVerdict,
     Reference,
@@ -200,6 +200,16 @@ class Judgement:
     verdict: Verdict
     reason: str
     tools: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The medians, and the first words of the reason: one line for ReFrame's screen."""
+        figures = ", ".join(
+            f"{m.metric.name} {format_value(m.median)} {m.metric.unit}"
+            for m in self.metrics
+            if m.median is not None
+        )
+        return f"{figures}: {self.reason.split('; ')[0]}"
 
     @property
     def failed_as_expected(self) -> bool:

@@ -12,7 +12,7 @@ import functools
 import mmap
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -44,8 +44,19 @@ class Eviction:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON line."""
+        """Plain data for a JSON line; :meth:`from_json` is its inverse."""
         return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Eviction:
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not an eviction."""
+        done = Eviction(**data)
+        counts = (done.files, done.bytes, done.resident_before, done.resident_after)
+        if not isinstance(done.host, str) or not isinstance(done.problem, str):
+            raise TypeError("host and problem must be text")
+        if any(type(count) is not int or count < 0 for count in counts):
+            raise TypeError(f"{counts} must be whole numbers, not negative")
+        return done
 
 
 @functools.lru_cache(maxsize=1)

@@ -135,7 +135,12 @@ def shell_word(word: str) -> str:
     if len(parts) == 1:
         return shlex.quote(word)
     text = "".join(
-        part if part in (DIR, REP) else re.sub(r'([\\"`$])', r"\\\1", part) for part in parts
+        f"${{{part[1:]}}}"
+        if part in (DIR, REP) and re.match("[A-Za-z0-9_]", after)
+        else part
+        if part in (DIR, REP)
+        else re.sub(r'([\\"`$])', r"\\\1", part)
+        for part, after in zip(parts, [*parts[1:], ""], strict=True)
     )
     return f'"{text}"'
 

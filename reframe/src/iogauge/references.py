@@ -40,7 +40,12 @@ def sites_dir() -> Path:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
 
 
 def _leaf(file: str, key: str, value: object) -> list[Mistake]:
@@ -62,12 +67,12 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
         )
     if upper is not None and not (_is_number(upper) and upper >= 0):
         mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
-    if lower is None and upper is None:
+    if lower in (None, -1) and upper is None:
         mistakes.append(
             Mistake(
                 file,
                 key,
-                "neither a lower nor an upper bound",
+                "neither an upper bound nor a lower one above 0",
                 "at least one: else nothing can fail",
             )
         )

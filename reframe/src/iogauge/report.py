@@ -152,7 +152,13 @@ def undecided(reframe_report: Path, records: Sequence[dict[str, Any]]) -> list[d
 
     Taken from ReFrame's run report; raises OSError or ValueError where that cannot be read.
     """
-    report = json.loads(reframe_report.read_text(encoding="utf-8"))
+    try:
+        return _undecided(json.loads(reframe_report.read_text(encoding="utf-8")), records)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+
+
+def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     decided = Counter((r["case"], r["partition"], r["environment"]) for r in records)
     found = []
     for run in report["runs"]:

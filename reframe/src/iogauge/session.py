@@ -98,8 +98,11 @@ def current() -> Session:
 
 
 def _runs_cases(argv: list[str]) -> bool:
-    """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags)."""
-    return any(a == "--run" or re.fullmatch(r"-[a-zA-Z]*r", a) is not None for a in argv)
+    """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags).
+
+    Only R, q, r and v are flags without a value; whatever follows another letter is its value.
+    """
+    return any(a == "--run" or re.match(r"-[Rqv]*r", a) is not None for a in argv)
 
 
 def guard_gate() -> None:

@@ -36,6 +36,7 @@ LOCAL: Final = "local"
 #: Key under a partition's ``extras``: fill what is not declared from the machine itself.
 DETECT: Final = "detect"
 _MISTAKES: Final = "mistakes"
+_MISSING: Final = "nothing"
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +67,7 @@ def _pydantic_mistakes(file: str, key: str, error: ValidationError) -> list[Mist
         where = ".".join([key, *(str(part) for part in item["loc"])])
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
-            found.append(Mistake(file, where, "nothing", "this key is required"))
+            found.append(Mistake(file, where, _MISSING, "this key is required"))
         elif item["type"] == "extra_forbidden":
             found.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
         else:
@@ -96,12 +97,12 @@ def _feature_mistakes(file: str, key: str, found: object, known: frozenset[str])
 def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[Mistake]:
     extras = partition.get("extras", {})
     mistakes = _feature_mistakes(file, key, partition.get("features"), features.PARTITION)
-    if not isinstance(extras, dict) or DETECT in extras:
-        return mistakes
+    declared = {name: value for name, value in extras.items() if name != DETECT}
     try:
-        PartitionExtras.model_validate(extras)
+        PartitionExtras.model_validate(declared)
     except ValidationError as error:
-        mistakes += _pydantic_mistakes(file, f"{key}.extras", error)
+        found = _pydantic_mistakes(file, f"{key}.extras", error)
+        mistakes += [m for m in found if not extras.get(DETECT) or m.found != _MISSING]
     if not partition.get("time_limit"):
         mistakes.append(
             Mistake(
@@ -169,13 +170,25 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
     return mistakes
 
 
+def _is_regex(pattern: object) -> bool:
+    try:
+        re.compile(pattern)  # type: ignore[call-overload]
+    except (re.error, TypeError):
+        return False
+    return isinstance(pattern, str)
+
+
 def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any]:
-    """A configuration that keeps a broken site's name and hosts, and runs nothing."""
+    """A configuration that keeps a broken site's name and hosts, and runs nothing.
+
+    ReFrame refuses all systems for one bad name or host pattern, so neither is passed on.
+    """
+    site = re.sub(r"^(?=[^A-Za-z_])|[^\w-]", "_", site, flags=re.ASCII)
     hosts: list[str] = []
     if isinstance(data, dict) and isinstance(data.get("systems"), list):
         for system in data["systems"]:
             found = system.get("hostnames", []) if isinstance(system, dict) else []
-            hosts += [h for h in found if isinstance(h, str)] if isinstance(found, list) else []
+            hosts += [h for h in found if _is_regex(h)] if isinstance(found, list) else []
     partition = {
         "name": "broken",
         "scheduler": "local",

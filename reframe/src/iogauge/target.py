@@ -51,7 +51,7 @@ class Node(SiteModel):
     """One client node of the partition."""
 
     cores: Count
-    memory: Bytes
+    memory: Annotated[Bytes, Field(gt=0)]
 
 
 class Scale(SiteModel):
@@ -80,7 +80,7 @@ class Limits(SiteModel):
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
     #: Write and read at least this many times the memory where only size defeats a cache (G1).
-    memory_factor: Annotated[float, Field(ge=1)] = 2.0
+    memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
 
     @model_validator(mode="after")
     def _sizes_make_sense(self) -> Limits:

@@ -26,7 +26,7 @@ Direction = Literal["read", "write"]
 class SiteModel(BaseModel):
     """Base of everything that a site declares: unknown keys are mistakes, nothing changes later."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Servers(SiteModel):
@@ -48,15 +48,18 @@ class Devices(SiteModel):
     count: Count = 1
     read: BytesPerSecond | None = None
     write: BytesPerSecond | None = None
-    read_iops: Annotated[float, Field(gt=0)] | None = None
-    write_iops: Annotated[float, Field(gt=0)] | None = None
+    read_iops: Annotated[float, Field(gt=0, strict=True)] | None = None
+    write_iops: Annotated[float, Field(gt=0, strict=True)] | None = None
 
 
 class Efficiency(SiteModel):
-    """Share of the ceiling that a healthy target must reach where it has no reference yet."""
+    """Share of the ceiling that a healthy target must reach where it has no reference yet.
 
-    read: Fraction
-    write: Fraction
+    Not 0: nothing could fail.
+    """
+
+    read: Annotated[Fraction, Field(gt=0)]
+    write: Annotated[Fraction, Field(gt=0)]
 
 
 @dataclass(frozen=True, slots=True)

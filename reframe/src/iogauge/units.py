@@ -83,13 +83,10 @@ def parse_fraction(text: str | float | int) -> float:
     """Fraction of ``'85 %'`` (0.85) or of a plain number between 0 and 1."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise UnitError(f"{text!r} is not a share: write '85 %' or 0.85")
-    if isinstance(text, str):
-        value = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %")
-    else:
-        value = float(text)
+    value = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %") if isinstance(text, str) else text
     if not 0 <= value <= 1:
         raise UnitError(f"{text!r} is not a share: it must lie between 0 % and 100 %")
-    return value
+    return float(value)
 
 
 def dimension(unit: str) -> str:
@@ -125,7 +122,7 @@ def format_bytes(size_bytes: float) -> str:
         if abs(size_bytes) >= SIZE_UNITS[unit]:
             return (
                 f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
-                if abs(size_bytes) < 1000 * SIZE_UNITS[unit]
+                if abs(size_bytes) < 999.5 * SIZE_UNITS[unit]
                 else f"{size_bytes / SIZE_UNITS[unit]:.0f} {unit}"
             )
     return f"{size_bytes:.0f} B"

@@ -110,11 +110,13 @@ def sessions(target: str) -> list[Session]:
         path = os.path.join(base, name)
         try:
             marker = check_ours(path)
+            age = time.time() - os.lstat(marker).st_mtime
             with open(marker, encoding="utf-8") as file:
                 owner = json.load(file)
-            age = time.time() - os.lstat(marker).st_mtime
-        except (OSError, ValueError):
+        except OSError:
             continue
+        except ValueError:  # on a full target the marker is there, and empty
+            owner = {}
         found.append(Session(path, owner if isinstance(owner, dict) else {}, age))
     return sorted(found, key=lambda s: -s.age_s)
 
@@ -156,6 +158,15 @@ def remove(path: str) -> None:
     Raises :class:`WorkdirError` where it is not ours; removing what is gone is no error. The marker goes
     last so that an interrupted removal can be taken up again.
     """
+    path = os.path.abspath(path)  # what is checked and what is removed must be spelt alike
+    try:
+        _remove(path)
+    except FileNotFoundError:
+        if os.path.lexists(path):
+            raise
+
+
+def _remove(path: str) -> None:
     if not os.path.lexists(path):
         return
     marker = check_ours(path)
@@ -168,7 +179,7 @@ def remove(path: str) -> None:
             else:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
-        if os.listdir(path) == [MARKER]:
+        if set(os.listdir(path)) <= {MARKER}:
             break
         time.sleep(0.2)
     else:

@@ -48,7 +48,14 @@ def load(path: Path) -> Any:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark else str(path)
         raise YamlError(f"{where}: {error.problem or 'not YAML'}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+        LookupError,  # what PyYAML's constructors raise for a value that its tag does not fit
+        TypeError,
+        AttributeError,
+    ) as error:
         raise YamlError(f"{path}: not YAML: {error}") from error
     except OSError as error:
         raise YamlError(f"{path}: {error.strerror}") from error

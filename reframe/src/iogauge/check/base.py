@@ -253,7 +253,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             return
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
-            message = f"{verdict.value}: {self._judgement.reason}"
+            message = f"{verdict.value}: {self._judgement.headline}"
             if session.is_gate():
                 raise PerformanceError(message)
             self.skip(message)
