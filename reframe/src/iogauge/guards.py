@@ -232,8 +232,13 @@ def tail(
     )
 
 
-def ceiling(*, value: float, limit: float | None, limited_by: str, unit: str) -> Finding:
-    """G6: nothing is faster than its parts: B <= 1.02 x ceiling; below half of it is remarked upon."""
+def ceiling(
+    *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
+) -> Finding:
+    """G6: nothing is faster than its parts: B <= 1.02 x ceiling.
+
+    Below half of it is remarked upon, where the scenario drives the target to that limit.
+    """
     if limit is None:
         return Finding("G6", Outcome.OK, "no ceiling declared", "topology in the site's settings")
     share = value / limit
@@ -242,7 +247,7 @@ def ceiling(*, value: float, limit: float | None, limited_by: str, unit: str) ->
     if share > 1.02:
         remedy = "The data came from a cache, or the topology in the settings is wrong"
         return Finding("G6", Outcome.INVALID, saw, demands, remedy)
-    if share < 0.5:
+    if saturating and share < 0.5:
         remedy = "Less than half of what the topology can carry: look for the bottleneck"
         return Finding("G6", Outcome.WARN, saw, demands, remedy)
     return Finding("G6", Outcome.OK, saw, demands)

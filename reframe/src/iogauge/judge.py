@@ -10,7 +10,7 @@ from iogauge import guards
 from iogauge.filesystem import traits
 from iogauge.guards import Finding
 from iogauge.measurement import Metric, ToolOutputError
-from iogauge.plan import CasePlan, PhasePlan
+from iogauge.plan import Access, CasePlan, PhasePlan
 from iogauge.target import PartitionExtras, Tier
 from iogauge.topology import Ceiling
 from iogauge.units import convert, dimension, format_value
@@ -43,14 +43,19 @@ def metric_ceiling(
 
 
 def ceiling_reference(
-    metric: Metric, direction: str, extras: PartitionExtras, nodes: int
+    metric: Metric, access: Access, extras: PartitionExtras, nodes: int
 ) -> Reference | None:
-    """Reference of a target without history: its ceiling times the declared efficiency, as lower bound."""
-    limit = metric_ceiling(metric, direction, extras, nodes)
+    """Reference of a target without history: its ceiling times the declared efficiency, as lower bound.
+
+    Only where the scenario drives the target to that limit: small random reads never reach a bandwidth.
+    """
+    limit = metric_ceiling(metric, access.direction, extras, nodes)
     topology = extras.topology
     if limit is None or topology is None or topology.efficiency is None:
         return None
-    share = topology.efficiency.read if direction == "read" else topology.efficiency.write
+    if access.saturates != dimension(metric.unit):
+        return None
+    share = topology.efficiency.read if access.direction == "read" else topology.efficiency.write
     return Reference(
         value=limit.value * share,
         lower=0.0,
@@ -173,6 +178,7 @@ def findings_of(
                         limit=limit.value if limit else None,
                         limited_by=limit.limited_by if limit else "",
                         unit=metric.unit,
+                        saturating=phase.access.saturates == dimension(metric.unit),
                     ),
                     metric=name,
                 )
@@ -186,9 +192,9 @@ def findings_of(
     return findings
 
 
-def direction_of(plan: CasePlan, metric: str) -> str:
-    """Direction of the phase that yields a metric."""
-    return next(phase.access.direction for phase in plan.repeat if metric in phase.rates)
+def access_of(plan: CasePlan, metric: str) -> Access:
+    """How the phase that yields a metric touches data."""
+    return next(phase.access for phase in plan.repeat if metric in phase.rates)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -244,7 +250,7 @@ def judge(
     decided = []
     for metric in metrics:
         reference = references.get(metric.name) or ceiling_reference(
-            metric, direction_of(plan, metric.name), extras, plan.nodes
+            metric, access_of(plan, metric.name), extras, plan.nodes
         )
         decided.append(decide_metric(metric, values[metric.name], findings, reference))
     verdict = worst([m.verdict for m in decided])

@@ -24,7 +24,8 @@ class Access:
     """How a phase touches data, as far as the guards need to know.
 
     ``task_offset``: readers are shifted by so many nodes against the writers, None: not at all.
-    ``evict``: the page cache is emptied before the phase.
+    ``evict``: the page cache is emptied before the phase. ``saturates``: what a healthy target is driven
+    to the limit of, so that the ceiling, times the site's efficiency, can serve as a reference.
     """
 
     direction: Literal["read", "write", "metadata"]
@@ -32,6 +33,7 @@ class Access:
     fsync: bool = False
     task_offset: int | None = None
     evict: bool = False
+    saturates: Literal["bandwidth", "operations"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -325,7 +325,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
         metric, reference = decided.metric, decided.reference
         limit = judge.metric_ceiling(
-            metric, judge.direction_of(self._plan, metric.name), self._extras, self.nodes
+            metric,
+            judge.access_of(self._plan, metric.name).direction,
+            self._extras,
+            self.nodes,
         )
         return {
             "name": metric.name,

@@ -8,7 +8,7 @@ each then reads what another node wrote.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
@@ -101,12 +101,13 @@ class IorCheck(StorageCheck):
         honoured = traits(target.type, target.cache, target.honours_o_direct).honours_o_direct
         # IOR refuses to reorder tasks over shuffled offsets in a shared file.
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
+        full: Literal["bandwidth"] | None = None if self.random else "bandwidth"
         reader: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
         write = self._phase(
             "write",
             replace(options, write=True, fsync=True),
             WRITE,
-            Access(direction="write", o_direct=self.o_direct, fsync=True),
+            Access(direction="write", o_direct=self.o_direct, fsync=True, saturates=full),
         )
         read = self._phase(
             "read",
@@ -117,6 +118,7 @@ class IorCheck(StorageCheck):
                 o_direct=self.o_direct,
                 task_offset=1 if shift else None,
                 evict=not shift and not (self.o_direct and honoured),
+                saturates=full,
             ),
         )
         return CasePlan(
