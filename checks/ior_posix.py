@@ -3,6 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
+from iogauge import features
 from iogauge.check import IorCheck
 
 
@@ -19,6 +20,8 @@ class IorPosix(IorCheck):
         self.file_per_process = self.files == "per-process"
         self.random = self.order == "random"
         self.o_direct = self.cache == "direct"
+        if self.o_direct:
+            self.valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
         if self.random:
             # Small and scattered, so less of it: 4 KiB transfers over a sixteenth of the bytes.
             self.transfer_bytes = 4096

@@ -15,7 +15,7 @@ from pathlib import Path
 from iogauge.filesystem import View
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
-from iogauge.plan import REP, CasePlan, PhasePlan
+from iogauge.plan import REP, CasePlan, PhasePlan, Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,15 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
     def text(name: str) -> str:
         return _text(stage / name.replace(REP, str(repetition)), what)
 
-    printed, complaints = text(f"{phase.name}.{REP}.out"), text(f"{phase.name}.{REP}.err")
-    result = text(phase.output) if phase.output else printed
-    log = (printed if phase.output else "") + complaints
-    ranks = text(phase.ranks) if phase.ranks else ""
+    stdout = text(f"{phase.name}.{REP}.out")
+    printed = Printed(
+        result=text(phase.output) if phase.output else stdout,
+        stdout=stdout if phase.output else "",
+        stderr=text(f"{phase.name}.{REP}.err"),
+        ranks=text(phase.ranks) if phase.ranks else "",
+    )
     try:
-        return phase.parse(result, log, ranks)
+        return phase.parse(printed)
     except ToolOutputError as error:
         raise ToolOutputError(f"{what}: {error}") from error
 

@@ -69,13 +69,15 @@ def client_cache(
     memory_factor: float = 2.0,
     evictions: Sequence[Eviction] = (),
     expected_evictions: int = 0,
+    data_bytes: int = 1,
 ) -> Finding:
     """G1: a read must not be served from the client's own cache.
 
     Cleared by any of: O_DIRECT where the file system honours it; readers on another node than the writers
     (N >= 2 and Q mod N != 0); V >= 2 M; a page cache that was emptied and proven empty on every node
     before every repetition, on file systems that keep data nowhere else on the client.
-    ``task_offset`` is Q in nodes, None where readers are not shifted.
+    ``task_offset`` is Q in nodes, None where readers are not shifted; ``data_bytes`` is what each emptying
+    must have covered.
     """
     demands = (
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
@@ -119,8 +121,8 @@ def client_cache(
             )
         elif held:
             reasons.append(f"the page cache was not proven empty: {held[0].describe()}")
-        elif any(e.bytes == 0 for e in evictions):
-            reasons.append("the page cache was emptied when no data was there")
+        elif short := [e.bytes for e in evictions if e.bytes < data_bytes]:
+            reasons.append(f"the page cache was emptied of {short[0]} of {data_bytes} bytes")
         else:
             dropped = sum(e.resident_before for e in evictions)
             saw = (

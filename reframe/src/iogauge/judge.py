@@ -92,6 +92,7 @@ def _phase_findings(
                 memory_factor=limits.memory_factor,
                 evictions=evidence.evictions.get(phase.name, ()),
                 expected_evictions=plan.repetitions * plan.nodes if access.evict else 0,
+                data_bytes=phase.data_bytes or 1,
             )
         )
     if access.direction == "write":

@@ -36,22 +36,35 @@ class Access:
     saturates: Literal["bandwidth", "operations"] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What one execution of a tool left, as text: its result, what it printed, the times of its tasks.
+
+    ``result`` is the tool's output file, or its standard output where it has none; ``stdout`` is what was
+    printed beside it. To ``stderr`` a launcher and its MPI library print too.
+    """
+
+    result: str
+    stdout: str
+    stderr: str
+    ranks: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasePlan:
     """One execution of a tool in a repetition.
 
     ``command`` may hold :data:`DIR` and :data:`REP`. ``launch``: ``tasks`` starts it with the partition's
     launcher on all tasks, ``once`` runs it on the first node. ``output``: file that the tool writes its
-    result to, None: its standard output; ``ranks``: file with the times of every task. ``parse`` takes
-    the result, what the tool printed beside it, and the text of ``ranks``. ``rates`` maps a metric to
-    the tool's phase and quantity. ``data_bytes``: bytes that the phase moves over all tasks, None: as
-    many as it can in its time.
+    result to, None: its standard output; ``ranks``: file with the times of every task. ``rates`` maps a
+    metric to the tool's phase and quantity. ``data_bytes``: bytes that the phase moves over all tasks,
+    None: as many as it can in its time.
     """
 
     name: str
     command: Sequence[str]
     launch: Literal["tasks", "once"]
-    parse: Callable[[str, str, str], ToolOutput]
+    parse: Callable[[Printed], ToolOutput]
     rates: Mapping[str, tuple[str, str]]
     access: Access
     output: str | None = None

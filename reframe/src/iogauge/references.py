@@ -35,8 +35,10 @@ class ReferencesError(ValueError):
 
 
 def sites_dir() -> Path:
-    """Folder of the sites: ``$IOGAUGE_SITES`` (set when it is loaded), or site-configs/ of the project."""
-    return Path(os.environ.get("IOGAUGE_SITES") or project_root() / "site-configs")
+    """Folder of the sites: the one that was loaded, else that of ``$RFM_CONFIG_PATH``, else the project's."""
+    loaded = os.environ.get("IOGAUGE_SITES")
+    configured = os.environ.get("RFM_CONFIG_PATH", "").split(os.pathsep)[0]
+    return Path(loaded or configured or project_root() / "site-configs")
 
 
 def _is_number(value: object) -> bool:

@@ -10,7 +10,7 @@ import reframe.core.builtins as builtins
 from iogauge import features
 from iogauge.check.base import StorageCheck
 from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import REP, Access, CasePlan, PhasePlan
+from iogauge.plan import REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import fio
 from iogauge.units import parse_bytes
 
@@ -18,9 +18,8 @@ from iogauge.units import parse_bytes
 _DIRECTORY = "${IOG_DIR}"
 
 
-def _parse(text: str, log: str, ranks: str) -> ToolOutput:
-    del ranks
-    return fio.parse_json(text + log)
+def _parse(printed: Printed) -> ToolOutput:
+    return fio.parse_json(printed.result + printed.stdout + printed.stderr)
 
 
 class FioCheck(StorageCheck):

@@ -14,18 +14,18 @@ import reframe.core.builtins as builtins
 
 from iogauge import features
 from iogauge.check.base import StorageCheck
-from iogauge.filesystem import traits
 from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan
+from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import ior
 
 WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")
 
 
-def _parse(text: str, log: str, ranks: str) -> ToolOutput:
-    output = ior.parse_json(text, log)
-    return ior.with_rank_times(output, ior.rank_times_csv(ranks, output.tasks))
+def _parse(printed: Printed) -> ToolOutput:
+    # IOR complains on standard output; what stands on standard error may be the MPI library's.
+    output = ior.parse_json(printed.result, printed.stdout)
+    return ior.with_rank_times(output, ior.rank_times_csv(printed.ranks, output.tasks))
 
 
 class IorCheck(StorageCheck):
@@ -50,7 +50,7 @@ class IorCheck(StorageCheck):
     file_per_process: bool = True
     #: Offsets in a shuffled order, or one after the other.
     random: bool = False
-    #: O_DIRECT, or through the page cache.
+    #: O_DIRECT, or through the page cache. Ask for the feature ``o_direct`` of the partition with it.
     o_direct: bool = False
 
     def promise(self) -> tuple[Metric, ...]:
@@ -97,8 +97,7 @@ class IorCheck(StorageCheck):
 
     def plan(self) -> CasePlan:
         """Write with fsync, empty the page cache where the readers would find it full, read."""
-        options, target = self.options(), self.site.target
-        honoured = traits(target.type, target.cache, target.honours_o_direct).honours_o_direct
+        options = self.options()
         # IOR refuses to reorder tasks over shuffled offsets in a shared file.
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
         full: Literal["bandwidth"] | None = None if self.random else "bandwidth"
@@ -117,7 +116,7 @@ class IorCheck(StorageCheck):
                 direction="read",
                 o_direct=self.o_direct,
                 task_offset=1 if shift else None,
-                evict=not shift and not (self.o_direct and honoured),
+                evict=not shift and not self.o_direct,
                 saturates=full,
             ),
         )

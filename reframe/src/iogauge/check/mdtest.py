@@ -17,7 +17,7 @@ import reframe.core.builtins as builtins
 from iogauge import features
 from iogauge.check.base import StorageCheck
 from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan
+from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import mdtest
 
 CREATE = Metric("create_rate", "ops/s")
@@ -29,9 +29,9 @@ REMOVE = Metric("remove_rate", "ops/s")
 _SIGNATURE = 1181783497
 
 
-def _parse(text: str, log: str, ranks: str) -> ToolOutput:
-    output = mdtest.parse_table(text + log)
-    return mdtest.with_rank_times(output, mdtest.parse_rank_csv(ranks, output.tasks))
+def _parse(printed: Printed) -> ToolOutput:
+    output = mdtest.parse_table(printed.result)
+    return mdtest.with_rank_times(output, mdtest.parse_rank_csv(printed.ranks, output.tasks))
 
 
 class MdtestCheck(StorageCheck):
