@@ -165,6 +165,19 @@ def write_back(
     )
 
 
+def storage(*, traits: Traits) -> Finding:
+    """G9, for metadata: a target in memory has no storage to measure."""
+    return _finding(
+        "G9",
+        traits.cache != "memory",
+        "the target is memory, not storage"
+        if traits.cache == "memory"
+        else "the target is storage",
+        "a file system with storage behind it",
+        "Choose another target",
+    )
+
+
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
 #: the second it is remarked upon.
 MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {

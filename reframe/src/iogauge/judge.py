@@ -95,6 +95,8 @@ def _phase_findings(
                 data_bytes=phase.data_bytes or 1,
             )
         )
+    if access.direction == "metadata":
+        findings.append(guards.storage(traits=known))
     if access.direction == "write":
         findings.append(
             guards.write_back(
