@@ -1,8 +1,9 @@
 """What a job runs on the nodes themselves: look at the target, make the directory, empty the page cache.
 
 ``python -m iogauge.agent open CASE.json`` checks the target and makes the case's directory, or refuses
-with status 3; ``view PATH`` prints what this host sees of a path, ``evict DIR`` drops the page cache of
-all files below a directory: each prints one JSON line.
+with status 3; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
+of all files below a directory: each writes its answer to ``OUT.<host>.json``, a file for each node, because
+launchers mix what the nodes print.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge import guards, pagecache, workdir
-from iogauge.filesystem import Quota, View, find_mount, parse_lfs_quota, space_of
+from iogauge.filesystem import Quota, View, cache_id, find_mount, parse_lfs_quota, space_of
 
 #: Exit status of a refusal, as against a crash.
 REFUSED: Final = 3
@@ -50,7 +51,7 @@ def look(path: str) -> View:
     """What this host sees of a path; raises OSError where it cannot be looked at."""
     mount = find_mount(path)
     quotas = _lustre_quotas(path) if mount and mount.type == "lustre" else ()
-    return View(os.uname().nodename, path, mount, space_of(path), quotas)
+    return View(os.uname().nodename, path, mount, space_of(path), quotas, cache_id(path))
 
 
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
@@ -89,22 +90,27 @@ def _open(case_file: str) -> int:
     return REFUSED if seen["refused"] else 0
 
 
+def _answer(out: str, answer: dict[str, Any]) -> int:
+    """Write what this node has to say; the file is there whole or not at all."""
+    file = Path(f"{out}.{os.uname().nodename}.json")
+    scratch = file.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps(answer), encoding="utf-8")
+    scratch.replace(file)
+    return 0
+
+
 def main(argv: list[str]) -> int:
     """Run one of the agent's commands; returns the exit status."""
     match argv:
         case ["open", case_file]:
             return _open(case_file)
-        case ["view", path]:
-            print(json.dumps(look(path).to_json()))
-            return 0
-        case ["evict", directory]:
+        case ["view", path, out]:
+            return _answer(out, look(path).to_json())
+        case ["evict", directory, out]:
             done = pagecache.evict(pagecache.files_below(directory))
-            print(json.dumps(done.to_json()))
-            return 0
-    print(
-        f"usage: python -m iogauge.agent open FILE | view PATH | evict DIR, not {argv}",
-        file=sys.stderr,
-    )
+            return _answer(out, done.to_json())
+    usage = "open FILE | view PATH OUT | evict DIR OUT"
+    print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
     return 2
 
 

@@ -6,11 +6,13 @@ what a healthy job leaves.
 
 from __future__ import annotations
 
+import glob
 import json
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from iogauge.filesystem import View
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -73,16 +75,17 @@ def _text(path: Path, what: str) -> str:
         raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
 
 
-def _json_lines(text: str, what: str) -> list[dict[str, object]]:
-    """JSON objects of the lines that hold one; a launcher may add lines of its own."""
+def _answers(stage: Path, out: str) -> list[dict[str, Any]]:
+    """What the agent wrote on every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
     found = []
-    for line in text.splitlines():
-        if line.lstrip().startswith("{"):
-            try:
-                value = json.loads(line)
-            except ValueError as error:
-                raise ToolOutputError(f"{what}: damaged line {line[:80]!r}") from error
-            found.append(value)
+    for file in sorted(stage.glob(f"{glob.escape(out)}.*.json")):
+        try:
+            answer = json.loads(_text(file, out))
+        except ValueError as error:
+            raise ToolOutputError(f"{file.name}: not JSON: {error}") from error
+        if not isinstance(answer, dict):
+            raise ToolOutputError(f"{file.name}: expected an object, found {type(answer).__name__}")
+        found.append(answer)
     return found
 
 
@@ -120,19 +123,11 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
 
 
 def _evictions(stage: Path, phase: PhasePlan, repetition: int) -> list[Eviction]:
-    what = f"evict-{phase.name}, repetition {repetition}"
-    lines = _json_lines(_text(stage / f"evict-{phase.name}.{repetition}.out", what), what)
+    what = f"evict-{phase.name}.{repetition}"
     try:
-        found = [Eviction.from_json(line) for line in lines]
+        return [Eviction.from_json(answer) for answer in _answers(stage, what)]
     except TypeError as error:
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
-    hosts = sorted(one.host for one in found)
-    if len(set(hosts)) != len(hosts):
-        raise ToolOutputError(
-            f"{what}: a node emptied its page cache twice ({', '.join(hosts)}); "
-            "expected once on each node"
-        )
-    return found
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -151,7 +146,7 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
     """
     try:
         opened = json.loads(_text(stage / "open.json", "open"))
-        views = [View.from_json(opened["view"])] if opened["view"] else []
+        views = [] if opened["view"] is None else [View.from_json(opened["view"])]
         refused = tuple(str(reason) for reason in opened["refused"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
@@ -179,9 +174,8 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
         raise ToolOutputError(f"all phases finished, but the job's {describe_status(job_status)}")
 
     if plan.nodes > 1:
-        lines = _json_lines(_text(stage / "view.0.out", "view"), "view")
         try:
-            views = [View.from_json(line) for line in lines]
+            views = [View.from_json(answer) for answer in _answers(stage, "view")]
         except (KeyError, TypeError) as error:
             raise ToolOutputError(f"view: not a view of the target: {error}") from error
         if len({view.host for view in views}) != plan.nodes:

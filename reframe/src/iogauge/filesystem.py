@@ -151,13 +151,18 @@ def parse_lfs_quota(text: str, owner: str) -> Quota | None:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that one host sees of a path: its mount and its room."""
+    """All that one host sees of a path: its mount and its room.
+
+    ``cache_id`` names the page cache that serves the path: kernel and mounted file system. Two hosts that
+    are containers of one kernel may share it.
+    """
 
     host: str
     path: str
     mount: Mount | None
     space: Space
     quotas: tuple[Quota, ...] = ()
+    cache_id: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -172,6 +177,7 @@ class View:
             mount=Mount(**data["mount"]) if data["mount"] else None,
             space=Space(**data["space"]),
             quotas=tuple(Quota(**quota) for quota in data["quotas"]),
+            cache_id=data["cache_id"],
         )
 
 
@@ -197,3 +203,9 @@ def space_of(path: str) -> Space:
     used = (info.f_blocks - info.f_bfree) * info.f_frsize
     free = info.f_bavail * info.f_frsize
     return Space(used + free, free, info.f_files, info.f_favail)
+
+
+def cache_id(path: str) -> str:
+    """Name of the page cache behind ``path``: the kernel's boot identifier and the device of the mount."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()}:{os.stat(path).st_dev}"

@@ -70,6 +70,7 @@ def client_cache(
     evictions: Sequence[Eviction] = (),
     expected_evictions: int = 0,
     data_bytes: int = 1,
+    page_caches: int | None = None,
 ) -> Finding:
     """G1: a read must not be served from the client's own cache.
 
@@ -77,7 +78,8 @@ def client_cache(
     (N >= 2 and Q mod N != 0); V >= 2 M; a page cache that was emptied and proven empty on every node
     before every repetition, on file systems that keep data nowhere else on the client.
     ``task_offset`` is Q in nodes, None where readers are not shifted; ``data_bytes`` is what each emptying
-    must have covered.
+    must have covered; ``page_caches`` is how many page caches the N nodes have (None: as many as nodes):
+    containers of one kernel over one mount share theirs.
     """
     demands = (
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
@@ -91,7 +93,8 @@ def client_cache(
         return Finding("G1", Outcome.INVALID, "the target is memory, not storage", demands, remedy)
     if o_direct and traits.honours_o_direct:
         return Finding("G1", Outcome.OK, "O_DIRECT", demands)
-    if task_offset is not None and nodes >= 2 and task_offset % nodes != 0:
+    shared = page_caches is not None and page_caches < nodes
+    if task_offset is not None and nodes >= 2 and task_offset % nodes != 0 and not shared:
         saw = f"readers shifted by {task_offset % nodes} of {nodes} nodes"
         return Finding("G1", Outcome.OK, saw, demands)
     if bytes_per_node >= memory_factor * node_memory:
@@ -104,6 +107,8 @@ def client_cache(
         reasons.append("buffered read on the node that wrote")
     elif task_offset is None:
         reasons.append("buffered read by the tasks that wrote")
+    elif shared:
+        reasons.append(f"{nodes} nodes share {page_caches} page cache(s): same kernel, same mount")
     else:
         reasons.append(
             f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data"

@@ -9,7 +9,7 @@ from iogauge import evidence as ev
 from iogauge import guards
 from iogauge.filesystem import traits
 from iogauge.guards import Finding
-from iogauge.measurement import Metric, ToolOutputError
+from iogauge.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.plan import Access, CasePlan, PhasePlan
 from iogauge.target import PartitionExtras, Tier
 from iogauge.topology import Ceiling
@@ -65,6 +65,28 @@ def ceiling_reference(
     )
 
 
+def _seen_offset(access: Access, plan: CasePlan, outputs: Sequence[ToolOutput]) -> int | None:
+    """The shift of readers in nodes that was asked for, if the tool says in every output that it did it.
+
+    IOR: ``reorderTasks`` and ``taskPerNodeOffset``, with as many tasks on each node. mdtest: the line
+    "Shifting ranks by N", N in ranks.
+    """
+    if access.task_offset is None:
+        return None
+    per_node = plan.tasks // plan.nodes
+    for output in outputs:
+        said = output.parameters
+        if output.tool == "ior":
+            even = said.get("clients per node") == per_node
+            seen = said.get("taskPerNodeOffset") if said.get("reorderTasks") and even else None
+        else:
+            shift = said.get("shift")
+            seen = shift // per_node if isinstance(shift, int) and shift % per_node == 0 else None
+        if seen != access.task_offset:
+            return None
+    return access.task_offset
+
+
 def _phase_findings(
     phase: PhasePlan,
     plan: CasePlan,
@@ -74,17 +96,18 @@ def _phase_findings(
 ) -> list[Finding]:
     """Findings that speak of all metrics of one phase."""
     outputs = evidence.outputs[phase.name]
-    wanted = {name for name, _ in phase.rates.values()}
-    tool_phases = [ev.tool_phase(output, name) for output in outputs for name in sorted(wanted)]
+    wanted = sorted({name for name, _ in phase.rates.values()})
+    reported = [(output, ev.tool_phase(output, name)) for output in outputs for name in wanted]
+    tool_phases = [one for _, one in reported]
     access, limits = phase.access, extras.limits
     known = traits(extras.target.type, extras.target.cache, extras.target.honours_o_direct)
     findings: list[Finding | None] = []
     per_node = (phase.data_bytes or 0) // plan.nodes
-    if access.direction == "read":
+    if access.direction == "read" or access.task_offset is not None:
         findings.append(
             guards.client_cache(
                 nodes=plan.nodes,
-                task_offset=access.task_offset,
+                task_offset=_seen_offset(access, plan, outputs),
                 o_direct=access.o_direct,
                 traits=known,
                 bytes_per_node=per_node,
@@ -93,6 +116,7 @@ def _phase_findings(
                 evictions=evidence.evictions.get(phase.name, ()),
                 expected_evictions=plan.repetitions * plan.nodes if access.evict else 0,
                 data_bytes=phase.data_bytes or 1,
+                page_caches=len({view.cache_id for view in evidence.views}),
             )
         )
     if access.direction == "metadata":
@@ -115,7 +139,7 @@ def _phase_findings(
                 rank_seconds=[p.rank_seconds for p in tool_phases],
                 stonewalls=[
                     (p.stonewall, p.rates["bw"].value, output.tasks or plan.tasks)
-                    for output, p in zip(outputs, tool_phases, strict=False)
+                    for output, p in reported
                     if p.stonewall is not None and "bw" in p.rates
                 ],
             )

@@ -198,7 +198,7 @@ def job_functions(plan: CasePlan, run_tasks: str, agent: Sequence[str], launcher
         out = []
         for phase in phases:
             if phase.access.evict:
-                words = [*each_node, *agent, "evict", DIR]
+                words = [*each_node, *agent, "evict", DIR, f"evict-{phase.name}.{REP}"]
                 out.append(f"    iog_phase evict-{phase.name} {shell_command(words)}")
             start = f"{run_tasks} " if phase.launch == "tasks" and run_tasks else ""
             out.append(f"    iog_phase {phase.name} {start}{shell_command(phase.command)}")
@@ -211,7 +211,7 @@ def job_functions(plan: CasePlan, run_tasks: str, agent: Sequence[str], launcher
         "}",
     ]
     views = (
-        [f"    iog_phase view {shell_command([*each_node, *agent, 'view', DIR])}"]
+        [f"    iog_phase view {shell_command([*each_node, *agent, 'view', DIR, 'view'])}"]
         if plan.nodes > 1
         else []
     )

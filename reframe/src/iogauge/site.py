@@ -18,12 +18,13 @@ from typing import Any, Final
 import jsonschema
 import yaml
 from pydantic import ValidationError
+from reframe.core.logging import getlogger
 
 from iogauge import detect, features
 from iogauge.filesystem import traits
 from iogauge.references import FILE as REFERENCES
 from iogauge.references import References
-from iogauge.session import guard_gate, state_dir
+from iogauge.session import guard_gate, is_gate, state_dir
 from iogauge.target import PartitionExtras
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
@@ -278,7 +279,11 @@ def require_ready(system: Any) -> None:
     """End the process with a clear message unless the selected ReFrame system is a site of ours.
 
     Called when the first check is loaded. Without this, ReFrame would select nothing and report success.
+    As a gate, ReFrame's warnings end the run from here on: it would only warn of a check that cannot be
+    loaded, and pass the others.
     """
+    if is_gate():
+        getlogger().warn_as_error = True
     found = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in found for text in extras.get(_MISTAKES, [])]
     if mistakes:

@@ -28,7 +28,7 @@ import reframe.core.builtins as builtins
 import reframe.utility.sanity as sn
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
-from reframe.core.exceptions import PerformanceError, SanityError
+from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
 
 from iogauge import evidence, features, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
@@ -146,6 +146,14 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         """Metrics that the scenario may measure at any scale; references may name no others."""
         return self.promise()
 
+    def disable_hook(self, hook_name: str) -> None:
+        """Refuse ReFrame's ``--disable-hook`` for the hooks that decide; others may be left out."""
+        if hook_name in vars(StorageCheck):
+            raise ReframeFatalError(
+                f"iogauge: --disable-hook={hook_name} leaves out what decides the verdict: not allowed"
+            )
+        super().disable_hook(hook_name)
+
     @builtins.run_before("run")
     def _write_job(self) -> None:
         target, name = self._extras.target, session.current().name
@@ -163,6 +171,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "keep_free": limits.keep_free,
         }
         footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
+        for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
+            if stale.is_file():
+                stale.unlink()
         (stage / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
         (stage / "footprint.json").write_text(
             json.dumps(
@@ -217,10 +228,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
         self._judgement = judgement
-        self._cold = {
-            name: quantities[0].value
-            for name, quantities in evidence.rates_of(self._plan, found.cold).items()
-        }
+        cold = {} if found.refused else evidence.rates_of(self._plan, found.cold)
+        self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(f"{judgement.verdict.value}: {judgement.reason}")

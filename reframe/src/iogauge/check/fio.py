@@ -26,6 +26,8 @@ class FioCheck(StorageCheck):
     """fio on the node of the job; a subclass says with which jobs."""
 
     needs = features.FIO
+    #: fio's client/server mode is another scenario: here it runs on one node.
+    nodes = 1
 
     @builtins.run_after("setup")
     def _one_node(self) -> None:

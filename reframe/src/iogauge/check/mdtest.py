@@ -101,7 +101,7 @@ class MdtestCheck(StorageCheck):
         metadata = Access(direction="metadata")
         phase("create", CREATE, metadata, create=True, sync_phase=True, stonewall_s=wall)
         if shifted:
-            phase("stat", STAT, metadata, stat=True)
+            phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
             access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
             phase("read", READ, access, read=True, verify_read=True)
