@@ -542,7 +542,7 @@ def test_runtime_lock_holds_what_the_library_asks_for() -> None:
     names = re.findall(r'"([A-Za-z-]+)', wanted[1])
     lock = (ROOT / "requirements/runtime.lock").read_text()
     asked = (ROOT / "requirements/runtime.in").read_text()
-    assert len(names) == 8
+    assert "ReFrame-HPC" in names
     for name in names:
         assert re.search(rf"^{name.lower()}==", lock, re.MULTILINE), name
     for requirement in re.findall(r'"([^"]+)"', wanted[1]):

@@ -1,0 +1,244 @@
+"""What a machine is and has, and what the doctor says of it."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import detect, doctor, filesystem, workdir
+from iogauge.target import PartitionExtras
+
+IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
+FIO = "echo fio-3.33"
+MPIRUN = "echo 'mpirun (Open MPI) 5.0.11'"
+MDTEST = "echo 'Synopsis mdtest'; echo ' -n number'"
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty PATH of our own, and a state directory."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    for name in ("IOGAUGE_TARGET", "IOGAUGE_CASE_BYTES"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "bin"
+
+
+def put(programs: Path, name: str, script: str) -> None:
+    (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+    (programs / name).chmod(0o755)
+
+
+def put_ior(programs: Path) -> None:
+    (programs / "help.txt").write_text(IOR_HELP)
+    put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
+
+
+def test_a_bare_machine_has_no_features(programs: Path) -> None:
+    assert detect.machine() == detect.Machine({})
+    assert detect.machine().features == []
+
+
+def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
+    put(programs, "fio", FIO)
+    put(programs, "mpirun", MPIRUN)
+    put(programs, "mdtest", MDTEST)
+    put_ior(programs)
+    found = detect.machine()
+    assert found.programs["fio"].version == "3.33"
+    assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
+    assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
+
+
+def test_mpi_programs_without_a_launcher_give_no_features(programs: Path) -> None:
+    put(programs, "fio", FIO)
+    put(programs, "mdtest", MDTEST)
+    put_ior(programs)
+    assert detect.machine().features == ["fio"]
+
+
+@pytest.mark.parametrize(
+    ("name", "script"),
+    [("fio", "echo hello"), ("fio", "exit 1"), ("mdtest", "echo hello"), ("ior", "echo hello")],
+)
+def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
+    programs: Path, name: str, script: str
+) -> None:
+    put(programs, "mpirun", MPIRUN)
+    put(programs, name, script)
+    program = detect.machine().programs[name]
+    assert program.features == ()
+    assert f"does not answer as {name} would" in program.problem
+    (line,) = [x for x in doctor.not_run(detect.machine(), "/") if program.path in x]
+    assert program.problem in line
+
+
+def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
+    counter = programs / "asked"
+    put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
+    for _ in range(3):
+        detect.machine()
+    assert counter.read_text() == "x\n"
+    put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
+    assert detect.machine().programs["fio"].version == "3.40"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"x": 1}'])
+def test_a_damaged_memory_costs_no_answer(programs: Path, tmp_path: Path, text: str) -> None:
+    put(programs, "fio", FIO)
+    (tmp_path / "cache").write_text(text)
+    assert detect.machine(tmp_path / "cache").programs["fio"].version == "3.33"
+
+
+def test_the_target_is_named_or_where_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert detect.target_path() == os.path.realpath(tmp_path)
+    monkeypatch.setenv("IOGAUGE_TARGET", "/var")
+    assert detect.target_path() == os.path.realpath("/var")
+
+
+def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    partition = {
+        "name": "p",
+        "environs": ["e"],
+        "extras": {"target": {"path": str(tmp_path)}, **extras},
+    }
+    environments = [{"name": "e"}, {"name": "other"}]
+    detect.complete(partition, environments)
+    return partition, environments
+
+
+def test_what_is_not_declared_is_filled_in(programs: Path, tmp_path: Path) -> None:
+    put(programs, "fio", FIO)
+    partition, environments = completed(tmp_path)
+    site = PartitionExtras.of_partition(copy.deepcopy(partition["extras"]))
+    mount = filesystem.find_mount(str(tmp_path))
+    assert mount
+    assert (site.target.type, site.target.source) == (mount.type, mount.source)
+    assert site.node.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert site.limits.case_bytes <= detect.QUICK_BYTES
+    assert site.topology is None
+    assert partition["launcher"] == "local"
+    assert [e.get("features") for e in environments] == [["fio"], None]
+
+
+def test_what_is_declared_is_kept(programs: Path, tmp_path: Path) -> None:
+    put(programs, "mpirun", MPIRUN)
+    declared = {
+        "target": {"path": str(tmp_path), "type": "lustre", "source": "x"},
+        "node": {"cores": 999, "memory": "7 GiB"},
+        "limits": {"case_bytes": "2 MiB", "case_files": 3, "tier": "daily"},
+    }
+    partition, _ = completed(tmp_path, **copy.deepcopy(declared))
+    for name, part in declared.items():
+        assert part.items() <= partition["extras"][name].items()
+    assert partition["launcher"] == "mpirun"
+
+
+@pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
+def test_a_target_that_is_no_directory_is_refused(tmp_path: Path, path: str) -> None:
+    with pytest.raises(NotADirectoryError, match="set IOGAUGE_TARGET"):
+        completed(tmp_path, target={"path": path})
+
+
+def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    assert detect.probe_write(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
+    assert not list((tmp_path / "d").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
+)
+def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> None:
+    assert detect.quick_case_bytes(speed, str(tmp_path)) == size
+
+
+# --- the doctor -----------------------------------------------------------------------------------
+
+
+def test_what_is_missing_is_named_with_the_command_that_brings_it(programs: Path) -> None:
+    lines = doctor.not_run(detect.machine(), "/nowhere")
+    assert [line.partition("It comes with: ")[2] for line in lines] == [
+        doctor.BRINGS[name] for name in ("ior", "mdtest", "fio")
+    ]
+    put_ior(programs)
+    assert any("mpirun is missing" in line for line in doctor.not_run(detect.machine(), "/nowhere"))
+
+
+def test_a_target_that_may_not_honour_o_direct_is_named() -> None:
+    lines = doctor.not_run(detect.Machine(), "/proc")
+    assert "proc is not known to honour O_DIRECT" in lines[-1]
+    assert "target.honours_o_direct: true" in lines[-1]
+
+
+def test_the_stack_is_described() -> None:
+    machine = detect.Machine(
+        {"fio": detect.Program("fio", "/b/fio", "3.33"), "ior": detect.Program("ior", "/b/ior", "")}
+    )
+    assert doctor.describe_stack(machine) == ["fio: /b/fio (3.33)", "ior: /b/ior"]
+
+
+MPIRUN_OF = """
+if [ "$1" = --version ]; then echo mpirun; exit 0; fi
+for word; do case $word in summaryFile=*) file=${word#summaryFile=};; esac; done
+echo '{"tests": [{"Options": {"tasks": %s}}]}' >"$file"
+"""
+
+
+@pytest.mark.parametrize(("tasks", "state"), [(2, "ok"), (1, "problem")])
+def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, state: str) -> None:
+    put(programs, "mpirun", MPIRUN_OF % tasks)
+    put_ior(programs)
+    check = doctor.launch_check(detect.machine())
+    assert check
+    assert check.state == state
+    assert state == "ok" or "asked for 2 tasks, ior saw 1" in check.text
+
+
+def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
+    put(programs, "mpirun", "exit 1")
+    put_ior(programs)
+    check = doctor.launch_check(detect.machine())
+    assert check
+    assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
+
+
+def test_without_mpi_there_is_nothing_to_launch() -> None:
+    assert doctor.launch_check(detect.Machine()) is None
+
+
+def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
+    case = Path(workdir.create(str(tmp_path), "t-h-4194305", "case"))
+    texts = [f"{c.text} {c.remedy}" for c in doctor._target(str(tmp_path))]
+    assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
+
+
+def test_a_missing_target_is_a_problem() -> None:
+    (check,) = doctor._target("/no/such/place")
+    assert (check.state, check.remedy) == ("problem", "set IOGAUGE_TARGET to a directory")
+
+
+def test_a_site_is_examined_with_its_references(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "settings.yaml").write_text("systems: [")
+    entry = {"$sources": {"Nothing": "x"}, "Nothing": {"d": {"m": [1, 0, 0, "s"]}}}
+    (tmp_path / "here" / "references.yaml").write_text(json.dumps(entry))
+    found = [str(mistake) for mistake in doctor.site_mistakes(tmp_path / "here")]
+    assert len(found) == 2
+    assert "settings.yaml" in found[0]
+    assert "no check of that name" in found[1]

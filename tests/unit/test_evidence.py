@@ -1,0 +1,285 @@
+"""What a job left is read in full, or it is an error: no damage goes unnoticed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iogauge import evidence
+from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.plan import CasePlan, PhasePlan
+from support import stage as healthy
+
+PLAN = healthy.plan()
+#: Every file that the verdict of the healthy case rests on.
+FILES = ["open.json", "phases.tsv"] + [
+    name.format(rep)
+    for rep in range(healthy.REPETITIONS + 1)
+    for name in (
+        "write.{}.out",
+        "write.{}.err",
+        "ior.{}.json",
+        "ior.{}.csv",
+        "read.{}.out",
+        "read.{}.err",
+    )
+]
+#: Those of the warm-up, and those that may be empty, prove nothing by their content.
+EVICTIONS = [f"evict-read.{rep}.n1.json" for rep in range(1, healthy.REPETITIONS + 1)]
+TELLING = [name for name in FILES if not re.search(r"write\.\d\.out|\.err", name)] + EVICTIONS
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Path:
+    return healthy.build(tmp_path / "stage")
+
+
+def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> evidence.Evidence:
+    return evidence.collect(stage, plan, status)
+
+
+def test_a_healthy_job(stage: Path) -> None:
+    found = collect(stage)
+    assert found.refused == ()
+    assert found.views == (healthy.VIEW,)
+    assert {name: len(outputs) for name, outputs in found.outputs.items()} == {
+        "write": 2,
+        "read": 2,
+    }
+    assert {name: len(outputs) for name, outputs in found.cold.items()} == {"write": 1, "read": 1}
+    assert [e.proven_empty for e in found.evictions["read"]] == [True, True]
+    assert len(found.runs) == 9
+    assert found.outputs["write"][0].phases[0].rank_seconds
+    rates = evidence.rates_of(PLAN, found.outputs)
+    assert rates["write_bw"] == [Quantity(540.8034, "MiB/s")] * 2
+    assert rates["read_iops"] == [Quantity(23183.408296, "ops/s")] * 2
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_file_is_an_error(stage: Path, name: str) -> None:
+    (stage / name).unlink()
+    with pytest.raises(ToolOutputError, match="No such file"):
+        collect(stage)
+
+
+def spoil(text: bytes) -> list[bytes]:
+    size = len(text)
+    return [
+        b"",
+        text[: size // 4],
+        text[: size // 2],
+        text[: size * 9 // 10],
+        b"\0" * size,
+        b"hello\n",
+    ]
+
+
+@pytest.mark.parametrize("part", range(6))
+@pytest.mark.parametrize("name", TELLING)
+def test_a_damaged_file_never_yields_a_full_set_of_samples(
+    stage: Path, name: str, part: int
+) -> None:
+    file = stage / name
+    file.write_bytes(spoil(file.read_bytes())[part])
+    with pytest.raises(ToolOutputError):
+        collect(stage)
+
+
+@pytest.mark.parametrize("name", EVICTIONS)
+def test_an_emptying_that_left_no_answer_is_not_counted(stage: Path, name: str) -> None:
+    (stage / name).unlink()
+    assert len(collect(stage).evictions["read"]) == healthy.REPETITIONS - 1
+
+
+def without(name: str, rep: int) -> Callable[[str], str]:
+    return lambda text: re.sub(rf"^{rep}\t{name}\t.*\n", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("rep", range(healthy.REPETITIONS + 1))
+@pytest.mark.parametrize("name", ["write", "read"])
+def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(without(name, rep)(file.read_text()))
+    with pytest.raises(
+        ToolOutputError,
+        match=f"phase {name}, repetition {rep} never finished, the job's killed by SIGTERM",
+    ):
+        collect(stage, status=143)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (1, "exit status 1"),
+        (255, "exit status 255"),
+        (137, r"killed by SIGKILL \(exit status 137\)"),
+        (250, "exit status 250"),
+    ],
+)
+@pytest.mark.parametrize("name", ["write", "evict-read", "read"])
+def test_a_phase_that_failed_is_named_with_the_tools_own_words(
+    stage: Path, name: str, status: int, text: str
+) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(file.read_text().replace(f"1\t{name}\t0", f"1\t{name}\t{status}"))
+    (stage / f"{name}.1.err").write_text("starting\nERROR: no space left\n---\nmpirun: aborted\n")
+    with pytest.raises(
+        ToolOutputError, match=f"ior: phase {name}, repetition 1: {text}: ERROR: no space left"
+    ):
+        collect(stage)
+
+
+@pytest.mark.parametrize(
+    ("err", "out", "words"),
+    [("", "first\nlast\n", "last"), ("only\n", "", "only"), ("", "{}", "{}")],
+)
+def test_the_last_words_of_a_tool_that_says_no_error(
+    stage: Path, err: str, out: str, words: str
+) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t1"))
+    (stage / "write.1.err").write_text(err)
+    (stage / "write.1.out").write_text(out)
+    with pytest.raises(ToolOutputError, match=re.escape(f"exit status 1: {words}")):
+        collect(stage)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "1\twrite\t0", "x\twrite\t0\t1\t2", "1\twrite\tok\t1\t2", "1\tw\t0\t1\t2\t3"]
+)
+def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
+    with open(stage / "phases.tsv", "a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ToolOutputError, match=r"phases.tsv: damaged line"):
+        collect(stage)
+
+
+@pytest.mark.parametrize("status", [1, 137, 143])
+def test_a_job_that_failed_after_its_phases_is_an_error(stage: Path, status: int) -> None:
+    with pytest.raises(ToolOutputError, match=f"all phases finished, but .*{status}"):
+        collect(stage, status=status)
+
+
+def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
+    assert collect(stage, status=None).outputs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        "null",
+        "{}",
+        '{"view": null}',
+        '{"refused": []}',
+        '{"view": {}, "refused": []}',
+        '{"view": 5, "refused": []}',
+        '{"view": {"host": 1}, "refused": []}',
+        '{"view": null, "refused": 5}',
+    ],
+)
+def test_a_damaged_look_at_the_target_is_an_error(stage: Path, text: str) -> None:
+    (stage / "open.json").write_text(text)
+    with pytest.raises(
+        ToolOutputError, match=r"ended before it looked at the target \(exit status 3\)"
+    ):
+        collect(stage, status=3)
+
+
+def test_a_refusal_is_returned_and_nothing_else(stage: Path) -> None:
+    view = json.loads((stage / "open.json").read_text())["view"]
+    (stage / "open.json").write_text(json.dumps({"view": view, "refused": ["G9: no"]}))
+    found = collect(stage, status=3)
+    assert (found.refused, found.outputs, found.runs) == (("G9: no",), {}, ())
+
+
+# --- several nodes --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    return healthy.build(tmp_path / "wide", nodes=2)
+
+
+def test_a_healthy_job_on_two_nodes(wide: Path) -> None:
+    found = collect(wide, healthy.plan(nodes=2))
+    assert [view.host for view in found.views] == ["n1", "n2"]
+    assert len(found.evictions["read"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ('"n2"', '"n1"', "1 node.* looked at the target, 2 expected"),
+        ('"space"', '"sp"', "not a view"),
+        ('"bytes_free"', '"b"', "not a view"),
+        ('"cache_id"', '"c"', "not a view"),
+        ('{"host"', '"host"', "not JSON"),
+    ],
+)
+def test_a_node_that_did_not_look_is_an_error(wide: Path, old: str, new: str, why: str) -> None:
+    file = wide / "view.n2.json"
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(ToolOutputError, match=why):
+        collect(wide, healthy.plan(nodes=2))
+
+
+def test_a_node_without_an_answer_is_an_error(wide: Path) -> None:
+    (wide / "view.n2.json").unlink()
+    with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
+        collect(wide, healthy.plan(nodes=2))
+
+
+@pytest.mark.parametrize("text", ["[]", "5", '"x"', "null"])
+def test_an_answer_that_is_no_object_is_an_error(stage: Path, text: str) -> None:
+    (stage / "evict-read.1.n1.json").write_text(text)
+    with pytest.raises(ToolOutputError, match="expected an object"):
+        collect(stage)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"files": 1', '"files": "1"'),
+        ('"resident_after": 0', '"resident_after": false'),
+        ('"bytes"', '"b"'),
+    ],
+)
+def test_an_emptying_that_is_none_is_an_error(stage: Path, old: str, new: str) -> None:
+    file = stage / "evict-read.1.n1.json"
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(ToolOutputError, match=r"evict-read.1: not an eviction"):
+        collect(stage)
+
+
+# --- rates ----------------------------------------------------------------------------------------
+
+
+def output(*names: str, rate: str = "bw") -> ToolOutput:
+    phases = tuple(Phase(name, {rate: Quantity(1.0, "MiB/s")}, 1.0) for name in names)
+    return ToolOutput("ior", "4", phases)
+
+
+@pytest.mark.parametrize(
+    ("names", "there"), [((), "none"), (("read",), "read"), (("write", "write"), "write, write")]
+)
+def test_a_phase_must_be_in_an_output_once(names: tuple[str, ...], there: str) -> None:
+    with pytest.raises(
+        ToolOutputError, match=rf"{names.count('write')} phases 'write'.*\(there: {there}\)"
+    ):
+        evidence.tool_phase(output(*names), "write")
+
+
+def test_a_rate_that_the_tool_did_not_print_is_not_made_up() -> None:
+    write: PhasePlan = PLAN.repeat[0]
+    found = evidence.rates_of(
+        healthy.plan(repeat=[write]), {"write": [output("write", rate="iops"), output("write")]}
+    )
+    assert found == {"write_bw": [Quantity(1.0, "MiB/s")]}

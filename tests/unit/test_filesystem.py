@@ -1,0 +1,200 @@
+"""Mounts, file-system types, space and quota."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import filesystem
+from iogauge.filesystem import Cache, Mount, Quota, Space, View
+
+LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
+MOUNTINFO = r"""
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+23 22 0:5 / /proc rw,nosuid shared:2 master:1 - proc proc rw
+30 22 0:40 / /scratch rw,noatime - lustre 10.0.0.1@tcp:/scratch rw,flock
+31 30 8:2 / /scratch/local rw - xfs /dev/sdb1 rw
+32 22 8:1 /home/data /srv/bind rw shared:1 - ext4 /dev/sda1 rw
+33 22 0:41 / /mnt/with\040blank\011tab rw - nfs4 server:/a\040b rw
+34 22 0:42 / /over rw - ext4 /dev/sdc1 rw
+35 34 0:43 / /over rw - tmpfs tmpfs rw,size=1g
+36 22 0:44 / /back\134slash rw - fuse.glusterfs vol rw
+37 22 0:45 / /autofs rw - autofs systemd-1
+not a line of mountinfo
+"""
+MOUNTS = filesystem.parse_mountinfo(MOUNTINFO)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "fstype"),
+    [
+        ("/", "/dev/sda1", "ext4"),
+        ("/home/x", "/dev/sda1", "ext4"),
+        ("/scratch", "10.0.0.1@tcp:/scratch", "lustre"),
+        ("/scratch/a/b", "10.0.0.1@tcp:/scratch", "lustre"),
+        ("/scratch2/a", "/dev/sda1", "ext4"),
+        ("/scratch/local/x", "/dev/sdb1", "xfs"),
+        ("/scratch/locally", "10.0.0.1@tcp:/scratch", "lustre"),
+        ("/srv/bind/x", "/dev/sda1", "ext4"),
+        ("/mnt/with blank\ttab/x", "server:/a b", "nfs4"),
+        ("/over/x", "tmpfs", "tmpfs"),
+        ("/back\\slash", "vol", "fuse.glusterfs"),
+    ],
+)
+def test_the_mount_that_holds_a_path(path: str, source: str, fstype: str) -> None:
+    mount = filesystem.mount_of(path, MOUNTS)
+    assert mount
+    assert (mount.source, mount.type) == (source, fstype)
+
+
+def test_a_mount_has_the_options_of_the_mount_and_of_the_file_system() -> None:
+    mount = filesystem.mount_of("/scratch", MOUNTS)
+    assert mount == Mount("/scratch", "10.0.0.1@tcp:/scratch", "lustre", "rw,noatime,rw,flock")
+
+
+def test_a_line_without_super_options_is_read() -> None:
+    assert Mount("/autofs", "systemd-1", "autofs", "rw") in MOUNTS
+
+
+def test_lines_that_do_not_fit_are_skipped() -> None:
+    assert len(MOUNTS) == 10
+
+
+def test_no_mount_holds_a_path_of_an_empty_table() -> None:
+    assert filesystem.mount_of("/", []) is None
+
+
+@given(st.text())
+def test_no_text_breaks_the_parser(text: str) -> None:
+    filesystem.parse_mountinfo(text)
+
+
+@pytest.mark.skipif(shutil.which("findmnt") is None, reason="needs findmnt")
+@pytest.mark.parametrize("path", ["/", "/proc", "/dev/null", "/sys/kernel", "/tmp"])
+def test_this_machine_agrees_with_findmnt(path: str) -> None:
+    words = ["findmnt", "-T", os.path.realpath(path), "-no", "TARGET,FSTYPE", "--raw"]
+    seen = subprocess.run(words, capture_output=True, text=True, check=True)
+    mount = filesystem.find_mount(path)
+    assert mount
+    assert [mount.point, mount.type] == seen.stdout.splitlines()[-1].split()
+
+
+def test_a_path_that_is_not_there_yet_is_on_its_parents_mount(tmp_path: Path) -> None:
+    assert filesystem.find_mount(str(tmp_path / "a" / "b")) == filesystem.find_mount(str(tmp_path))
+
+
+def test_a_symbolic_link_is_on_the_mount_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/proc/self")
+    mount = filesystem.find_mount(str(tmp_path / "link"))
+    assert mount
+    assert mount.type == "proc"
+
+
+@pytest.mark.parametrize(
+    ("fstype", "cache", "honoured"),
+    [
+        ("ext4", "page-cache", True),
+        ("lustre", "page-cache", True),
+        ("beegfs", "page-cache", False),
+        ("zfs", "opaque", False),
+        ("gpfs", "opaque", True),
+        ("tmpfs", "memory", False),
+        ("ramfs", "memory", False),
+        ("fuse.glusterfs", "opaque", False),
+        ("nobody-knows", "opaque", False),
+    ],
+)
+def test_traits(fstype: str, cache: str, honoured: bool) -> None:
+    known = filesystem.traits(fstype)
+    assert (known.cache, known.honours_o_direct) == (cache, honoured)
+
+
+@pytest.mark.parametrize(("cache", "honoured"), [("opaque", False), ("page-cache", True)])
+def test_the_site_overrides_traits(cache: Cache, honoured: bool) -> None:
+    for fstype in ("ext4", "zfs"):
+        known = filesystem.traits(fstype, cache, honoured)
+        assert (known.cache, known.honours_o_direct) == (cache, honoured)
+
+
+def block(file: str, command: str) -> str:
+    """Output of one command in a recorded terminal session."""
+    blocks = re.split(r"^\$ ", (LUSTRE / file).read_text(), flags=re.MULTILINE)
+    (found,) = [b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)]
+    return found.partition("\n")[2].rpartition("[exit")[0]
+
+
+@pytest.mark.parametrize(
+    "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
+)
+def test_recorded_quota_without_limits(command: str) -> None:
+    quota = filesystem.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
+    assert quota == Quota("user 1000", None, None)
+
+
+def test_recorded_quota_that_is_exceeded() -> None:
+    text = block("quota-over.txt", "lfs quota -u bench /mnt/lustre")
+    assert filesystem.parse_lfs_quota(text, "bench") == Quota("bench", 0, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_left", "files_left"),
+    [
+        ("/m 100 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m\n 100 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m 100* 50 300 6d23h 25* 0 20 -", 200 << 10, 0),
+        ("/m [100] 0 300 - 5 0 20 -", 200 << 10, 15),
+        ("/m 300 0 300 - 20 0 20 -", 0, 0),
+        ("/1 100 0 300 - 5 0 0 -", 200 << 10, None),
+    ],
+)
+def test_quota(text: str, bytes_left: int | None, files_left: int | None) -> None:
+    assert filesystem.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left)
+
+
+@pytest.mark.parametrize("text", ["", "lfs: not found", "/m 1 2 3", "/m a b c d e f g h"])
+def test_text_without_a_quota(text: str) -> None:
+    assert filesystem.parse_lfs_quota(text, "u") is None
+
+
+def test_space_is_what_df_says(tmp_path: Path) -> None:
+    room = filesystem.space_of(str(tmp_path))
+    words = ["df", "-B1", "--output=used,avail,pcent", str(tmp_path)]
+    seen = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[1]
+    used, free, percent = seen.replace("%", "").split()
+    assert room.bytes_total == pytest.approx(int(used) + int(free), rel=0.01)
+    assert room.bytes_free == pytest.approx(int(free), rel=0.01)
+    assert room.fill * 100 == pytest.approx(int(percent), abs=1.1)
+
+
+def test_an_empty_file_system_counts_as_full() -> None:
+    assert Space(0, 0, 0, 0).fill == 1.0
+
+
+@pytest.mark.parametrize("mount", [None, Mount("/a b", "src", "ext4", "rw")])
+def test_a_view_survives_json(mount: Mount | None) -> None:
+    view = View("host", "/a b", mount, Space(4, 3, 2, 1), (Quota("u", None, 3),))
+    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda x: (
+            st.lists(x)
+            | st.dictionaries(st.sampled_from(["host", "path", "mount", "space", "quotas"]), x)
+        ),
+    )
+)
+def test_what_is_no_view_is_refused_with_a_known_error(data: object) -> None:
+    with contextlib.suppress(KeyError, TypeError):
+        View.from_json(data)  # type: ignore[arg-type]
+        pytest.fail("accepted")

@@ -1,0 +1,505 @@
+"""Each guard speaks when it must, is silent when it may, and says number, limit and remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from iogauge import guards
+from iogauge.filesystem import Mount, Quota, Space, Traits, View
+from iogauge.guards import Finding, Outcome
+from iogauge.measurement import Stonewall
+from iogauge.pagecache import Eviction
+from iogauge.target import Tier
+
+GIB = 1 << 30
+CACHED = Traits("page-cache", True)
+OPAQUE = Traits("opaque", False)
+MEMORY = Traits("memory", True)
+OK, WARN, INVALID, UNSTABLE = Outcome.OK, Outcome.WARN, Outcome.INVALID, Outcome.UNSTABLE
+
+
+def says(finding: Finding, *words: str) -> None:
+    """An objection has number, limit and remedy in its one line."""
+    assert finding.outcome is not OK
+    assert finding.remedy
+    assert finding.remedy in str(finding)
+    for word in words:
+        assert word in str(finding), f"{word!r} is not in {finding}"
+
+
+def test_a_remedy_is_not_shown_where_nothing_is_wrong() -> None:
+    assert str(Finding("G0", OK, "saw", "wants", "do")) == "G0: saw; demanded: wants"
+    assert str(Finding("G0", WARN, "saw", "wants", "do")) == "G0: saw; demanded: wants. do"
+    assert str(Finding("G0", WARN, "saw", "wants")) == "G0: saw; demanded: wants"
+
+
+# --- G1: the client's cache -----------------------------------------------------------------------
+
+READ: dict[str, Any] = {
+    "nodes": 1,
+    "task_offset": None,
+    "o_direct": False,
+    "traits": CACHED,
+    "bytes_per_node": 4 * GIB,
+    "node_memory": 16 * GIB,
+}
+EMPTY = Eviction("a", 2, 100, 4096, 0)
+FULL = Eviction("b", 2, 100, 4096, 1)
+
+
+def evicted(*evictions: Eviction, of: int = 2, **more: Any) -> dict[str, Any]:
+    return {"evictions": evictions, "expected_evictions": of, **more}
+
+
+@pytest.mark.parametrize(
+    ("change", "saw"),
+    [
+        ({"o_direct": True}, "O_DIRECT"),
+        ({"nodes": 2, "task_offset": 1}, "readers shifted by 1 of 2 nodes"),
+        ({"nodes": 2, "task_offset": 1, "page_caches": 2}, "readers shifted by 1"),
+        ({"nodes": 3, "task_offset": 4}, "readers shifted by 1 of 3 nodes"),
+        ({"bytes_per_node": 32 * GIB}, "V = 32 GiB per node, M = 16 GiB"),
+        ({"bytes_per_node": 16 * GIB, "memory_factor": 1.0}, "V = 16 GiB"),
+        ({"bytes_per_node": 32 * GIB, "traits": OPAQUE}, "V = 32 GiB"),
+        (evicted(EMPTY, EMPTY), "page cache emptied and proven empty 2 times (8 KiB dropped)"),
+        (evicted(Eviction("a", 1, 1, 0, 0), of=1), "1 times (0 B dropped)"),
+        (evicted(EMPTY, EMPTY, data_bytes=100), "proven empty 2 times"),
+    ],
+)
+def test_g1_believes(change: dict[str, Any], saw: str) -> None:
+    finding = guards.client_cache(**{**READ, **change})
+    assert finding.outcome is OK, finding
+    assert saw in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("change", "saw"),
+    [
+        ({}, "buffered read on the node that wrote, V = 4 GiB per node against M = 16 GiB"),
+        ({"bytes_per_node": 32 * GIB - 1}, "against M = 16 GiB"),
+        ({"o_direct": True, "traits": OPAQUE}, "not known to honour"),
+        ({"o_direct": True, "traits": MEMORY}, "the target is memory"),
+        ({"bytes_per_node": 64 * GIB, "traits": MEMORY}, "the target is memory"),
+        (evicted(EMPTY, EMPTY, traits=MEMORY), "the target is memory"),
+        ({"nodes": 2}, "by the tasks that wrote"),
+        ({"nodes": 2, "task_offset": 0}, "Q = 0 on N = 2 nodes read their own data"),
+        ({"nodes": 2, "task_offset": 2}, "Q = 2 on N = 2"),
+        ({"nodes": 3, "task_offset": 6}, "Q = 6 on N = 3"),
+        ({"nodes": 1, "task_offset": 1}, "on the node that wrote"),
+        ({"nodes": 2, "task_offset": 1, "page_caches": 1}, "2 nodes share 1 page cache(s)"),
+        (evicted(EMPTY), "emptied 1 times of 2"),
+        (evicted(), "emptied 0 times of 2"),
+        (evicted(EMPTY, EMPTY, EMPTY), "emptied 3 times of 2"),
+        (evicted(EMPTY, FULL), "not proven empty: b: 1 of 100 bytes resident"),
+        (evicted(Eviction("c", 2, 100, 0, 0, "x: gone"), EMPTY), "x: gone"),
+        (evicted(Eviction("c", 0, 0, 0, 0), EMPTY), "not proven empty"),
+        (evicted(Eviction("c", 1, 0, 0, 0), EMPTY), "emptied of 0 of 1 bytes"),
+        (evicted(EMPTY, EMPTY, data_bytes=101), "emptied of 100 of 101 bytes"),
+        (evicted(EMPTY, EMPTY, traits=OPAQUE), "outside the page cache"),
+        ({"evictions": (EMPTY, EMPTY)}, "on the node that wrote"),
+    ],
+)
+def test_g1_objects(change: dict[str, Any], saw: str) -> None:
+    finding = guards.client_cache(**{**READ, **change})
+    assert finding.outcome is INVALID, finding
+    says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", "limits.case_bytes to")
+
+
+def test_g1_names_the_bytes_that_all_nodes_need() -> None:
+    says(guards.client_cache(**{**READ, "nodes": 2}), "raise limits.case_bytes to 64 GiB")
+
+
+# --- G2: write-back -------------------------------------------------------------------------------
+
+WRITE: dict[str, Any] = {
+    "fsync": False,
+    "o_direct": False,
+    "traits": CACHED,
+    "bytes_per_node": GIB,
+    "node_memory": 16 * GIB,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"fsync": True},
+        {"o_direct": True},
+        {"bytes_per_node": 32 * GIB},
+        {"fsync": True, "traits": OPAQUE},
+    ],
+)
+def test_g2_believes(change: dict[str, Any]) -> None:
+    assert guards.write_back(**{**WRITE, **change}).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("change", "saw"),
+    [
+        ({}, "no fsync, buffered, V = 1 GiB per node"),
+        ({"bytes_per_node": 32 * GIB - 1}, "no fsync"),
+        ({"o_direct": True, "traits": OPAQUE}, "no fsync, O_DIRECT"),
+        ({"fsync": True, "traits": MEMORY}, "the target is memory"),
+        ({"bytes_per_node": 64 * GIB, "traits": MEMORY}, "the target is memory"),
+        ({"memory_factor": 3.0, "bytes_per_node": 32 * GIB}, "V >= 3 M"),
+    ],
+)
+def test_g2_objects(change: dict[str, Any], saw: str) -> None:
+    finding = guards.write_back(**{**WRITE, **change})
+    assert finding.outcome is INVALID
+    says(finding, "G2", saw, "M = 16 GiB", "fsync")
+
+
+# --- G4: duration ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tier", "seconds", "outcome"),
+    [
+        ("quick", 0.0199, INVALID),
+        ("quick", 0.02, WARN),
+        ("quick", 29.9, WARN),
+        ("quick", 30, OK),
+        ("daily", 29.9, INVALID),
+        ("daily", 30, WARN),
+        ("daily", 60, OK),
+        ("acceptance", 59.9, INVALID),
+        ("acceptance", 60, OK),
+        ("quick", 0, INVALID),
+    ],
+)
+def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
+    assert guards.duration(seconds=[1000, seconds, 1000], tier=tier).outcome is outcome
+
+
+def test_g4_says_how_much_more_is_needed() -> None:
+    finding = guards.duration(seconds=[15, 40], tier="daily")
+    says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")
+
+
+# --- G5: stragglers -------------------------------------------------------------------------------
+
+
+def wall(mean: float | None = None, least: int | None = None, most: int | None = None) -> Stonewall:
+    return Stonewall(1.0, mean, least, most)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stonewalls", "outcome"),
+    [
+        ([(1.0, 1.0)], [], OK),
+        ([(0.85, 1.15)], [], OK),
+        ([(0.84, 1.16)], [], WARN),
+        ([(1.0, 1.0), (0.5, 1.5)], [], WARN),
+        ([(5.0,)], [], OK),
+        ([], [(wall(100.0), 140.0, 2)], OK),
+        ([], [(wall(100.0), 139.0, 2)], WARN),
+        ([], [(wall(None, 5, 10), 1.0, 1)], OK),
+        ([], [(wall(None, 4, 10), 1.0, 1)], WARN),
+        ([], [(wall(100.0), 140.0, 2), (wall(100.0), 1.0, 2)], WARN),
+    ],
+)
+def test_g5(
+    ranks: Sequence[Sequence[float]],
+    stonewalls: Sequence[tuple[Stonewall, float, int]],
+    outcome: Outcome,
+) -> None:
+    finding = guards.tail(rank_seconds=ranks, stonewalls=stonewalls)
+    assert finding
+    assert finding.outcome is outcome
+
+
+@pytest.mark.parametrize("ranks", [[], [()]])
+def test_g5_says_nothing_of_a_tool_that_tells_nothing(ranks: list[tuple[float, ...]]) -> None:
+    assert guards.tail(rank_seconds=ranks, stonewalls=[(wall(), 1.0, 1)]) is None
+
+
+def test_g5_says_what_it_saw() -> None:
+    finding = guards.tail(rank_seconds=[(0.5, 1.5)], stonewalls=[(wall(100.0, 4, 10), 139.0, 2)])
+    assert finding
+    says(
+        finding, "= 1.00", "ratio 0.69", "transfers 0.40", "<= 0.3", ">= 0.7", ">= 0.5", "slow node"
+    )
+
+
+# --- G6: the ceiling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [(102.0, OK), (102.01, INVALID), (100, OK), (50, OK), (49.9, WARN), (1000, INVALID)],
+)
+def test_g6(value: float, outcome: Outcome) -> None:
+    found = guards.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
+    assert found.outcome is outcome
+
+
+@pytest.mark.parametrize(("value", "remedy"), [(150.0, "cache"), (25.0, "bottleneck")])
+def test_g6_says_what_it_saw(value: float, remedy: str) -> None:
+    finding = guards.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
+    says(
+        finding,
+        f"{value:.4g}",
+        f"{value:.0f}% of the ceiling (1 client)",
+        "102 % of 100.0 MB/s",
+        remedy,
+    )
+
+
+def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit() -> None:
+    for value, outcome in ((1.0, OK), (103.0, INVALID)):
+        found = guards.ceiling(
+            value=value, limit=100.0, limited_by="x", unit="B/s", saturating=False
+        )
+        assert found.outcome is outcome
+
+
+def test_g6_says_that_a_ceiling_is_unknown() -> None:
+    finding = guards.ceiling(value=1, limit=None, limited_by="", unit="B/s")
+    assert (finding.outcome, finding.saw) == (OK, "no ceiling declared")
+
+
+# --- G7, G8: units and bytes ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bytes_s", "outcome"),
+    [(1000, OK), (1010, OK), (990.2, OK), (1010.2, INVALID), (989.9, INVALID), (1024**2, INVALID)],
+)
+def test_g7(bytes_s: float, outcome: Outcome) -> None:
+    found = guards.unit_sanity(operations_s=10, transfer_bytes=100, bytes_s=bytes_s)
+    assert found.outcome is outcome
+
+
+def test_g7_holds_at_exactly_one_percent() -> None:
+    found = guards.unit_sanity(operations_s=101, transfer_bytes=1, bytes_s=100)
+    assert found.outcome is OK
+
+
+def test_g7_says_what_it_saw() -> None:
+    finding = guards.unit_sanity(operations_s=10, transfer_bytes=2048, bytes_s=10240)
+    says(finding, "10.00 ops/s x 2 KiB", "10 KiB/s by 100.00%", "<= 1%", "report it")
+
+
+@pytest.mark.parametrize(
+    ("expected", "reported", "warnings", "saw"),
+    [
+        (100, [100, 99], (), "99 bytes moved"),
+        (100, [101], (), "101 bytes moved"),
+        (100, [100, None], (), "an unknown number of bytes moved"),
+        (100, [100], ("short read",), "warning of the tool: short read"),
+        (None, [1], ("odd",), "odd"),
+    ],
+)
+def test_g8_objects(
+    expected: int | None, reported: list[int | None], warnings: tuple[str, ...], saw: str
+) -> None:
+    finding = guards.bytes_moved(expected=expected, reported=reported, warnings=warnings)
+    assert finding.outcome is INVALID
+    says(finding, "G8", saw, "no warning", "stage directory")
+    if expected:
+        says(finding, "100 bytes (N x T x b x s)")
+
+
+@pytest.mark.parametrize(("expected", "reported"), [(100, [100, 100]), (None, [1, None])])
+def test_g8_believes(expected: int | None, reported: list[int | None]) -> None:
+    assert guards.bytes_moved(expected=expected, reported=reported).outcome is OK
+
+
+# --- G9: the file system --------------------------------------------------------------------------
+
+ROOM = Space(1000, 500, 1000, 500)
+
+
+def view(host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch") -> View:
+    return View(host, "/s/x", Mount("/s", source, fstype, "rw"), ROOM)
+
+
+@pytest.mark.parametrize(
+    ("views", "source"),
+    [
+        ([view()], "mgs:/scratch"),
+        ([view(source="other")], None),
+        ([view(), view("n2")], "mgs:/scratch"),
+    ],
+)
+def test_g9_believes(views: list[View], source: str | None) -> None:
+    found = guards.identity(declared_type="lustre", declared_source=source, views=views)
+    assert found.outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("views", "words"),
+    [
+        ([view(fstype="ext4")], ["n1 sees ext4 from mgs:/scratch at /s for /s/x"]),
+        ([view(source="mgs:/home")], ["lustre from mgs:/home"]),
+        ([view(), view("n2", fstype="tmpfs")], ["n2 sees tmpfs"]),
+        ([View("n3", "/s/x", None, ROOM)], ["n3 sees no mount"]),
+        ([], ["no node reported"]),
+    ],
+)
+def test_g9_objects(views: list[View], words: list[str]) -> None:
+    finding = guards.identity(declared_type="lustre", declared_source="mgs:/scratch", views=views)
+    assert finding.outcome is INVALID
+    says(finding, "type lustre from mgs:/scratch", *words)
+
+
+@pytest.mark.parametrize(("traits", "outcome"), [(CACHED, OK), (OPAQUE, OK), (MEMORY, INVALID)])
+def test_g9_refuses_metadata_rates_of_memory(traits: Traits, outcome: Outcome) -> None:
+    finding = guards.storage(traits=traits)
+    assert (finding.guard, finding.outcome) == ("G9", outcome)
+    if outcome is INVALID:
+        says(finding, "is memory, not storage", "storage behind it", "another target")
+
+
+# --- G13, G14: room -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("free", "need", "max_fill", "keep_free", "outcome"),
+    [
+        (600, 500, 1.0, 0.0, OK),
+        (599, 500, 1.0, 0.0, INVALID),
+        (250, 100, 0.85, 0.0, OK),
+        (249, 100, 0.85, 0.0, INVALID),
+        (200, 100, 1.0, 0.10, OK),
+        (199, 100, 1.0, 0.10, INVALID),
+        (1000, 0, 0.85, 0.10, OK),
+        (100, 200, 1.0, 0.0, INVALID),
+    ],
+)
+def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: Outcome) -> None:
+    found = guards.room(
+        space=Space(1000, free, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
+    )
+    assert found.outcome is outcome, found
+
+
+@pytest.mark.parametrize(
+    ("need", "max_fill", "keep_free", "least"),
+    [(500, 1.0, 0.0, 600), (100, 0.85, 0.0, 250), (100, 1.0, 0.10, 200)],
+)
+def test_g13_says_what_must_be_free(
+    need: int, max_fill: float, keep_free: float, least: int
+) -> None:
+    finding = guards.room(
+        space=Space(1000, 150, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
+    )
+    says(
+        finding,
+        "150 B free of 1000 B",
+        f"{need} B of this case",
+        f"{least} B free",
+        "limits.case_bytes",
+    )
+
+
+def test_g13_refuses_a_file_system_without_room() -> None:
+    found = guards.room(space=Space(0, 0, 0, 0), need_bytes=1, max_fill=1, keep_free=0)
+    assert found.outcome is INVALID
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "files", "outcome"),
+    [
+        (1000, 600, 500, OK),
+        (1000, 599, 500, INVALID),
+        (1000, 55, 5, OK),
+        (1000, 54, 5, INVALID),
+        (0, 0, 500, OK),
+    ],
+)
+def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None:
+    found = guards.inodes(space=Space(1, 1, total, free), quotas=(), need_bytes=0, need_files=files)
+    assert found.outcome is outcome
+    if outcome is INVALID:
+        says(
+            found,
+            f"{free} of {total} inodes free",
+            f"{files} needed",
+            "5 % left",
+            "limits.case_files",
+        )
+
+
+@pytest.mark.parametrize(
+    ("quota", "words"),
+    [
+        (Quota("u", None, None), []),
+        (Quota("u", 1200, 120), []),
+        (Quota("u", 1199, None), ["quota of u leaves 1.17 KiB", "1000 B needed"]),
+        (Quota("u", 0, None), ["leaves 0 B"]),
+        (Quota("u", None, 119), ["quota of u leaves 119 files, 100 needed"]),
+        (Quota("u", None, 0), ["leaves 0 files"]),
+    ],
+)
+def test_g14_quota(quota: Quota, words: list[str]) -> None:
+    open_quota = Quota("g", None, None)
+    found = guards.inodes(
+        space=Space(1, 1, 0, 0), quotas=(open_quota, quota), need_bytes=1000, need_files=100
+    )
+    assert (found.outcome is OK) == (not words)
+    if words:
+        says(found, "G14", "1.2 x need within every quota", "raise the quota", *words)
+
+
+# --- G17: dispersion ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "limit", "outcome"),
+    [
+        ([100, 100], 0.0, OK),
+        ([90, 100, 110], 0.1, OK),
+        ([90, 100, 110], 0.0999, UNSTABLE),
+        ([50, 150], 0.10, UNSTABLE),
+        ([100], 0.10, WARN),
+        ([], 0.10, WARN),
+    ],
+)
+def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
+    assert guards.spread(samples=samples, limit=limit).outcome is outcome
+
+
+def test_g17_says_what_it_saw() -> None:
+    finding = guards.spread(samples=[80, 100, 120], limit=0.05)
+    says(finding, "20.0% over 3 repetitions", "at most 5%", "limits.repetitions")
+
+
+# --- G22: the tool --------------------------------------------------------------------------------
+
+TOOL: dict[str, Any] = {
+    "tool": "ior",
+    "versions": ["4.0.0", "4.0.0"],
+    "tasks": [4, 4],
+    "nodes": [2, 2],
+    "want_tasks": 4,
+    "want_nodes": 2,
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"tasks": [None, None], "nodes": [None]}, {"want_tasks": None, "want_nodes": None}],
+)
+def test_g22_believes(change: dict[str, Any]) -> None:
+    assert guards.tool_integrity(**{**TOOL, **change}).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("change", "saw"),
+    [
+        ({"tasks": [4, 1]}, "ior 4.0.0 with 1 task(s)"),
+        ({"tasks": [None, 5]}, "with 5 task(s)"),
+        ({"nodes": [2, 1]}, "on 1 node(s)"),
+        ({"versions": ["4.0.0", "3.3.0"]}, "ior 3.3.0, 4.0.0"),
+        ({"versions": []}, "of unknown version"),
+    ],
+)
+def test_g22_objects(change: dict[str, Any], saw: str) -> None:
+    finding = guards.tool_integrity(**{**TOOL, **change})
+    assert finding.outcome is INVALID
+    says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")

@@ -1,0 +1,247 @@
+"""job.sh in a real bash: fates are written down, and nothing stays behind, whatever ends the job."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from iogauge import workdir
+
+LIBRARY = Path(workdir.__file__).parent / "job.sh"
+AGENT = 'mkdir -p "$IOG_DIR" && touch "${IOG_DIR%/*}/.iogauge-session"'
+
+
+class Job:
+    """A job script in its own stage directory, with a case directory on a target."""
+
+    def __init__(self, base: Path, name: str = "case") -> None:
+        self.stage = base / "stage"
+        self.stage.mkdir()
+        self.directory = base / "target" / "iogauge" / "user" / "session" / name
+        self.bystander = self.directory.parent / "bystander"
+
+    def start(self, body: str, agent: str = AGENT, repeat: str = "1 1") -> subprocess.Popen[str]:
+        (self.stage / "agent").write_text(agent)
+        script = (
+            f". {LIBRARY}\niog_case() {{\n{body}\n}}\n"
+            f"iog_open bash ./agent\niog_repeat {repeat} iog_case\n"
+        )
+        (self.stage / "job").write_text(script)
+        return subprocess.Popen(
+            ["bash", "job"],
+            cwd=self.stage,
+            env={"PATH": os.environ["PATH"], "IOG_DIR": str(self.directory)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, body: str, agent: str = AGENT, repeat: str = "1 1") -> tuple[int, str]:
+        process = self.start(body, agent, repeat)
+        printed, _ = process.communicate(timeout=20)
+        return process.returncode, printed
+
+    def phases(self) -> list[list[str]]:
+        lines = (self.stage / "phases.tsv").read_text().splitlines()
+        return [line.split("\t") for line in lines]
+
+    def text(self, name: str) -> str:
+        return (self.stage / name).read_text()
+
+    def await_file(self, path: Path) -> None:
+        deadline = time.monotonic() + 10
+        while not path.exists() or not path.read_text():
+            assert time.monotonic() < deadline, f"{path} did not appear"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path)
+
+
+def gone(pid: int) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
+    before = time.time()
+    status, printed = job.run("iog_phase one true; iog_phase two sleep 0.2", repeat="0 2")
+    assert status == 0, printed
+    assert [line[:3] for line in job.phases()] == [
+        [str(rep), name, "0"] for rep in range(3) for name in ("one", "two")
+    ]
+    for _, name, _, started, ended in job.phases():
+        assert before <= float(started) <= float(ended) <= time.time()
+        assert name == "one" or float(ended) - float(started) >= 0.2
+    assert "all 2 repetitions done" in printed
+
+
+def test_output_and_complaints_go_to_files_of_their_own(job: Job) -> None:
+    job.run("iog_phase p bash -c 'printf out-$0; printf err >&2' $IOG_REP", repeat="1 2")
+    assert [job.text(f"p.{n}.{kind}") for n in (1, 2) for kind in ("out", "err")] == [
+        "out-1",
+        "err",
+        "out-2",
+        "err",
+    ]
+    assert [line[2] for line in job.phases()] == ["0", "0"]
+
+
+@pytest.mark.parametrize("code", [1, 2, 3, 28, 255])
+def test_a_phase_that_fails_ends_the_job_with_its_status(job: Job, code: int) -> None:
+    status, printed = job.run(
+        f"iog_phase bad bash -c 'echo no space >&2; exit {code}'; iog_phase next true", repeat="1 3"
+    )
+    assert status == code
+    assert [line[:3] for line in job.phases()] == [["1", "bad", str(code)]]
+    assert f"phase bad, repetition 1: exit status {code}" in printed
+    assert "no space" in printed
+    assert not job.directory.exists()
+
+
+def test_a_tool_that_is_killed_ends_the_job_as_killed(job: Job) -> None:
+    status, _ = job.run("iog_phase bad bash -c 'kill -KILL $$'")
+    assert (status, job.phases()[0][2]) == (137, "137")
+    assert not job.directory.exists()
+
+
+def test_a_tool_that_does_not_exist_ends_the_job(job: Job) -> None:
+    status, printed = job.run("iog_phase bad ./no-such-tool")
+    assert status == 127
+    assert "no-such-tool" in printed
+
+
+def test_a_refusal_ends_the_job_before_any_phase(job: Job) -> None:
+    status, _ = job.run("iog_phase p true", agent="exit 3")
+    assert status == 3
+    assert job.phases() == []
+
+
+def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
+    agent = AGENT + f" && mkdir '{job.bystander}'"
+    status, _ = job.run('iog_phase p touch "$IOG_DIR/a" "$IOG_DIR/.hidden"', agent=agent)
+    assert status == 0
+    assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", 'say "hi"', "$HOME", "*", "-rf", "semi;colon", "new\nline"]
+)
+def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
+    job = Job(tmp_path, name)
+    agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${IOG_DIR%/*}/bystander"'
+    status, printed = job.run('iog_reset; iog_phase p touch "$IOG_DIR/x"', agent=agent)
+    assert status == 0, printed
+    assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        'mkdir -p "$IOG_DIR"',
+        'mkdir -p "$IOG_DIR" && mkdir "${IOG_DIR%/*}/.iogauge-session"',
+        'mkdir -p "$IOG_DIR" && touch "$IOG_DIR/.iogauge-session"',
+    ],
+)
+def test_a_directory_without_our_marker_beside_it_stays(job: Job, agent: str) -> None:
+    job.run("iog_phase p true", agent=agent)
+    assert job.directory.is_dir()
+
+
+def test_a_link_in_place_of_the_directory_is_not_followed(job: Job, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "data").touch()
+    job.run(
+        "iog_phase p true", agent=AGENT + f' && rmdir "$IOG_DIR" && ln -s "{precious}" "$IOG_DIR"'
+    )
+    assert (precious / "data").exists()
+
+
+def test_a_directory_outside_iogauge_stays(tmp_path: Path) -> None:
+    job = Job(tmp_path)
+    job.directory = tmp_path / "target" / "a" / "b" / "c" / "d"
+    job.run("iog_phase p true")
+    assert job.directory.is_dir()
+
+
+def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
+    status, printed = job.run(
+        'iog_reset; iog_phase p bash -c \'ls -A "$0" && mkdir "$0/d" && touch "$0/d/x" "$0/.y"\' "$IOG_DIR"',
+        repeat="1 2",
+    )
+    assert status == 0, printed
+    assert [job.text(f"p.{n}.out") for n in (1, 2)] == ["", ""]
+
+
+def test_a_reset_that_fails_ends_the_job(job: Job) -> None:
+    status, _ = job.run('rm -rf "$IOG_DIR"; iog_reset; iog_phase p true')
+    assert status == 1
+    assert job.phases() == []
+
+
+SIGNALS = [("TERM", 143), ("INT", 130), ("HUP", 129), ("USR1", 138)]
+
+
+@pytest.mark.parametrize(("name", "status"), SIGNALS)
+def test_a_signal_stops_the_tool_and_removes_the_directory(
+    job: Job, name: str, status: int
+) -> None:
+    process = job.start(
+        'iog_phase p bash -c \'echo data >"$0/data"; echo $$ >pid; exec sleep 60\' "$IOG_DIR"'
+    )
+    job.await_file(job.stage / "pid")
+    start = time.monotonic()
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    assert process.wait(10) == status
+    assert time.monotonic() - start < 3
+    assert not job.directory.exists()
+    assert gone(int(job.text("pid")))
+
+
+def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
+    process = job.start(
+        "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
+    )
+    job.await_file(job.stage / "pid")
+    start = time.monotonic()
+    process.terminate()
+    assert process.wait(10) == 143
+    assert time.monotonic() - start < 3
+    assert gone(int(job.text("pid")))
+    assert not job.directory.exists()
+
+
+def test_a_second_signal_does_not_stop_the_removal(job: Job) -> None:
+    process = job.start(
+        "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
+    )
+    job.await_file(job.stage / "pid")
+    process.terminate()
+    for _ in range(5):
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 143
+    assert not job.directory.exists()
+
+
+def test_a_tool_that_writes_while_it_is_stopped_leaves_nothing(job: Job) -> None:
+    process = job.start(
+        'iog_phase p bash -c \'trap "sleep 0.2; exit" TERM; echo $$ >pid; '
+        'n=0; while :; do n=$((n + 1)); echo x >"$0/$n"; done\' "$IOG_DIR"'
+    )
+    job.await_file(job.stage / "pid")
+    process.terminate()
+    assert process.wait(10) == 143
+    time.sleep(0.3)
+    assert not job.directory.exists()

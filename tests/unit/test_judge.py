@@ -1,0 +1,330 @@
+"""From what a job left to a verdict: the guards that apply are asked, and none is forgotten."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import evidence, judge
+from iogauge.evidence import Evidence
+from iogauge.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.pagecache import Eviction
+from iogauge.plan import Access, CasePlan
+from iogauge.target import PartitionExtras, Tier
+from iogauge.verdict import Reference, Verdict
+from support import stage as healthy
+
+PLAN = healthy.plan()
+EXTRAS: dict[str, Any] = {
+    "target": {"path": "/s", "type": "ext4", "source": "/dev/sdb1"},
+    "node": {"cores": 4, "memory": "16 GiB"},
+    "scale": {"tasks_per_node": 2},
+    "limits": {"case_bytes": "1 GiB", "case_files": 100, "phase_seconds": "2 s", "tier": "quick"},
+}
+REFERENCES = {
+    "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
+    "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
+}
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Evidence:
+    return evidence.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
+
+
+def extras(**parts: Any) -> PartitionExtras:
+    data = copy.deepcopy(EXTRAS)
+    for name, part in parts.items():
+        data[name] = {**data.get(name, {}), **part}
+    return PartitionExtras.of_partition(data)
+
+
+def decide(
+    found: Evidence,
+    site: PartitionExtras | None = None,
+    references: dict[str, Reference] = REFERENCES,
+    plan: CasePlan = PLAN,
+    tier: Tier = "quick",
+) -> judge.Judgement:
+    return judge.judge(plan, found, healthy.METRICS, references, site or extras(), tier)
+
+
+def outputs(found: Evidence, name: str, **change: Any) -> Evidence:
+    """Evidence whose last output of a phase differs."""
+    *rest, last = found.outputs[name]
+    altered = dataclasses.replace(last, **change)
+    return dataclasses.replace(found, outputs={**found.outputs, name: (*rest, altered)})
+
+
+def phase_of(output: ToolOutput, **change: Any) -> tuple[Any, ...]:
+    return (dataclasses.replace(output.phases[0], **change),)
+
+
+def test_a_proven_measurement_that_meets_its_reference_passes(found: Evidence) -> None:
+    decided = decide(found)
+    assert decided.verdict is Verdict.PASS, decided.reason
+    assert [m.samples for m in decided.metrics] == [(540.8034,) * 2, (23183.408296,) * 2]
+    assert decided.tools == ("fio 3.33", "ior 4.0.0")
+
+
+def test_every_guard_that_applies_is_asked(found: Evidence) -> None:
+    asked: dict[str | None, list[str]] = {}
+    for finding in decide(found).findings:
+        asked.setdefault(finding.metric, []).append(finding.guard)
+    assert {metric: sorted(set(names)) for metric, names in asked.items()} == {
+        None: ["G9"],
+        "write_bw": ["G17", "G2", "G22", "G4", "G5", "G6", "G7", "G8"],
+        "read_iops": ["G1", "G17", "G22", "G4", "G6", "G7", "G8"],
+    }
+
+
+def test_without_a_reference_nothing_passes(found: Evidence) -> None:
+    decided = decide(found, references={"write_bw": REFERENCES["write_bw"]})
+    assert decided.verdict is Verdict.UNREFERENCED
+    assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.UNREFERENCED]
+    assert decided.reason.startswith("read_iops: ")
+    assert decided.headline.startswith("write_bw 540.8 MiB/s, read_iops 23183 ops/s: read_iops")
+
+
+def test_one_metric_that_fails_fails_the_case(found: Evidence) -> None:
+    worse = dataclasses.replace(REFERENCES["read_iops"], value=1e6)
+    decided = decide(found, references={**REFERENCES, "read_iops": worse})
+    assert decided.verdict is Verdict.FAIL
+    assert decided.reason.startswith("read_iops: median 23183 ops/s, reference")
+
+
+@pytest.mark.parametrize(
+    ("parts", "guard"),
+    [
+        ({"target": {"type": "xfs"}}, "G9"),
+        ({"target": {"source": "/dev/sdc1"}}, "G9"),
+        ({"target": {"cache": "memory"}}, "G2"),
+        ({"target": {"cache": "opaque"}}, "G1"),
+        ({"topology": {"source": "x", "devices": {"write": "500 MB/s"}}}, "G6"),
+        ({"topology": {"source": "x", "devices": {"read_iops": 20000}}}, "G6"),
+        ({"topology": {"source": "x", "clients": {"nic": "4 Gbit/s"}}}, "G6"),
+    ],
+)
+def test_a_site_that_contradicts_the_measurement_makes_it_invalid(
+    found: Evidence, parts: dict[str, Any], guard: str
+) -> None:
+    decided = decide(found, extras(**parts))
+    assert decided.verdict is Verdict.INVALID
+    assert f"{guard}: " in decided.reason
+
+
+@pytest.mark.parametrize("tier", ["daily", "acceptance"])
+def test_a_phase_that_is_too_short_for_its_tier_is_invalid(found: Evidence, tier: Tier) -> None:
+    decided = decide(found, tier=tier)
+    assert decided.verdict is Verdict.INVALID
+    assert "G4: the shortest repetition lasted 1.46 s" in decided.reason
+
+
+EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
+
+
+@pytest.mark.parametrize(
+    "evictions",
+    [
+        (),
+        (EMPTY,),
+        (EMPTY, dataclasses.replace(EMPTY, resident_after=4096)),
+        (dataclasses.replace(EMPTY, problem="gone"), EMPTY),
+        (EMPTY, EMPTY, EMPTY),
+        (dataclasses.replace(EMPTY, bytes=0), EMPTY),
+    ],
+)
+def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
+    found: Evidence, evictions: tuple[Eviction, ...]
+) -> None:
+    decided = decide(dataclasses.replace(found, evictions={"read": evictions}))
+    assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.INVALID]
+    assert "G1: " in decided.reason
+
+
+def test_what_was_to_be_read_must_have_been_emptied(found: Evidence) -> None:
+    write, read = PLAN.repeat
+    for more, verdict in ((0, Verdict.PASS), (1, Verdict.INVALID)):
+        short = dataclasses.replace(EMPTY, bytes=190013440 - more)
+        plan = healthy.plan(repeat=[write, dataclasses.replace(read, data_bytes=190013440)])
+        decided = decide(dataclasses.replace(found, evictions={"read": (short, short)}), plan=plan)
+        assert decided.verdict is verdict
+
+
+def test_no_view_of_the_target_is_invalid(found: Evidence) -> None:
+    decided = decide(dataclasses.replace(found, views=()))
+    assert decided.verdict is Verdict.INVALID
+
+
+def test_one_bad_repetition_is_enough(found: Evidence) -> None:
+    last = found.outputs["write"][-1]
+    for change, guard in (
+        ({"tasks": 1}, "G22"),
+        ({"nodes": 2}, "G22"),
+        ({"version": "3.3.0"}, "G22"),
+        ({"warnings": ("odd",)}, "G8"),
+        ({"phases": phase_of(last, bytes_moved=healthy.WRITTEN - 1)}, "G8"),
+        ({"phases": phase_of(last, bytes_moved=None)}, "G8"),
+        ({"phases": phase_of(last, operations=1)}, "G7"),
+        ({"phases": phase_of(last, seconds=0.01)}, "G4"),
+    ):
+        decided = decide(outputs(found, "write", **change))
+        assert decided.metrics[0].verdict is Verdict.INVALID, change
+        assert f"{guard}: " in decided.reason
+        assert decided.metrics[1].verdict is Verdict.PASS
+
+
+def rate(output: ToolOutput, factor: float) -> dict[str, Any]:
+    phase = output.phases[0]
+    scaled = {n: dataclasses.replace(q, value=q.value * factor) for n, q in phase.rates.items()}
+    seconds = phase.seconds / factor
+    return {"phases": phase_of(output, rates=scaled, seconds=seconds)}
+
+
+def test_samples_that_spread_are_unstable(found: Evidence) -> None:
+    altered = outputs(found, "write", **rate(found.outputs["write"][-1], 2.0))
+    decided = decide(altered)
+    assert decided.metrics[0].verdict is Verdict.UNSTABLE
+    assert "G17: coefficient of variation 47.1% over 2 repetitions" in decided.reason
+
+
+def test_the_fastest_sample_must_stay_below_the_ceiling(found: Evidence) -> None:
+    altered = outputs(found, "write", **rate(found.outputs["write"][-1], 1.1))
+    site = extras(topology={"source": "x", "devices": {"write": "570 MB/s"}})
+    assert decide(found, site).metrics[0].verdict is Verdict.PASS
+    assert decide(altered, site).metrics[0].verdict is Verdict.INVALID
+
+
+def test_a_straggler_is_remarked_upon_and_does_not_hinder(found: Evidence) -> None:
+    last = found.outputs["write"][-1]
+    decided = decide(outputs(found, "write", phases=phase_of(last, rank_seconds=(1.0, 2.0))))
+    assert decided.verdict is Verdict.PASS
+    assert [f.outcome.value for f in decided.findings if f.guard == "G5"] == ["warn"]
+
+
+def test_a_metric_that_is_missing_is_an_error(found: Evidence) -> None:
+    broken = dataclasses.replace(
+        found, outputs={**found.outputs, "write": found.outputs["write"][:1]}
+    )
+    with pytest.raises(
+        ToolOutputError, match=r"write_bw is missing: 1 sample\(s\) in the output, 2 expected"
+    ):
+        decide(broken)
+
+
+def test_a_scenario_without_metrics_is_an_error(found: Evidence) -> None:
+    plan = healthy.plan(repeat=[dataclasses.replace(p, rates={}) for p in PLAN.repeat])
+    with pytest.raises(ToolOutputError, match="promises no metric"):
+        judge.judge(plan, found, (), {}, extras(), "quick")
+
+
+def test_a_refusal_is_invalid(found: Evidence) -> None:
+    decided = decide(dataclasses.replace(found, refused=("G13: full",)))
+    assert (decided.verdict, decided.metrics) == (Verdict.INVALID, ())
+    assert decided.reason == "refused before a byte was written: G13: full"
+
+
+# --- ceilings as references -----------------------------------------------------------------------
+
+TOPOLOGY = {
+    "source": "data sheet",
+    "devices": {"write": "600 MB/s", "read_iops": 30000},
+    "efficiency": {"read": 0.5, "write": 0.9},
+}
+
+
+def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> None:
+    decided = decide(found, extras(topology=TOPOLOGY), references={})
+    write, read = decided.metrics
+    assert write.reference
+    assert write.reference.value == pytest.approx(0.9 * 600e6 / 2**20)
+    assert write.reference.source == "90% of the ceiling 1 device(s) x 572 MiB/s (data sheet)"
+    assert write.verdict is Verdict.PASS
+    assert (read.reference, read.verdict) == (None, Verdict.UNREFERENCED)
+
+
+@pytest.mark.parametrize(
+    ("direction", "saturates", "unit", "value"),
+    [
+        ("write", "bandwidth", "MB/s", 540.0),
+        ("write", None, "MB/s", None),
+        ("write", "operations", "MB/s", None),
+        ("read", "operations", "kops/s", 15.0),
+        ("read", "bandwidth", "MB/s", None),
+        ("metadata", "operations", "ops/s", None),
+        ("write", "bandwidth", "s", None),
+    ],
+)
+def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: float | None) -> None:
+    access = Access(direction=direction, saturates=saturates)
+    reference = judge.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
+    assert (reference and reference.value) == (value and pytest.approx(value))
+    if reference:
+        assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)
+
+
+@pytest.mark.parametrize("topology", [None, {"source": "x", "devices": {"write": "1 GB/s"}}])
+def test_no_efficiency_no_reference(topology: dict[str, Any] | None) -> None:
+    site = extras(topology=topology) if topology else extras()
+    access = Access(direction="write", saturates="bandwidth")
+    assert judge.ceiling_reference(Metric("m", "MiB/s"), access, site, 1) is None
+
+
+def test_expected_failures_of_a_case(found: Evidence) -> None:
+    slow = Reference(1e6, -0.1, None, "MiB/s", "x", "firmware bug")
+    decided = decide(found, references={**REFERENCES, "write_bw": slow})
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, True)
+    other = dataclasses.replace(REFERENCES["read_iops"], value=1e9)
+    decided = decide(found, references={"read_iops": other, "write_bw": slow})
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
+    assert not decide(found).failed_as_expected
+
+
+# --- readers on another node ----------------------------------------------------------------------
+
+
+def shifted(tmp_path: Path, said: dict[str, Any], caches: int = 2) -> judge.Judgement:
+    """Two nodes, one task each, whose readers were to be shifted by one node."""
+    write, read = PLAN.repeat
+    access = dataclasses.replace(read.access, task_offset=1, evict=False)
+    plan = healthy.plan(nodes=2, repeat=[write, dataclasses.replace(read, access=access)])
+    found = evidence.collect(healthy.build(tmp_path / "wide", nodes=2), plan, 0)
+    altered = tuple(
+        dataclasses.replace(o, tool="ior", nodes=2, parameters=said) for o in found.outputs["read"]
+    )
+    views = tuple(
+        dataclasses.replace(v, cache_id=str(n % caches)) for n, v in enumerate(found.views)
+    )
+    outputs = {**found.outputs, "read": altered}
+    return decide(dataclasses.replace(found, outputs=outputs, views=views), plan=plan)
+
+
+SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
+
+
+def test_readers_on_another_node_need_no_empty_cache(tmp_path: Path) -> None:
+    (guard,) = [f for f in shifted(tmp_path, SAID).findings if f.guard == "G1"]
+    assert (guard.outcome.value, guard.saw) == ("ok", "readers shifted by 1 of 2 nodes")
+
+
+@pytest.mark.parametrize(
+    ("said", "caches"),
+    [
+        ({}, 2),
+        ({**SAID, "reorderTasks": 0}, 2),
+        ({**SAID, "taskPerNodeOffset": 0}, 2),
+        ({**SAID, "taskPerNodeOffset": 2}, 2),
+        ({**SAID, "clients per node": 2}, 2),
+        (SAID, 1),
+    ],
+)
+def test_a_shift_that_did_not_happen_clears_nothing(
+    tmp_path: Path, said: dict[str, Any], caches: int
+) -> None:
+    decided = shifted(tmp_path, said, caches)
+    assert decided.metrics[1].verdict is Verdict.INVALID
+    assert "G1: " in decided.reason

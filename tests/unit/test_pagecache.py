@@ -1,0 +1,147 @@
+"""The page cache of real files on a real disk: emptied, and proven empty."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iogauge import filesystem, pagecache
+from iogauge.pagecache import Eviction
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A directory on a file system with storage behind it."""
+    with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
+        mount = filesystem.find_mount(name)
+        if mount is None or filesystem.traits(mount.type).cache != "page-cache":
+            pytest.skip(f"/var/tmp is on {mount and mount.type}: it has no page cache to empty")
+        yield Path(name)
+
+
+def resident(path: Path) -> int:
+    with open(path, "rb") as file:
+        return pagecache.resident_bytes(file.fileno(), path.stat().st_size)
+
+
+def test_a_written_file_is_resident_until_it_is_evicted(disk: Path) -> None:
+    file = disk / "data"
+    file.write_bytes(os.urandom(8 * MIB))
+    assert resident(file) == 8 * MIB
+    done = pagecache.evict([str(file)])
+    assert (done.files, done.bytes, done.problem) == (1, 8 * MIB, "")
+    assert (done.resident_before, done.resident_after) == (8 * MIB, 0)
+    assert done.proven_empty
+    assert resident(file) == 0
+
+
+def test_reading_makes_exactly_what_was_read_resident(disk: Path) -> None:
+    file = disk / "data"
+    file.write_bytes(os.urandom(4 * MIB))
+    pagecache.evict([str(file)])
+    with open(file, "rb") as opened:
+        os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        os.pread(opened.fileno(), 4096, 2 * MIB)
+    assert 4096 <= resident(file) < MIB
+
+
+@pytest.mark.skipif(shutil.which("fincore") is None, reason="needs fincore")
+@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, MIB + 1])
+def test_residency_is_what_fincore_says(disk: Path, size: int) -> None:
+    file = disk / "data"
+    file.write_bytes(b"x" * size)
+    words = ["fincore", "--bytes", "--noheadings", "--output", "RES", str(file)]
+    seen = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert resident(file) == int(seen.stdout) == -(-size // 4096) * 4096
+
+
+def test_a_file_larger_than_a_window_is_looked_at_in_full(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pagecache, "_WINDOW", 64 << 10)
+    file = disk / "data"
+    file.write_bytes(b"x" * (200 << 10))
+    assert resident(file) == 200 << 10
+
+
+def test_an_empty_file_and_a_sparse_one_are_no_problem(disk: Path) -> None:
+    (disk / "empty").touch()
+    with open(disk / "sparse", "wb") as file:
+        file.truncate(1 << 32)
+    done = pagecache.evict([str(disk / "empty"), str(disk / "sparse")])
+    assert (done.files, done.bytes, done.resident_after, done.problem) == (2, 1 << 32, 0, "")
+
+
+def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
+    (disk / "b").write_bytes(b"x" * MIB)
+    done = pagecache.evict([str(disk / "a"), str(disk / "b")])
+    assert done.problem == f"{disk / 'a'}: No such file or directory"
+    assert (done.files, done.resident_after) == (1, 0)
+    assert not done.proven_empty
+
+
+def test_a_symbolic_link_is_not_followed(disk: Path) -> None:
+    (disk / "real").write_bytes(b"x" * MIB)
+    (disk / "link").symlink_to(disk / "real")
+    done = pagecache.evict([str(disk / "link")])
+    assert done.files == 0
+    assert str(disk / "link") in done.problem
+    assert resident(disk / "real") == MIB
+
+
+def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
+    (disk / "data").write_bytes(b"x" * MIB)
+    done = pagecache.evict([str(disk / "data")], patience_s=0.05)
+    assert (done.resident_after, done.proven_empty) == (MIB, False)
+    assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
+
+
+def test_files_below_a_directory(disk: Path) -> None:
+    (disk / "sub" / "deep").mkdir(parents=True)
+    for name in ("b", "a", "sub/deep/c", "sub/skipped"):
+        (disk / name).touch()
+    (disk / "link").symlink_to(disk / "a")
+    (disk / "away").symlink_to(disk / "sub", target_is_directory=True)
+    os.mkfifo(disk / "pipe")
+    found = pagecache.files_below(str(disk), frozenset({"skipped"}))
+    assert found == [str(disk / name) for name in ("a", "b", "sub/deep/c")]
+
+
+@pytest.mark.parametrize(
+    ("files", "after", "problem", "proven"),
+    [(1, 0, "", True), (0, 0, "", False), (1, 1, "", False), (1, 0, "x: gone", False)],
+)
+def test_what_proves_a_cache_empty(files: int, after: int, problem: str, proven: bool) -> None:
+    assert Eviction("h", files, 10, 10, after, problem).proven_empty is proven
+
+
+def test_an_eviction_survives_json() -> None:
+    done = Eviction("h", 1, 10, 4096, 0, "p")
+    assert Eviction.from_json(done.to_json()) == done
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": "1"},
+        {"resident_after": False},
+        {"resident_after": 0.0},
+        {"resident_before": -1},
+        {"bytes": None},
+        {"host": 1},
+        {"problem": None},
+        {"extra": 1},
+    ],
+)
+def test_what_is_no_eviction_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(TypeError):
+        Eviction.from_json({**Eviction("h", 1, 10, 4096, 0).to_json(), **change})

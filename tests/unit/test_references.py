@@ -1,0 +1,307 @@
+"""A site's reference file: every mistake is reported with file, key, found and allowed."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import references
+from iogauge.measurement import Metric
+from iogauge.references import References, ReferencesError, find_mistakes
+from iogauge.verdict import Reference
+
+METRICS = [Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"), Metric("open_rate", "kops/s")]
+HEAD = {"$sources": {"Ior": "acceptance run"}}
+
+
+@pytest.fixture
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    return tmp_path
+
+
+def write(sites: Path, text: str) -> Path:
+    file = sites / "here" / "references.yaml"
+    file.write_text(textwrap.dedent(text))
+    return file
+
+
+def of_leaf(leaf: Any) -> list[str]:
+    return [str(m) for m in find_mistakes("f", {**HEAD, "Ior": {"disk": {"write_bw": leaf}}})]
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        [100, -0.1, None, "MiB/s"],
+        [100, None, 0.1, "MiB/s"],
+        [0.5, 0, 0, "MiB/s"],
+        [100, -1, 0.5, "us"],
+        ["$xfail", "firmware bug", [100, -0.1, None, "MiB/s"]],
+    ],
+)
+def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
+    assert of_leaf(leaf) == []
+
+
+@pytest.mark.parametrize(
+    ("leaf", "key", "found", "allowed"),
+    [
+        ([0, -0.1, None, "MiB/s"], "[0]", "0", "a finite number above 0"),
+        ([-5, -0.1, None, "MiB/s"], "[0]", "-5", "above 0"),
+        ([float("nan"), -0.1, None, "MiB/s"], "[0]", "nan", "above 0"),
+        ([float("inf"), -0.1, None, "MiB/s"], "[0]", "inf", "above 0"),
+        ([10**400, -0.1, None, "MiB/s"], "[0]", "1000", "above 0"),
+        (["100", -0.1, None, "MiB/s"], "[0]", "'100'", "above 0"),
+        ([True, -0.1, None, "MiB/s"], "[0]", "True", "above 0"),
+        ([None, -0.1, None, "MiB/s"], "[0]", "None", "above 0"),
+        ([100, 0.1, None, "MiB/s"], "[1]", "0.1", "between -1 and 0"),
+        ([100, -1.1, None, "MiB/s"], "[1]", "-1.1", "between -1 and 0"),
+        ([100, False, None, "MiB/s"], "[1]", "False", "between -1 and 0"),
+        ([100, "-10%", None, "MiB/s"], "[1]", "'-10%'", "between -1 and 0"),
+        ([100, float("nan"), None, "MiB/s"], "[1]", "nan", "between -1 and 0"),
+        ([100, None, -0.1, "MiB/s"], "[2]", "-0.1", "0 or more"),
+        ([100, -0.1, float("inf"), "MiB/s"], "[2]", "inf", "0 or more"),
+        ([100, None, None, "MiB/s"], "", "neither", "else nothing can fail"),
+        ([100, -1, None, "MiB/s"], "", "neither", "else nothing can fail"),
+        ([100, -1.0, None, "MiB/s"], "", "neither", "else nothing can fail"),
+        ([100, -0.1, None, "MB"], "[3]", "'MB'", "unknown unit 'MB' (known: B/s"),
+        ([100, -0.1, None, None], "[3]", "None", "unknown unit"),
+        ([100, -0.1, None], "", "[100, -0.1, None]", "[value, lower or null"),
+        (100, "", "100", "[value, lower or null"),
+        ("fast", "", "'fast'", "[value, lower or null"),
+        ([], "", "[]", "[value, lower or null"),
+        (["$xfail", "", [1, 0, 0, "s"]], "", "['$xfail', ''", "with a reason"),
+        (["$xfail", "  ", [1, 0, 0, "s"]], "", "['$xfail', '  '", "with a reason"),
+        (["$xfail", 5, [1, 0, 0, "s"]], "", "['$xfail', 5", "with a reason"),
+        (["$xfail", [1, 0, 0, "s"]], "", "['$xfail', [1", "with a reason"),
+        (["$xfail", "why", [1, 0.5, 0, "s"]], "[1]", "0.5", "between -1 and 0"),
+        (["$xfail", "why", 5], "", "5", "[value, lower or null"),
+    ],
+)
+def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str) -> None:
+    (mistake,) = of_leaf(leaf)
+    assert mistake.startswith(f"f: Ior.disk.write_bw{key}: found {found}"), mistake
+    assert allowed in mistake.partition("; allowed: ")[2]
+
+
+def test_all_mistakes_of_a_reference_are_named() -> None:
+    assert len(of_leaf([0, 1, -1, "MB"])) == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "start"),
+    [
+        ([1], "f: found [1]; allowed: a mapping"),
+        ("x", "f: found 'x'"),
+        ({"$sources": [1]}, "f: $sources: found [1]"),
+        ({"$source": {}}, "f: $source: found this key; allowed: $sources and names of checks"),
+        ({5: {}}, "f: 5: found this key"),
+        ({**HEAD, "Ior": None}, "f: Ior: found None; allowed: a mapping"),
+        ({**HEAD, "Ior": {}}, "f: Ior: found {}"),
+        ({**HEAD, "Ior": [1]}, "f: Ior: found [1]"),
+        (
+            {**HEAD, "Ior": {"disk": 5}},
+            "f: Ior.disk: found 5; allowed: a mapping down to the metrics",
+        ),
+        ({**HEAD, "Ior": {"disk": {}}}, "f: Ior.disk: found {}"),
+        (
+            {**HEAD, "Ior": {"$index": "nodes", "d": {}}},
+            "f: Ior.$index: found 'nodes'; allowed: a list of names",
+        ),
+        ({**HEAD, "Ior": {"$index": [], "d": {}}}, "f: Ior.$index: found []"),
+        ({**HEAD, "Ior": {"$index": [1], "d": {}}}, "f: Ior.$index: found [1]"),
+        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found None; allowed: text"),
+        (
+            {"$sources": {"Ior": " "}, "Ior": {"d": {"m": [1, 0, 0, "s"]}}},
+            "f: $sources.Ior: found ' '",
+        ),
+        ({"$sources": {"Ior": 5}, "Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found 5"),
+        (HEAD, "f: $sources.Ior: found a source; allowed: checks that have references"),
+    ],
+)
+def test_a_mistake_in_the_form_of_the_file(data: Any, start: str) -> None:
+    (mistake,) = find_mistakes("f", data)
+    assert str(mistake).startswith(start)
+
+
+def test_an_index_sets_how_deep_the_metrics_lie() -> None:
+    leaf = [1, 0, 0, "s"]
+    entry = {"$index": ["partition", "nodes"], "disk": {"1": {"m": leaf}}}
+    assert find_mistakes("f", {**HEAD, "Ior": entry}) == []
+    (mistake,) = find_mistakes(
+        "f", {**HEAD, "Ior": {"$index": ["nodes"], "disk": {"1": {"m": leaf}}}}
+    )
+    assert str(mistake).startswith("f: Ior.disk.1: found {'m'")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda x: (
+        st.lists(x, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["$sources", "$index", "Ior", "$xfail", "a"]) | st.integers(),
+            x,
+            max_size=3,
+        )
+    ),
+)
+
+
+@given(JSON)
+def test_no_content_breaks_the_reader(data: object) -> None:
+    for mistake in find_mistakes("f", data):
+        assert str(mistake).startswith("f")
+
+
+# --- against a check ------------------------------------------------------------------------------
+
+
+def against(sites: Path, body: str) -> list[str]:
+    write(sites, "$sources: {Ior: run 1}\nIor:\n  disk:\n    " + body)
+    return [str(m) for m in References.of_site("here").against("Ior", METRICS)]
+
+
+def test_a_misspelt_metric_is_named_with_a_suggestion(sites: Path) -> None:
+    (mistake,) = against(sites, "writ_bw: [1, 0, 0, MiB/s]")
+    assert mistake == (
+        f"{sites}/here/references.yaml: Ior.disk.writ_bw: found metric 'writ_bw' "
+        "(did you mean write_bw?); allowed: the metrics of Ior: write_bw, read_bw, open_rate"
+    )
+
+
+def test_a_metric_like_no_other_has_no_suggestion(sites: Path) -> None:
+    (mistake,) = against(sites, "zzz: [1, 0, 0, MiB/s]")
+    assert "did you mean" not in mistake
+
+
+@pytest.mark.parametrize(
+    ("body", "unit", "better"),
+    [
+        ("write_bw: [2, 0, 0, GiB/s]", "'GiB/s'", "'MiB/s', the metric's unit: 2048 MiB/s"),
+        ("open_rate: [2500, 0, 0, ops/s]", "'ops/s'", "'kops/s', the metric's unit: 2.500 kops/s"),
+        ("write_bw: [2, 0, 0, s]", "'s'", "'MiB/s', the metric's unit"),
+        ("write_bw: [$xfail, why, [1, 0, 0, GiB/s]]", "'GiB/s'", "1024 MiB/s"),
+    ],
+)
+def test_a_wrong_unit_is_named_with_the_converted_value(
+    sites: Path, body: str, unit: str, better: str
+) -> None:
+    (mistake,) = against(sites, body)
+    assert f"[3]: found unit {unit}; allowed: " in mistake
+    assert mistake.endswith(better)
+
+
+def test_check_raises_all_mistakes(sites: Path) -> None:
+    body = "writ_bw: [1, 0, 0, MiB/s]\n    read_bw: [1, 0, 0, GB/s]"
+    against(sites, body)
+    with pytest.raises(ReferencesError, match=r"did you mean write_bw.*; .*'GB/s'"):
+        References.of_site("here").check("Ior", METRICS)
+
+
+def test_a_broken_file_refuses_every_check(sites: Path) -> None:
+    write(sites, "Other: 5\n")
+    with pytest.raises(ReferencesError, match="Other: found 5"):
+        References.of_site("here").check("Ior", METRICS)
+
+
+def test_a_check_without_an_entry_has_no_mistake(sites: Path) -> None:
+    write(sites, "$sources: {Ior: run 1}\nIor: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
+    References.of_site("here").check("Mdtest", METRICS)
+
+
+def test_an_entry_for_an_unknown_check_is_named_with_a_suggestion(sites: Path) -> None:
+    write(sites, "$sources: {IorPosx: run 1}\nIorPosx: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
+    (mistake,) = References.of_site("here").unknown_checks(["Mdtest", "IorPosix"])
+    assert str(mistake).endswith(
+        "IorPosx: found no check of that name (did you mean IorPosix?); allowed: IorPosix, Mdtest"
+    )
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [None, "", "# nothing yet\n"])
+def test_a_site_without_references_is_no_mistake(sites: Path, text: str | None) -> None:
+    if text is not None:
+        write(sites, text)
+    found = References.of_site("here")
+    assert (found.data, found.mistakes, found.checks, found.path_for("Ior")) == ({}, (), [], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("Ior: {a: 1}\nIor: {b: 2}\n", "references.yaml:2: key 'Ior' stands here a second time"),
+        ("Ior: [1\n", "references.yaml:2"),
+        ("\0", "not YAML"),
+    ],
+)
+def test_what_is_no_yaml_is_a_mistake(sites: Path, text: str, problem: str) -> None:
+    write(sites, text)
+    (mistake,) = References.of_site("here").mistakes
+    assert problem in str(mistake)
+
+
+def test_a_file_that_is_a_directory_is_a_mistake(sites: Path) -> None:
+    (sites / "here" / "references.yaml").mkdir()
+    (mistake,) = References.of_site("here").mistakes
+    assert "Is a directory" in str(mistake)
+
+
+def test_a_changed_file_is_read_again(sites: Path) -> None:
+    write(sites, "Ior: 5\n")
+    assert References.of_site("here").mistakes
+    write(sites, "# nothing\n")
+    assert not References.of_site("here").mistakes
+
+
+def test_the_file_is_handed_on_only_where_it_has_an_entry(sites: Path) -> None:
+    file = write(sites, "$sources: {Ior: run 1}\nIor: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
+    found = References.of_site("here")
+    assert (found.path_for("Ior"), found.path_for("$sources"), found.path_for("x")) == (
+        file,
+        None,
+        None,
+    )
+
+
+# --- what a case gets -----------------------------------------------------------------------------
+
+
+class Ior(SimpleNamespace):
+    """A check as far as the look-up sees it."""
+
+
+def test_references_of_a_case(sites: Path) -> None:
+    write(sites, "$sources: {Ior: run 1}\nIor: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
+    scoped = {
+        "here:disk:write_bw": (100, -0.1, None, "MiB/s"),
+        "here:disk:open_rate": SimpleNamespace(message="bug", data=(5, None, 0.1, "kops/s")),
+    }
+    check = Ior(
+        _resolve_reference=lambda: scoped, current_partition=SimpleNamespace(fullname="here:disk")
+    )
+    assert References.of_site("here").resolve(check, METRICS) == {
+        "write_bw": Reference(100, -0.1, None, "MiB/s", "run 1"),
+        "open_rate": Reference(5, None, 0.1, "kops/s", "run 1", "bug"),
+    }
+
+
+def test_a_check_without_an_entry_gets_none(sites: Path) -> None:
+    assert References.of_site("here").resolve(Ior(), METRICS) == {}
+
+
+def test_the_names_of_checks_are_read_without_running_them(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import nowhere\n@rfm.simple_test\nclass One(X): pass\nclass Base(X): pass\n"
+        "@simple_test\nclass Two(X): pass\n"
+    )
+    assert references.known_checks(tmp_path) == ["One", "Two"]

@@ -1,0 +1,267 @@
+"""What a session found, as people read it, and the exit status that follows."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from iogauge import report
+from iogauge.verdict import Verdict
+
+FAILS = {"FAIL", "INVALID", "ERROR"}
+
+
+def metric(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+    return {
+        "name": "write_bw",
+        "unit": "MiB/s",
+        "median": 540.8,
+        "spread": 0.0312,
+        "verdict": verdict,
+        "reason": "its reason",
+        "ceiling": 1144.4,
+        "reference": {"value": 500.0, "lower": -0.1},
+        **change,
+    }
+
+
+def finding(outcome: str, about: str | None = "write_bw", guard: str = "G6") -> dict[str, Any]:
+    return {"guard": guard, "outcome": outcome, "metric": about, "saw": "saw 5", "demands": "3"}
+
+
+def record(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+    return {
+        "case": "Ior %api=posix",
+        "partition": "disk",
+        "environment": "env",
+        "verdict": verdict,
+        "reason": "the reason",
+        "target": {"path": "/s"},
+        "metrics": [metric(verdict)],
+        "findings": [],
+        **change,
+    }
+
+
+def shown(records: list[dict[str, Any]], width: int = 200) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=width, color_system=None).print(
+        report.table(report.rows(records), "t")
+    )
+    return stream.getvalue()
+
+
+# --- the exit status ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("verdict", [v.value for v in Verdict])
+def test_exit_status_of_one_case(verdict: str, gate: bool) -> None:
+    expected = verdict != "PASS" if gate else verdict in FAILS
+    assert report.exit_status([record(verdict)], gate) == int(expected)
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_the_worst_case_decides(gate: bool) -> None:
+    for one, other in itertools.product([v.value for v in Verdict], repeat=2):
+        both = report.exit_status([record(one), record(other)], gate)
+        assert both == max(report.exit_status([record(v)], gate) for v in (one, other))
+
+
+def test_nothing_measured_fails_a_gate_only() -> None:
+    assert (report.exit_status([], False), report.exit_status([], True)) == (0, 1)
+
+
+@pytest.mark.parametrize("gate", [False, True])
+def test_an_expected_failure_fails_no_run(gate: bool) -> None:
+    expected = record("FAIL", expected=True)
+    assert report.exit_status([expected, record()], gate) == 0
+    assert report.exit_status([expected, record("FAIL")], gate) == 1
+
+
+def test_an_unknown_verdict_is_no_pass() -> None:
+    with pytest.raises(ValueError, match="GREAT"):
+        report.exit_status([record("GREAT")], False)
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def test_a_row() -> None:
+    (row,) = report.rows([record()])
+    assert row == report.Row(
+        "Ior posix", "/s", "write_bw", "540.8 MiB/s ±3.1%", "500.0 -10%", "1144", Verdict.PASS, ""
+    )
+
+
+def test_a_metric_without_reference_ceiling_and_spread() -> None:
+    lonely = metric("UNREFERENCED", reference=None, ceiling=None, spread=None)
+    (row,) = report.rows([record("UNREFERENCED", metrics=[lonely])])
+    assert (row.measured, row.reference, row.ceiling) == ("540.8 MiB/s", "none", "unknown")
+    assert (row.verdict, row.reason) == (Verdict.UNREFERENCED, "its reason")
+
+
+def test_a_case_without_metrics_is_seen() -> None:
+    (row,) = report.rows([record("ERROR", metrics=[], target=None)])
+    assert (row.target, row.measured, row.verdict, row.reason) == (
+        "disk",
+        "-",
+        Verdict.ERROR,
+        "the reason",
+    )
+
+
+def test_each_metric_has_its_own_verdict() -> None:
+    both = [metric("PASS"), metric("FAIL", name="read_bw")]
+    assert [r.verdict for r in report.rows([record("FAIL", metrics=both)])] == [
+        Verdict.PASS,
+        Verdict.FAIL,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "findings", "reason"),
+    [
+        ("INVALID", [finding("invalid")], "G6: saw 5; demanded: 3"),
+        ("INVALID", [finding("invalid", None), finding("warn")], "G6: saw 5; demanded: 3"),
+        (
+            "UNSTABLE",
+            [finding("unstable"), finding("invalid", "read_bw")],
+            "G6: saw 5; demanded: 3",
+        ),
+        ("PASS", [finding("warn")], "G6: saw 5"),
+        ("PASS", [finding("warn", "read_bw")], ""),
+        ("PASS", [finding("ok")], ""),
+        ("FAIL", [finding("warn")], "its reason; G6: saw 5"),
+        ("PASS", [finding("warn", guard="G4")], "G4: saw 5"),
+    ],
+)
+def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reason: str) -> None:
+    (row,) = report.rows([record(verdict, findings=findings)])
+    assert row.reason == reason
+
+
+def test_short_phases_are_not_remarked_upon_in_the_quick_tier() -> None:
+    (row,) = report.rows([record(tier="quick", findings=[finding("warn", guard="G4")])])
+    assert row.reason == ""
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text", ["[red]x[/red]", "[/]", "[bold", "\\[x]", "[link=a]b[/link]", "x[/green]"]
+)
+def test_markup_from_outside_is_text(text: str) -> None:
+    seen = shown(
+        [
+            record("ERROR", metrics=[], reason=text),
+            record(case=text + "1", target={"path": text}),
+            record(metrics=[metric(name=text, unit=text)]),
+        ]
+    )
+    assert seen.count(text) >= 4
+
+
+@pytest.mark.parametrize("verdict", [v.value for v in Verdict])
+def test_every_verdict_is_written_out(verdict: str) -> None:
+    assert verdict in shown([record(verdict)])
+
+
+def test_a_scenario_is_named_once() -> None:
+    both = [metric(), metric(name="read_bw")]
+    assert shown([record(metrics=both)]).count("Ior posix") == 1
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "text"),
+    [
+        ([], "0 case(s): nothing was measured"),
+        (["FAIL", "PASS", "PASS"], "3 case(s): 2 PASS, 1 FAIL"),
+        (["ERROR", "UNREFERENCED"], "2 case(s): 1 UNREFERENCED, 1 ERROR"),
+    ],
+)
+def test_summary(verdicts: list[str], text: str) -> None:
+    assert report.summary([record(v) for v in verdicts]) == text
+
+
+# --- cases that never came to a verdict -----------------------------------------------------------
+
+
+def case(name: str = "Ior %api=posix", **change: Any) -> dict[str, Any]:
+    return {
+        "display_name": name,
+        "partition": "disk",
+        "environ": "env",
+        "system": "here",
+        "hashcode": "abc",
+        "result": "fail",
+        "fail_phase": "run_wait",
+        "fail_reason": "time limit",
+        **change,
+    }
+
+
+def write(folder: Path, *cases: dict[str, Any]) -> Path:
+    file = folder / "report.json"
+    file.write_text(json.dumps({"runs": [{"testcases": list(cases)}]}))
+    return file
+
+
+def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
+    (found,) = report.undecided(write(tmp_path, case(), case("Md %x=1")), [record()])
+    assert (found["case"], found["check"], found["verdict"]) == ("Md %x=1", "Md", "ERROR")
+    assert found["reason"] == "run_wait: time limit"
+    assert report.exit_status([record(), found], gate=False) == 1
+    assert report.rows([found])[0].verdict is Verdict.ERROR
+
+
+@pytest.mark.parametrize(
+    "change", [{"partition": "other"}, {"environ": "other"}, {"display_name": "Ior"}]
+)
+def test_a_record_of_another_case_does_not_count(tmp_path: Path, change: dict[str, Any]) -> None:
+    assert len(report.undecided(write(tmp_path, case(**change)), [record()])) == 1
+
+
+def test_a_record_counts_once(tmp_path: Path) -> None:
+    file = write(tmp_path, case(), case())
+    assert len(report.undecided(file, [record()])) == 1
+    assert report.undecided(file, [record(), record()]) == []
+
+
+def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path) -> None:
+    file = write(tmp_path, case(result="pass", fail_reason=None, fail_phase=None))
+    (found,) = report.undecided(file, [])
+    assert found["reason"] == "run: ReFrame says pass, nothing was decided"
+    assert found["verdict"] == "ERROR"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "5",
+        "{}",
+        '{"runs": 5}',
+        '{"runs": [{}]}',
+        '{"runs": [{"testcases": [{}]}]}',
+        '{"runs": [{"testcases": [5]}]}',
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "r").write_text(text)
+    with pytest.raises(ValueError, match=r"."):
+        report.undecided(tmp_path / "r", [])
+
+
+def test_a_missing_report_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        report.undecided(tmp_path / "r", [])

@@ -1,0 +1,144 @@
+"""One run of ReFrame: its name, its places, and what it cleans up."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iogauge import session, workdir
+
+SOURCE = Path(session.__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (session.state_dir(), session.history_dir()) == (home, home / "history")
+    monkeypatch.delenv("IOGAUGE_HOME")
+    monkeypatch.setenv("IOGAUGE_ROOT", "/root/of/it")
+    assert session.state_dir() == Path("/root/of/it/.iogauge")
+    monkeypatch.delenv("IOGAUGE_ROOT")
+    assert (session.project_root() / "pyproject.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "gate"),
+    [
+        ("1", True),
+        ("true", True),
+        ("YES", True),
+        ("on", True),
+        ("", False),
+        ("0", False),
+        ("no", False),
+    ],
+)
+def test_gate(monkeypatch: pytest.MonkeyPatch, value: str, gate: bool) -> None:
+    monkeypatch.setenv("IOGAUGE_GATE", value)
+    assert session.is_gate() is gate
+
+
+def test_a_name_is_a_directory_name_and_ends_in_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "n-1.x/y é")
+    name = session.new_session_name()
+    assert name.endswith(f"-n-1-x-y-{os.getpid()}")
+    assert name.rpartition("-")[2] == str(os.getpid())
+    assert "/" not in name
+
+
+def test_targets_are_remembered_once_and_in_order(tmp_path: Path) -> None:
+    assert session.known_targets() == []
+    for target in ("/b", "/a", "/b"):
+        session.Session("s").track(target)
+    assert session.known_targets() == ["/b", "/a"]
+
+
+def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
+    run = session.Session("mine")
+    run.track(str(tmp_path))
+    mine = Path(workdir.create(str(tmp_path), "mine", "case"))
+    other = Path(workdir.create(str(tmp_path), "other", "case"))
+    run.clean()
+    assert not mine.parent.exists()
+    assert other.exists()
+
+
+def test_what_cannot_be_removed_is_said_with_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = session.Session("mine", {str(tmp_path)})
+    case = Path(workdir.create(str(tmp_path), "mine", "case"))
+    (case.parent / workdir.MARKER).unlink()
+    run.clean()
+    assert (
+        f"left behind, remove it with: iogauge clean --target {tmp_path}" in capsys.readouterr().err
+    )
+    assert case.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (["-r"], True),
+        (["--run"], True),
+        (["-Rr"], True),
+        (["-vr"], True),
+        (["-rv"], True),
+        (["-c", "checks/", "-r"], True),
+        (["-l"], False),
+        (["-L"], False),
+        (["-n", "r"], False),
+        (["-nIor"], False),
+        (["-tfor"], False),
+        (["--restore-session"], False),
+        ([], False),
+    ],
+)
+def test_which_command_line_runs_cases(words: list[str], runs: bool) -> None:
+    assert session._runs_cases(words) is runs
+
+
+@pytest.mark.parametrize(
+    ("gate", "words", "decided", "status"),
+    [
+        ("1", ["-r"], 0, 1),
+        ("1", ["-rv"], 0, 1),
+        ("1", ["-r"], 1, 0),
+        ("1", ["-l"], 0, 0),
+        ("", ["-r"], 0, 0),
+    ],
+)
+def test_a_gate_that_decides_nothing_fails(
+    tmp_path: Path, gate: str, words: list[str], decided: int, status: int
+) -> None:
+    script = (
+        "from iogauge import session, workdir\n"
+        "session.guard_gate()\n"
+        f"session.current().track({str(tmp_path)!r})\n"
+        f"workdir.create({str(tmp_path)!r}, session.current().name, 'case')\n"
+        f"session.current().cases_decided = {decided}\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    assert ("no case was measured" in done.stderr) == (status == 1)
+    assert not (tmp_path / "iogauge").exists()
+
+
+def test_a_caller_may_name_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_current", None)
+    monkeypatch.setenv("IOGAUGE_SESSION", "given")
+    assert session.current().name == "given"
+    assert session.current() is session.current()

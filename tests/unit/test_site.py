@@ -1,0 +1,403 @@
+"""Sites: every mistake in a settings file is said, and one broken site does not disable the others."""
+
+from __future__ import annotations
+
+import copy
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from iogauge import site
+
+GOOD: dict[str, Any] = {
+    "systems": [
+        {
+            "name": "good",
+            "hostnames": ["good.*"],
+            "partitions": [
+                {
+                    "name": "disk",
+                    "scheduler": "local",
+                    "launcher": "local",
+                    "environs": ["env"],
+                    "time_limit": "30m",
+                    "max_jobs": 1,
+                    "extras": {
+                        "target": {"path": "/scratch", "type": "ext4"},
+                        "node": {"cores": 4, "memory": "16 GiB"},
+                        "scale": {"tasks_per_node": 2},
+                        "limits": {
+                            "case_bytes": "1 GiB",
+                            "case_files": 100,
+                            "phase_seconds": "2 s",
+                            "tier": "quick",
+                        },
+                        "topology": {
+                            "source": "data sheet",
+                            "clients": {"nic": "100 Gbit/s"},
+                            "servers": {"count": 2, "nic": "100 Gbit/s"},
+                            "devices": {"read": "1 GB/s"},
+                            "efficiency": {"read": 0.7, "write": 0.7},
+                        },
+                    },
+                }
+            ],
+        }
+    ],
+    "environments": [{"name": "env", "target_systems": ["good"], "features": ["fio"]}],
+}
+PARTITION = "systems.0.partitions.0"
+EXTRAS = f"{PARTITION}.extras"
+NAMED = "systems.good.partitions.disk"
+DELETE = object()
+
+
+def changed(path: str, value: Any, data: dict[str, Any] = GOOD) -> dict[str, Any]:
+    data = copy.deepcopy(data)
+    *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    place: Any = data
+    for part in parents:
+        place = place[part]
+    if value is DELETE:
+        del place[last]
+    else:
+        place[last] = value
+    return data
+
+
+def mistakes(data: object) -> list[str]:
+    return [str(mistake) for mistake in site.find_mistakes("f", "good", data)]
+
+
+def test_a_sound_site_has_no_mistake() -> None:
+    assert mistakes(GOOD) == []
+
+
+@pytest.mark.parametrize(
+    ("below", "allowed"),
+    [
+        ("", "target, node, scale, limits, topology"),
+        ("target.", "path, type, source, honours_o_direct, cache"),
+        ("node.", "cores, memory"),
+        ("scale.", "nodes, tasks_per_node"),
+        ("limits.", "case_bytes, case_files, phase_seconds, repetitions"),
+        ("topology.", "source, clients, servers, devices, efficiency"),
+        ("topology.clients.", "nic"),
+        ("topology.servers.", "count, nic"),
+        ("topology.devices.", "count, read, write, read_iops, write_iops"),
+        ("topology.efficiency.", "read, write"),
+    ],
+)
+def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -> None:
+    (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red"))
+    assert mistake.startswith(
+        f"f: {NAMED}.extras.{below}colour: found an unknown key; allowed: the keys {allowed}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "key", "found", "allowed"),
+    [
+        (
+            f"{EXTRAS}.limits.case_bytes",
+            "1 GB/s",
+            "limits.case_bytes",
+            "'1 GB/s'",
+            "'4 GiB' (units: B, kB",
+        ),
+        (f"{EXTRAS}.limits.case_bytes", 5, "limits.case_bytes", "5", "a number and a unit"),
+        (f"{EXTRAS}.limits.phase_seconds", "2", "limits.phase_seconds", "'2'", "'30 s' (units: us"),
+        (f"{EXTRAS}.node.memory", "0 B", "node.memory", "'0 B'", "greater than 0"),
+        (f"{EXTRAS}.node.cores", -1, "node.cores", "-1", "greater than or equal to 1"),
+        (
+            f"{EXTRAS}.limits.tier",
+            "slow",
+            "limits.tier",
+            "'slow'",
+            "'quick', 'daily' or 'acceptance'",
+        ),
+        (f"{EXTRAS}.limits.max_fill", 2, "limits.max_fill", "2", "between 0 % and 100 %"),
+        (f"{EXTRAS}.target.path", "here", "target.path", "'here'", "absolute path"),
+        (f"{EXTRAS}.topology.clients.nic", "1 GB", "topology.clients.nic", "'1 GB'", "'12.5 GB/s'"),
+        (
+            f"{EXTRAS}.topology.efficiency.read",
+            0,
+            "topology.efficiency.read",
+            "0",
+            "greater than 0",
+        ),
+        (f"{EXTRAS}.target", DELETE, "target", "nothing", "required"),
+        (f"{EXTRAS}.node.cores", DELETE, "node.cores", "nothing", "required"),
+        (f"{EXTRAS}.limits", 5, "limits", "5", "dictionary"),
+    ],
+)
+def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, allowed: str) -> None:
+    (mistake,) = mistakes(changed(path, value))
+    assert mistake.startswith(f"f: {NAMED}.extras.{key}: found {found}; allowed: "), mistake
+    assert allowed in mistake
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "start", "allowed"),
+    [
+        (f"{PARTITION}.time_limit", DELETE, f"{NAMED}.time_limit: found nothing", "30m"),
+        (f"{PARTITION}.time_limit", None, f"{NAMED}.time_limit: found nothing", "30m"),
+        (f"{PARTITION}.max_jobs", DELETE, f"{NAMED}.max_jobs: found None", "1: two cases"),
+        (f"{PARTITION}.max_jobs", 4, f"{NAMED}.max_jobs: found 4", "1: two cases"),
+        (
+            f"{PARTITION}.features",
+            ["odirect"],
+            f"{NAMED}.features: found feature 'odirect'",
+            "o_direct, target",
+        ),
+        (
+            "environments.0.features",
+            ["ioor"],
+            "environments.env.features: found feature 'ioor'",
+            "fio, ior",
+        ),
+        (
+            "environments.0.target_systems",
+            DELETE,
+            "environments.env.target_systems: found None",
+            "[good]",
+        ),
+        (
+            "environments.0.target_systems",
+            ["*"],
+            "environments.env.target_systems: found ['*']",
+            "[good]",
+        ),
+        ("systems.0.name", "other", "systems: found systems: other", "named 'good' as its folder"),
+        ("systems", DELETE, "systems: found systems: none", "one system"),
+        (
+            "systems.0.hostnames",
+            ["("],
+            "good.hostnames: found '('",
+            "a regular expression: missing )",
+        ),
+        (
+            f"{PARTITION}.scheduler",
+            DELETE,
+            "systems.0.partitions.0: found {",
+            "'scheduler' is a required",
+        ),
+        (f"{PARTITION}.max_job", 1, "systems.0.partitions.0: found {", "'max_job' was unexpected"),
+        (
+            f"{PARTITION}.environs",
+            "env",
+            "systems.0.partitions.0.environs: found 'env'",
+            "not of type 'array'",
+        ),
+        (EXTRAS, 5, f"{EXTRAS}: found 5", "not of type 'object'"),
+        ("systems.0.hostnames", DELETE, "systems.0: found", "'hostnames' is a required"),
+        ("system", [], "f: found", "'system' was unexpected"),
+    ],
+)
+def test_a_mistake_elsewhere(path: str, value: Any, start: str, allowed: str) -> None:
+    (mistake,) = mistakes(changed(path, value))
+    assert mistake.startswith(start if start.startswith("f: ") else f"f: {start}"), mistake
+    assert allowed in mistake
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 5])
+def test_content_that_is_no_mapping_is_a_mistake(data: object) -> None:
+    (mistake,) = mistakes(data)
+    assert mistake.endswith("a mapping with systems and environments")
+
+
+def test_two_systems_in_one_folder_are_a_mistake() -> None:
+    data = copy.deepcopy(GOOD)
+    data["systems"].append({**data["systems"][0], "name": "second"})
+    assert any("systems: good, second" in mistake for mistake in mistakes(data))
+
+
+def test_all_mistakes_are_listed_at_once() -> None:
+    data = changed(f"{EXTRAS}.node.cores", 0)
+    data = changed(f"{EXTRAS}.target.colour", "red", data)
+    data = changed(f"{PARTITION}.max_jobs", 3, data)
+    data = changed("environments.0.features", ["ioor"], data)
+    data = changed("systems.0.hostnames", ["["], data)
+    found = mistakes(data)
+    assert len(found) == 5
+    for word in ("node.cores", "target.colour", "max_jobs", "'ioor'", "hostnames"):
+        assert any(word in mistake for mistake in found)
+
+
+# --- detection ------------------------------------------------------------------------------------
+
+
+def detecting(**extras: Any) -> dict[str, Any]:
+    return changed(EXTRAS, {"detect": True, **extras})
+
+
+def test_what_is_detected_need_not_be_declared() -> None:
+    assert mistakes(detecting(limits={"tier": "quick"})) == []
+
+
+@pytest.mark.parametrize(
+    ("extras", "word"),
+    [
+        ({"limits": 5}, "limits: found 5"),
+        ({"target": "/x"}, "target: found '/x'"),
+        ({"limits": {"tir": "quick"}}, "limits.tir: found an unknown key"),
+        ({"node": {"cores": 0, "memory": "1 GiB"}}, "node.cores: found 0"),
+        ({"colour": "red"}, "colour: found an unknown key"),
+    ],
+)
+def test_what_is_declared_beside_detection_must_be_right(extras: dict[str, Any], word: str) -> None:
+    (mistake,) = mistakes(detecting(**extras))
+    assert word in mistake
+
+
+def test_without_detection_everything_must_be_declared() -> None:
+    found = mistakes(changed(EXTRAS, {"detect": False}))
+    assert len(found) == 4
+    assert all("found nothing" in mistake for mistake in found)
+
+
+@pytest.mark.parametrize("key", ["time_limit", "max_jobs"])
+def test_detection_does_not_lift_the_limits_of_a_partition(key: str) -> None:
+    (mistake,) = mistakes(changed(f"{PARTITION}.{key}", DELETE, detecting()))
+    assert key in mistake
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("IOGAUGE_SITES", "restored afterwards")
+    monkeypatch.delenv("IOGAUGE_GATE", raising=False)
+    (tmp_path / "sites").mkdir()
+    return tmp_path / "sites"
+
+
+def put(sites: Path, name: str, data: dict[str, Any] | str = GOOD) -> None:
+    (sites / name).mkdir()
+    text = data if isinstance(data, str) else yaml.safe_dump(data).replace("good", name)
+    (sites / name / "settings.yaml").write_text(text)
+
+
+def systems(config: dict[str, Any]) -> dict[str, Any]:
+    return {system["name"]: system for system in config["systems"]}
+
+
+BROKEN: dict[str, tuple[dict[str, Any] | str, list[str]]] = {
+    "extras": (changed(f"{EXTRAS}.node.cores", 0), ["broken.*"]),
+    "hostnames": (changed("systems.0.hostnames", ["(", "good[0-9]"]), ["broken[0-9]"]),
+    "schema": (changed(f"{PARTITION}.scheduler", DELETE), ["broken.*"]),
+    "hostnames_type": (changed("systems.0.hostnames", [5, "x"]), ["x"]),
+    "hostnames_text": (changed("systems.0.hostnames", "x"), []),
+    "yaml": ("systems: [", []),
+    "duplicate": ("systems: []\nsystems: []\n", []),
+    "empty": ("", []),
+    "no_list": ("systems: 5\n", []),
+    "no_mapping": ("systems: [5]\n", []),
+    "keys": ("1: 2\n[a]: 3\n", []),
+    "number_keys": ("1: 2\nsystems: []\n", []),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_site_does_not_disable_the_others(
+    sites: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    data, hosts = BROKEN[kind]
+    for name in ("alpha", "omega"):
+        put(sites, name)
+    put(sites, "broken", data)
+    config = site.load(sites)
+    assert list(systems(config)) == ["alpha", "broken", "omega"]
+    assert "iogauge: site broken is disabled: " in capsys.readouterr().err
+    stand_in = systems(config)["broken"]
+    assert stand_in["hostnames"] == hosts
+    (partition,) = stand_in["partitions"]
+    assert "features" not in partition
+    assert partition["extras"]["mistakes"]
+    for name in ("alpha", "omega"):
+        (partition,) = systems(config)[name]["partitions"]
+        assert partition["features"] == ["o_direct", "target"]
+    jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
+    for system in config["systems"]:
+        for pattern in system["hostnames"]:
+            re.compile(pattern)
+
+
+@pytest.mark.parametrize(("folder", "name"), [("1st", "_1st"), ("a b.c", "a_b_c")])
+def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
+    sites: Path, folder: str, name: str
+) -> None:
+    put(sites, "alpha")
+    put(sites, folder, "systems: [")
+    config = site.load(sites)
+    assert set(systems(config)) == {name, "alpha"}
+    jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
+
+
+def test_mistakes_in_the_references_disable_a_site(
+    sites: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(sites, "alpha")
+    (sites / "alpha" / "references.yaml").write_text("Ior: 5\n")
+    config = site.load(sites)
+    assert systems(config)["alpha"]["partitions"][0]["name"] == "broken"
+    assert "Ior: found 5" in capsys.readouterr().err
+
+
+def test_local_comes_last_and_common_is_no_site(sites: Path) -> None:
+    for name in ("zeta", "local", "alpha"):
+        put(sites, name)
+    put(sites, "common", "general:\n  - report_file: ${IOGAUGE_HOME}/r.json\n")
+    config = site.load(sites)
+    assert list(systems(config)) == ["alpha", "zeta", "local"]
+    assert config["general"] == [{"report_file": str(sites.parent / "home" / "r.json")}]
+
+
+def test_a_site_may_say_that_o_direct_is_not_honoured(sites: Path) -> None:
+    put(sites, "alpha", changed(f"{EXTRAS}.target.honours_o_direct", False))
+    (partition,) = systems(site.load(sites))["alpha"]["partitions"]
+    assert partition["features"] == ["target"]
+
+
+def test_a_target_that_cannot_be_detected_disables_its_site(
+    sites: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put(sites, "alpha", detecting(target={"path": "/no/such/place"}))
+    put(sites, "omega")
+    config = site.load(sites)
+    assert systems(config)["alpha"]["partitions"][0]["name"] == "broken"
+    assert "set IOGAUGE_TARGET" in capsys.readouterr().err
+
+
+# --- the selected system --------------------------------------------------------------------------
+
+
+def system(*extras: dict[str, Any]) -> SimpleNamespace:
+    return SimpleNamespace(name="s", partitions=[SimpleNamespace(extras=e) for e in extras])
+
+
+def test_a_sound_site_is_ready() -> None:
+    site.require_ready(system({"target": {}}))
+
+
+@pytest.mark.parametrize(
+    ("extras", "message"),
+    [
+        ([{"mistakes": ["f: one", "f: two"]}], "has 2 mistake.*f: one\n.*f: two"),
+        ([{"target": {}}, {"mistakes": ["f: one"]}], "has 1 mistake"),
+        ([{}], "is no site of this suite"),
+        ([], "is no site of this suite"),
+    ],
+)
+def test_a_system_that_cannot_measure_ends_the_run(
+    extras: list[dict[str, Any]], message: str
+) -> None:
+    with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
+        site.require_ready(system(*extras))

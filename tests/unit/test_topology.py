@@ -1,0 +1,93 @@
+"""What a target is built of, and the most that it can carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from iogauge.topology import Direction, Topology
+
+CLIENTS = {"nic": "100 Gbit/s"}
+SERVERS = {"count": 2, "nic": "200 Gbit/s"}
+DEVICES = {"count": 4, "read": "3 GB/s", "write": "1 GB/s", "read_iops": 1000, "write_iops": 500}
+
+
+def topology(**parts: Any) -> Topology:
+    return Topology.model_validate({"source": "data sheet", **parts})
+
+
+@pytest.mark.parametrize(
+    ("direction", "nodes", "value", "limited_by"),
+    [
+        ("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"),
+        ("write", 1, 4e9, "4 device(s) x 954 MiB/s"),
+    ],
+)
+def test_the_smallest_part_sets_the_ceiling(
+    direction: Direction, nodes: int, value: float, limited_by: str
+) -> None:
+    found = topology(clients=CLIENTS, servers=SERVERS, devices=DEVICES).bandwidth_ceiling(
+        direction, nodes
+    )
+    assert found
+    assert (found.value, found.limited_by) == (value, limited_by)
+
+
+@pytest.mark.parametrize(("nodes", "value"), [(1, 12.5e9), (3, 37.5e9), (4, 50e9), (5, 50e9)])
+def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None:
+    found = topology(clients=CLIENTS, servers=SERVERS).bandwidth_ceiling("read", nodes)
+    assert found
+    assert found.value == value
+    assert ("client" in found.limited_by) == (nodes <= 4)
+
+
+def test_a_direction_that_no_part_declares_has_no_ceiling() -> None:
+    assert topology(devices={"read": "1 GB/s"}).bandwidth_ceiling("write", 1) is None
+
+
+@pytest.mark.parametrize(("direction", "value"), [("read", 4000), ("write", 2000)])
+def test_operations_ceiling(direction: Direction, value: float) -> None:
+    found = topology(devices=DEVICES).operations_ceiling(direction)
+    assert found
+    assert found.value == value
+    assert "4 device(s)" in found.limited_by
+
+
+@pytest.mark.parametrize("parts", [{"clients": CLIENTS}, {"devices": {"read": "1 GB/s"}}])
+def test_operations_that_are_not_declared_have_no_ceiling(parts: dict[str, Any]) -> None:
+    assert topology(**parts).operations_ceiling("read") is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"source": "x"},
+        {"source": "", "clients": CLIENTS},
+        {"clients": CLIENTS},
+        {"source": "x", "clients": {"nic": "0 GB/s"}},
+        {"source": "x", "clients": {"nic": "100"}},
+        {"source": "x", "clients": {"nic": 100}},
+        {"source": "x", "servers": {"count": 0, "nic": "1 GB/s"}},
+        {"source": "x", "servers": {"count": 1.5, "nic": "1 GB/s"}},
+        {"source": "x", "servers": {"count": True, "nic": "1 GB/s"}},
+        {"source": "x", "devices": {"read_iops": 0}},
+        {"source": "x", "devices": {"read_iops": float("inf")}},
+        {"source": "x", "devices": {"write_iops": float("nan")}},
+        {"source": "x", "devices": {"read_iops": True}},
+        {"source": "x", "devices": {"read_iops": "1000"}},
+        {"source": "x", "devices": {"colour": "red"}},
+        {"source": "x", "clients": CLIENTS, "efficiency": {"read": 0.7}},
+        {"source": "x", "clients": CLIENTS, "efficiency": {"read": 1.1, "write": 0.7}},
+    ],
+)
+def test_mistakes_are_refused(data: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Topology.model_validate(data)
+
+
+@pytest.mark.parametrize("way", ["read", "write"])
+def test_an_efficiency_that_nothing_can_miss_is_refused(way: str) -> None:
+    with pytest.raises(ValidationError, match="greater than 0"):
+        topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0})

@@ -1,0 +1,241 @@
+"""Sizes, rates and durations: text to numbers and back."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import units
+from iogauge.units import UnitError
+
+ANYTHING = st.one_of(
+    st.text(),
+    st.from_regex(r"[-+]?[0-9.]*([eE][0-9]*)? ?[KMGT]?i?[Bbs%]?(/s)?", fullmatch=True),
+    st.integers(),
+    st.floats(),
+    st.booleans(),
+    st.just(10**400),
+    st.none(),
+)
+PARSERS = [units.parse_bytes, units.parse_bandwidth, units.parse_seconds, units.parse_fraction]
+ALL_UNITS = [unit for table in units.DIMENSIONS.values() for unit in table]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0 B", 0),
+        ("1B", 1),
+        ("4 GiB", 4 << 30),
+        (" 4 GB ", 4 * 10**9),
+        ("1.5 KiB", 1536),
+        ("1e3 kB", 10**6),
+        (".5 MiB", 1 << 19),
+        ("2 TiB", 2 << 40),
+        ("1 PiB", 1 << 50),
+        ("1 KB", 1000),
+    ],
+)
+def test_size(text: str, size: int) -> None:
+    assert units.parse_bytes(text) == size
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "4",
+        "4 b",
+        "4 GB/s",
+        "GiB",
+        "-1 B",
+        "1.5 B",
+        "4 gib",
+        "nan B",
+        "inf B",
+        "1e999 B",
+        4,
+        True,
+    ],
+)
+def test_no_size(text: str | int) -> None:
+    with pytest.raises(UnitError, match=re.escape(repr(text))):
+        units.parse_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("1 B/s", 1),
+        ("12.5 GB/s", 12.5e9),
+        ("100 Gbit/s", 12.5e9),
+        ("1 MiB/s", 2**20),
+        ("8 bit/s", 1),
+    ],
+)
+def test_bandwidth(text: str, rate: float) -> None:
+    assert units.parse_bandwidth(text) == rate
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30 s", 30),
+        ("5 min", 300),
+        ("1.5 h", 5400),
+        ("1 d", 86400),
+        ("250 ms", 0.25),
+        ("1 us", 1e-6),
+    ],
+)
+def test_duration(text: str, seconds: float) -> None:
+    assert units.parse_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [("85 %", 0.85), ("0 %", 0), ("100 %", 1), (0.5, 0.5), (0, 0), (1, 1), ("0.5", 0.5)],
+)
+def test_share(text: str | float, share: float) -> None:
+    assert units.parse_fraction(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    "text", ["101 %", 1.0001, -0.0001, math.nan, math.inf, True, "x", 10**400, "5 s"]
+)
+def test_no_share(text: str | float) -> None:
+    with pytest.raises(UnitError):
+        units.parse_fraction(text)
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+@given(text=ANYTHING)
+def test_a_parser_raises_nothing_but_unit_errors(
+    parse: Callable[[object], float], text: object
+) -> None:
+    with contextlib.suppress(UnitError):
+        value = parse(text)
+        assert math.isfinite(value)
+        assert value >= 0
+
+
+@given(st.integers(0, 2**53), st.sampled_from(sorted(units.SIZE_UNITS)))
+def test_size_round_trip(count: int, unit: str) -> None:
+    factor = units.SIZE_UNITS[unit]
+    if count * factor < 2**53:
+        assert units.parse_bytes(f"{count} {unit}") == count * factor
+
+
+@given(st.floats(1e-6, 1e12), st.sampled_from(ALL_UNITS), st.sampled_from(ALL_UNITS))
+def test_conversion_round_trip_or_refusal(value: float, one: str, other: str) -> None:
+    if units.dimension(one) == units.dimension(other):
+        there = units.convert(value, one, other)
+        assert units.convert(there, other, one) == pytest.approx(value, rel=1e-12)
+    else:
+        with pytest.raises(UnitError, match="cannot convert"):
+            units.convert(value, one, other)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "to", "expected"),
+    [
+        (1, "GiB/s", "MiB/s", 1024),
+        (1, "GB/s", "Gbit/s", 8),
+        (1, "MiB/s", "MB/s", 1.048576),
+        (2, "kops/s", "ops/s", 2000),
+        (1500, "us", "ms", 1.5),
+        (50, "%", "1", 0.5),
+        (3, "MiB/s", "MiB/s", 3),
+    ],
+)
+def test_conversion(value: float, unit: str, to: str, expected: float) -> None:
+    assert units.convert(value, unit, to) == pytest.approx(expected)
+
+
+@given(st.text())
+def test_a_unit_has_a_dimension_or_is_refused(unit: str) -> None:
+    if unit in ALL_UNITS:
+        assert unit in units.DIMENSIONS[units.dimension(unit)]
+    else:
+        with pytest.raises(UnitError, match="unknown unit"):
+            units.dimension(unit)
+
+
+@given(st.integers(0, 2**60))
+def test_tool_size_is_exact(size: int) -> None:
+    text = units.tool_size(size)
+    factor = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}.get(text[-1])
+    assert (int(text[:-1]) * factor if factor else int(text)) == size
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(1 << 30, "1g"), (4 << 20, "4m"), (47008, "47008"), (1536, "1536"), (1 << 40, "1t")],
+)
+def test_tool_size(size: int, text: str) -> None:
+    assert units.tool_size(size) == text
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (3.75 * 2**40, "3.75 TiB"),
+        (999.7 * 2**20, "1000 MiB"),
+        (1023 * 2**20, "1023 MiB"),
+        (5000 * 2**50, "5000 PiB"),
+    ],
+)
+def test_format_bytes(size: float, text: str) -> None:
+    assert units.format_bytes(size) == text
+
+
+@given(st.floats(0, 1e18))
+def test_a_formatted_size_is_near_the_size_and_has_no_exponent(size: float) -> None:
+    number, unit = units.format_bytes(size).split()
+    assert "e" not in number
+    assert float(number) * units.SIZE_UNITS[unit] == pytest.approx(size, rel=0.006, abs=0.51)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.42, "0.42 s"),
+        (10, "10 s"),
+        (95, "95 s"),
+        (120, "2 min"),
+        (720, "12 min"),
+        (12600, "3.5 h"),
+    ],
+)
+def test_format_seconds(seconds: float, text: str) -> None:
+    assert units.format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1234.5, "1234"),
+        (12.345, "12.35"),
+        (0.5, "0.5000"),
+        (999999, "999999"),
+        (1.5e6, "1.5e+06"),
+    ],
+)
+def test_format_value(value: float, text: str) -> None:
+    assert units.format_value(value) == text
+
+
+@given(st.floats(1e-3, 1e15))
+def test_a_formatted_value_is_the_value_to_four_digits(value: float) -> None:
+    assert float(units.format_value(value)) == pytest.approx(value, rel=6e-4)

@@ -1,0 +1,249 @@
+"""PASS needs proof: samples, guards and reference, all at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.guards import Finding, Outcome
+from iogauge.measurement import Metric, Quantity, ToolOutputError
+from iogauge.verdict import MetricVerdict, Reference, Verdict, check_samples, decide_metric, worst
+
+BW = Metric("bw", "MiB/s")
+OTHER = Metric("iops", "ops/s")
+MET = Reference(100.0, -0.1, 0.1, "MiB/s", "measured")
+
+
+def finding(outcome: Outcome, metric: str | None = None, guard: str = "G1") -> Finding:
+    return Finding(guard, outcome, "saw 5", "at most 3", "do that", metric)
+
+
+def mb(*values: float) -> list[Quantity]:
+    return [Quantity(value, "MiB/s") for value in values]
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ({}, "bw is missing: 0 sample.* 3 expected"),
+        ({"bandwidth": mb(1, 1, 1)}, "bw is missing"),
+        ({"bw": mb(1, 1)}, "2 sample.* 3 expected"),
+        ({"bw": mb(1, 1, 1, 1)}, "4 sample"),
+        ({"bw": [*mb(1, 1), Quantity(1, "MB/s")]}, "came in 'MB/s', declared is 'MiB/s'"),
+        ({"bw": mb(1, 0, 1)}, "is 0 MiB/s"),
+        ({"bw": mb(1, -1, 1)}, "is -1 MiB/s"),
+        ({"bw": mb(1, 1, math.nan)}, "is nan MiB/s"),
+        ({"bw": mb(math.inf, 1, 1)}, "is inf MiB/s"),
+    ],
+)
+def test_samples_that_prove_nothing_are_refused(
+    samples: dict[str, list[Quantity]], message: str
+) -> None:
+    with pytest.raises(ToolOutputError, match=message):
+        check_samples([BW], samples, 3)
+
+
+def test_every_promised_metric_must_be_there() -> None:
+    with pytest.raises(ToolOutputError, match="iops is missing"):
+        check_samples([BW, OTHER], {"bw": mb(1)}, 1)
+
+
+def test_samples_keep_their_order_to_the_last_digit() -> None:
+    values = (3.14159265358979, 1.0, 2.0)
+    assert check_samples([BW], {"bw": mb(*values), "more": mb(1)}, 3) == {"bw": values}
+
+
+QUANTITIES = st.lists(
+    st.builds(
+        Quantity,
+        st.one_of(st.floats(), st.sampled_from([0.0, -0.0, 1.0, 5e-324])),
+        st.sampled_from(["MiB/s", "MiB/s", "MiB/s", "MB/s", ""]),
+    ),
+    max_size=4,
+)
+
+
+@given(QUANTITIES, st.integers(0, 4))
+def test_accepted_samples_are_proven(quantities: list[Quantity], repetitions: int) -> None:
+    sound = len(quantities) == repetitions and all(
+        q.unit == "MiB/s" and 0 < q.value < math.inf for q in quantities
+    )
+    try:
+        found = check_samples([BW], {"bw": quantities}, repetitions)
+    except ToolOutputError:
+        assert not sound
+    else:
+        assert sound
+        assert found["bw"] == tuple(q.value for q in quantities)
+
+
+# --- one metric -----------------------------------------------------------------------------------
+
+OUTCOMES = st.sampled_from(list(Outcome))
+BOUND = st.none() | st.floats(-1, 0)
+
+
+def middle(values: list[float]) -> float:
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+@given(
+    values=st.lists(st.floats(1, 1e6), min_size=1, max_size=5),
+    seen=st.lists(st.tuples(OUTCOMES, st.sampled_from([None, "bw", "iops"])), max_size=4),
+    referenced=st.booleans(),
+    value=st.floats(1, 1e6),
+    lower=BOUND,
+    upper=st.none() | st.floats(0, 10),
+    xfail=st.none() | st.just("known"),
+)
+def test_the_verdict_is_that_of_an_independent_oracle(
+    values: list[float],
+    seen: list[tuple[Outcome, str | None]],
+    referenced: bool,
+    value: float,
+    lower: float | None,
+    upper: float | None,
+    xfail: str | None,
+) -> None:
+    reference = Reference(value, lower, upper, "MiB/s", "x", xfail) if referenced else None
+    decided = decide_metric(BW, values, [finding(o, m) for o, m in seen], reference)
+    mine = {outcome for outcome, metric in seen if metric != "iops"}
+    if Outcome.INVALID in mine:
+        expected = Verdict.INVALID
+    elif Outcome.UNSTABLE in mine:
+        expected = Verdict.UNSTABLE
+    elif not referenced:
+        expected = Verdict.UNREFERENCED
+    else:
+        low = lower is None or middle(values) >= value + value * lower - 1e-9 * value
+        high = upper is None or middle(values) <= value + value * upper + 1e-9 * value
+        edge = any(
+            share is not None and math.isclose(middle(values), value * (1 + share), rel_tol=1e-8)
+            for share in (lower, upper)
+        )
+        if edge:
+            return
+        expected = Verdict.PASS if low and high and not xfail else Verdict.FAIL
+    assert decided.verdict is expected
+    assert decided.samples == tuple(values)
+    if decided.verdict is Verdict.PASS:
+        assert referenced
+        assert not mine & {Outcome.INVALID, Outcome.UNSTABLE}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), list(itertools.product([Outcome.OK, Outcome.WARN], repeat=2))
+)
+def test_remarks_do_not_hinder_a_pass(first: Outcome, second: Outcome) -> None:
+    decided = decide_metric(BW, [100.0], [finding(first), finding(second, "bw")], MET)
+    assert decided.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("median", "verdict"),
+    [(90.0, Verdict.PASS), (89.999, Verdict.FAIL), (110.0, Verdict.PASS), (110.1, Verdict.FAIL)],
+)
+def test_the_ends_of_the_bounds_meet_the_reference(median: float, verdict: Verdict) -> None:
+    reference = Reference(100.0, -0.1, 0.1, "MiB/s", "x")
+    assert decide_metric(BW, [1.0, median, 1e6], [], reference).verdict is verdict
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_reference_that_is_no_number_never_passes(value: float) -> None:
+    reference = Reference(value, -0.1, 0.1, "MiB/s", "x")
+    assert decide_metric(BW, [100.0], [], reference).verdict is Verdict.FAIL
+
+
+def test_a_sample_that_is_no_number_never_passes() -> None:
+    assert decide_metric(BW, [math.nan], [], MET).verdict is Verdict.FAIL
+
+
+def test_no_samples_never_pass() -> None:
+    with pytest.raises(ValueError, match="no median"):
+        decide_metric(BW, [], [], MET)
+
+
+def test_a_reference_in_another_unit_is_not_compared() -> None:
+    with pytest.raises(ValueError, match="in GiB/s, not MiB/s"):
+        decide_metric(BW, [100.0], [], Reference(100.0, -0.1, None, "GiB/s", "x"))
+
+
+def test_a_failure_names_value_reference_and_distance() -> None:
+    decided = decide_metric(BW, [80.0], [], MET)
+    assert decided.reason == (
+        "median 80.00 MiB/s, reference 100.0 MiB/s, at least 90.00, at most 110.0 (-20.0%)"
+    )
+
+
+def test_an_objection_is_the_reason() -> None:
+    decided = decide_metric(
+        BW, [1.0], [finding(Outcome.INVALID, guard="G6"), finding(Outcome.INVALID)], MET
+    )
+    assert decided.reason == (
+        "G6: saw 5; demanded: at most 3. do that; G1: saw 5; demanded: at most 3. do that"
+    )
+
+
+# --- expected failures ----------------------------------------------------------------------------
+
+EXPECTED = Reference(100.0, -0.1, None, "MiB/s", "x", "firmware bug")
+
+
+def test_an_expected_failure_is_a_failure_and_says_why() -> None:
+    decided = decide_metric(BW, [50.0], [], EXPECTED)
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, True)
+    assert "as expected: firmware bug" in decided.reason
+
+
+def test_an_expected_failure_that_does_not_happen_is_one_that_counts() -> None:
+    decided = decide_metric(BW, [100.0], [], EXPECTED)
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
+    assert "remove $xfail (firmware bug)" in decided.reason
+
+
+def test_an_invalid_measurement_is_never_an_expected_failure() -> None:
+    decided = decide_metric(BW, [50.0], [finding(Outcome.INVALID)], EXPECTED)
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.INVALID, False)
+
+
+def test_a_failure_without_xfail_is_not_expected() -> None:
+    assert not decide_metric(BW, [50.0], [], MET).failed_as_expected
+
+
+# --- the order of verdicts ------------------------------------------------------------------------
+
+
+def test_the_worst_verdict_is_the_case_s() -> None:
+    order = ["PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED", "FAIL", "INVALID", "ERROR"]
+    assert [v.value for v in sorted(Verdict, key=lambda v: v.rank)] == order
+    for one, other in itertools.product(Verdict, repeat=2):
+        assert worst([one, other]) is max(one, other, key=lambda v: order.index(v.value))
+
+
+def test_a_case_without_metrics_is_an_error() -> None:
+    assert worst([]) is Verdict.ERROR
+
+
+def test_which_verdicts_fail_any_run() -> None:
+    assert {v.value for v in Verdict if v.fails_run} == {"FAIL", "INVALID", "ERROR"}
+
+
+@pytest.mark.parametrize(
+    ("samples", "median", "spread"),
+    [((), None, None), ((5.0,), 5.0, None), ((90.0, 100.0, 110.0), 100.0, 0.1)],
+)
+def test_median_and_spread(
+    samples: tuple[float, ...], median: float | None, spread: float | None
+) -> None:
+    decided = MetricVerdict(BW, samples, Verdict.PASS, "")
+    assert decided.median == median
+    assert decided.spread == (spread if spread is None else pytest.approx(spread))

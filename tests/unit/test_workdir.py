@@ -1,0 +1,415 @@
+"""A case writes in one directory, and nothing that is not ours is ever removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iogauge import workdir
+from iogauge.workdir import MARKER, WorkdirError
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
+SESSION = "20260101T000000-host-1"
+
+
+def make(target: Path, session: str = SESSION, case: str = "case") -> Path:
+    return Path(workdir.create(str(target), session, case))
+
+
+def parent(target: Path, session: str = SESSION) -> Path:
+    return Path(workdir.session_dir(str(target), session))
+
+
+def refused(path: Path, why: str, survivor: Path) -> None:
+    with pytest.raises(WorkdirError, match=why):
+        workdir.remove(str(path))
+    assert os.path.lexists(survivor)
+
+
+# --- making ---------------------------------------------------------------------------------------
+
+
+def test_the_directory_of_a_case(tmp_path: Path) -> None:
+    case = make(tmp_path)
+    assert case == tmp_path / "iogauge" / workdir.user_name() / SESSION / "case"
+    owner = json.loads((case.parent / MARKER).read_text())
+    assert (owner["session"], owner["user"]) == (SESSION, workdir.user_name())
+    assert owner["host"] == socket.gethostname()
+    modes = [
+        stat.S_IMODE(path.stat().st_mode)
+        for path in (case, case.parent, case.parents[1], case.parents[2])
+    ]
+    assert modes == [0o700, 0o700, 0o700, 0o1777]
+
+
+def test_a_second_case_joins_the_session(tmp_path: Path) -> None:
+    first = make(tmp_path)
+    marker = (first.parent / MARKER).read_text()
+    second = make(tmp_path, case="other")
+    assert second.parent == first.parent
+    assert (first.parent / MARKER).read_text() == marker
+
+
+def test_a_case_never_takes_a_directory_that_is_there(tmp_path: Path) -> None:
+    make(tmp_path)
+    with pytest.raises(FileExistsError):
+        make(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../x", "/x"])
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    for session, case in ((name, "case"), (SESSION, name)):
+        with pytest.raises(WorkdirError, match="is not a name"):
+            make(tmp_path, session, case)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_nothing_is_made_through_a_link_or_a_file(tmp_path: Path, level: int, kind: str) -> None:
+    target, elsewhere = tmp_path / "target", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    target.mkdir()
+    place = [parent(target).parents[1], parent(target).parent, parent(target)][level]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if kind == "link":
+        place.symlink_to(elsewhere)
+    else:
+        place.touch()
+    with pytest.raises(WorkdirError, match="is not a directory"):
+        make(target)
+    assert not list(elsewhere.iterdir())
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("level", [0, 1])
+def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) -> None:
+    place = [parent(tmp_path).parent, parent(tmp_path)][level]
+    place.mkdir(parents=True)
+    os.chown(place, 12345, 12345)
+    with pytest.raises(WorkdirError, match="belongs to another user"):
+        make(tmp_path)
+
+
+@ROOT_ONLY
+def test_the_shared_root_may_belong_to_another_user_and_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "iogauge").mkdir(mode=0o755)
+    os.chown(tmp_path / "iogauge", 12345, 12345)
+    make(tmp_path)
+    assert stat.S_IMODE((tmp_path / "iogauge").stat().st_mode) == 0o755
+
+
+def test_a_missing_target_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        make(tmp_path / "missing")
+    assert not (tmp_path / "missing").exists()
+
+
+# --- removing -------------------------------------------------------------------------------------
+
+
+def test_removal_leaves_nothing(tmp_path: Path) -> None:
+    case = make(tmp_path)
+    (case / "deep" / "er").mkdir(parents=True)
+    (case / "deep" / "er" / "file").write_text("x")
+    (case.parent / "stray").write_text("x")
+    workdir.remove(str(case.parent))
+    assert not list(tmp_path.iterdir())
+
+
+def test_removal_of_what_is_gone_is_no_error(tmp_path: Path) -> None:
+    workdir.remove(str(parent(tmp_path)))
+
+
+def test_other_sessions_stay(tmp_path: Path) -> None:
+    one, other = make(tmp_path), make(tmp_path, "other")
+    workdir.remove(str(one.parent))
+    assert other.is_dir()
+    assert not one.parent.exists()
+
+
+def test_a_link_inside_is_removed_and_not_followed(tmp_path: Path) -> None:
+    target, precious = tmp_path / "t", tmp_path / "precious"
+    target.mkdir()
+    precious.mkdir()
+    (precious / "data").touch()
+    case = make(target)
+    (case / "link").symlink_to(precious)
+    (case.parent / "link").symlink_to(precious)
+    workdir.remove(str(case.parent))
+    assert (precious / "data").exists()
+    assert not list(target.iterdir())
+
+
+def unmarked(path: Path) -> None:
+    (path / MARKER).unlink()
+
+
+def marker_is_link(path: Path) -> None:
+    (path / MARKER).rename(path.parent / "m")
+    (path / MARKER).symlink_to(path.parent / "m")
+
+
+def marker_is_dir(path: Path) -> None:
+    (path / MARKER).unlink()
+    (path / MARKER).mkdir()
+
+
+def foreign_marker(path: Path) -> None:
+    os.chown(path / MARKER, 12345, 12345)
+
+
+def foreign_session(path: Path) -> None:
+    os.chown(path, 12345, 12345)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (unmarked, "has no marker"),
+        (marker_is_link, "is not a regular file"),
+        (marker_is_dir, "is not a regular file"),
+        pytest.param(foreign_marker, "belongs to another user", marks=ROOT_ONLY),
+        pytest.param(foreign_session, "belongs to another user", marks=ROOT_ONLY),
+    ],
+)
+def test_a_directory_that_is_not_ours_is_not_removed(
+    tmp_path: Path, spoil: Callable[[Path], None], why: str
+) -> None:
+    case = make(tmp_path)
+    (case / "data").touch()
+    spoil(case.parent)
+    refused(case.parent, why, case / "data")
+    assert workdir.sessions(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_symbolic_link_on_the_way_is_refused(tmp_path: Path, level: int) -> None:
+    case = make(tmp_path)
+    (case / "data").touch()
+    place = [case.parent, case.parents[1], case.parents[2]][level]
+    moved = tmp_path / "moved"
+    place.rename(moved)
+    place.symlink_to(moved)
+    refused(case.parent, "symbolic link", case / "data")
+
+
+@pytest.mark.parametrize("up", [0, 2, 3])
+def test_only_a_sessions_directory_may_be_removed(tmp_path: Path, up: int) -> None:
+    case = make(tmp_path)
+    (case / MARKER).touch()
+    for place in case.parents[:3]:
+        (place / MARKER).touch()
+    path = [case, *case.parents][up]
+    refused(path, "is not <target>/iogauge/<user>/<session>", case)
+
+
+@pytest.mark.parametrize("path", ["/", "/iogauge", "/iogauge/u", "/a/b/c"])
+def test_a_path_of_another_form_is_not_ours(path: str) -> None:
+    with pytest.raises(WorkdirError, match="is not <target>"):
+        workdir.check_ours(path)
+
+
+def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Path) -> None:
+    case, far = make(tmp_path), tmp_path / "far"
+    (far / "inner").mkdir(parents=True)
+    decoy = far / case.parent.name
+    decoy.mkdir()
+    (decoy / "precious").touch()
+    link = case.parents[1] / "link"
+    link.symlink_to(far / "inner")
+    workdir.remove(f"{link}/../{case.parent.name}")
+    assert (decoy / "precious").exists()
+    assert not case.parent.exists()
+
+
+@pytest.mark.parametrize("spelling", ["{}/", "{}/.", "{}//", "{}/case/.."])
+def test_the_spelling_of_a_path_does_not_matter(tmp_path: Path, spelling: str) -> None:
+    case = make(tmp_path)
+    workdir.remove(spelling.format(case.parent))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_relative_path_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make(tmp_path)
+    monkeypatch.chdir(case.parents[1])
+    workdir.remove(SESSION)
+    assert not case.parent.exists()
+
+
+def test_an_interrupted_removal_can_be_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = make(tmp_path)
+    (case / "data").touch()
+    (case.parent / "stray").touch()
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    for function in ("rmtree", "unlink"):
+        with monkeypatch.context() as patched:
+            patched.setattr(shutil if function == "rmtree" else os, function, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                workdir.remove(str(case.parent))
+        assert [s.path for s in workdir.sessions(str(tmp_path))] == [str(case.parent)]
+    workdir.remove(str(case.parent))
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make(tmp_path)
+    (case / "data").touch()
+    (case.parent / "stray").touch()
+    seen: list[list[str]] = []
+    unlink = os.unlink
+
+    def watch(path: str, **options: int) -> None:
+        if str(path).endswith(MARKER):
+            seen.append(os.listdir(case.parent))
+        unlink(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "unlink", watch)
+    workdir.remove(str(case.parent))
+    assert seen == [[MARKER]]
+
+
+def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> None:
+    case = make(tmp_path)
+    until = time.monotonic() + 0.3
+
+    def create() -> None:
+        number = 0
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                (case / f"{number}").touch()
+                (case.parent / f"stray{number}").touch()
+            number += 1
+
+    writer = threading.Thread(target=create)
+    writer.start()
+    workdir.remove(str(case.parent))
+    writer.join()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_emptied_keeps_its_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = make(tmp_path)
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    refused(case.parent, "could not be emptied", case.parent / MARKER)
+
+
+# --- several processes ----------------------------------------------------------------------------
+
+
+def churn(target: Path, name: str, rounds: int) -> None:
+    for number in range(rounds):
+        case = make(target, f"{name}-{number}")
+        (case / "data").write_text("x")
+        workdir.remove(str(case.parent))
+
+
+def run(jobs: list[tuple[Callable[..., None], tuple[object, ...]]]) -> list[int | None]:
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=function, args=arguments) for function, arguments in jobs]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(30)
+    return [worker.exitcode for worker in workers]
+
+
+def test_sessions_come_and_go_at_once(tmp_path: Path) -> None:
+    jobs = [(churn, (tmp_path, f"s{who}", 60)) for who in range(4)]
+    assert run(jobs) == [0] * 4  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_session_may_be_removed_by_several_at_once(tmp_path: Path) -> None:
+    for _ in range(5):
+        case = make(tmp_path)
+        for number in range(50):
+            (case / f"{number}").touch()
+        run([(workdir.remove, (str(case.parent),)) for _ in range(3)])
+        assert not list(tmp_path.iterdir())
+
+
+# --- what is left ---------------------------------------------------------------------------------
+
+
+def test_sessions_are_listed_oldest_first(tmp_path: Path) -> None:
+    for age, name in ((10, "young"), (1000, "old"), (100, "middle")):
+        marker = make(tmp_path, name).parent / MARKER
+        os.utime(marker, (time.time() - age,) * 2)
+    (parent(tmp_path).parent / "no-session").mkdir()
+    found = workdir.sessions(str(tmp_path))
+    assert [Path(one.path).name for one in found] == ["old", "middle", "young"]
+    assert [round(one.age_s, -1) for one in found] == [1000, 100, 10]
+    assert found[0].owner["session"] == "old"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\xff"])
+def test_a_session_with_a_damaged_marker_is_still_found(tmp_path: Path, content: str) -> None:
+    case = make(tmp_path)
+    (case.parent / MARKER).write_text(content, encoding="latin-1")
+    (found,) = workdir.sessions(str(tmp_path))
+    assert (found.path, found.owner) == (str(case.parent), {})
+
+
+def test_a_target_without_sessions(tmp_path: Path) -> None:
+    assert workdir.sessions(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "pid", "age", "alive"),
+    [
+        ("here", "self", 1, True),
+        ("here", "self", 1e6, True),
+        ("here", "dead", 1, False),
+        ("here", "no-number", 1, False),
+        ("elsewhere", "dead", 86399, True),
+        ("elsewhere", "dead", 86401, False),
+        ("nobody", "dead", 1, True),
+    ],
+)
+def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool) -> None:
+    process = {"self": str(os.getpid()), "dead": "4194305"}.get(pid, pid)
+    owner = {"session": f"t-h-{process}", "host": socket.gethostname() if host == "here" else host}
+    found = workdir.Session("/x", {} if host == "nobody" else owner, age)
+    assert workdir.may_be_alive(found) is alive
+
+
+def test_a_killed_session_is_found_and_removed(tmp_path: Path) -> None:
+    child = multiprocessing.get_context("fork").Process(target=hang, args=(tmp_path,))
+    child.start()
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    assert child.pid
+    (found,) = workdir.sessions(str(tmp_path))
+    assert workdir.may_be_alive(found)
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    assert not workdir.may_be_alive(found)
+    workdir.remove(found.path)
+    assert [path.name for path in tmp_path.iterdir()] == ["ready"]
+
+
+def hang(target: Path) -> None:
+    make(target, f"t-h-{os.getpid()}")
+    (target / "ready").touch()
+    time.sleep(60)

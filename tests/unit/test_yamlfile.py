@@ -1,0 +1,99 @@
+"""YAML of a site: loaded safely, a key twice is a mistake, and every error names the file."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iogauge import yamlfile
+from iogauge.yamlfile import Mistake, YamlError
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "f.yaml"
+    file.write_text(text, encoding="utf-8", newline="")
+    return file
+
+
+def test_anchors_and_merges_work(tmp_path: Path) -> None:
+    file = write(tmp_path, "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
+    assert yamlfile.load(file) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "problem"),
+    [
+        ("a: 1\nb: 2\na: 3\n", 3, "key 'a' stands here a second time"),
+        ("x:\n  - {a: 1}\n  - {a: 1, a: 2}\n", 3, "key 'a' stands here a second time"),
+        ("a: 1\n b: 2\n", 2, "mapping values are not allowed"),
+        ("a: [1, 2\nb: 3\n", 2, "expected"),
+        ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
+        ("[a]: 1\n", 1, "a list or mapping cannot be a key"),
+        ("a: *nowhere\n", 1, "undefined alias"),
+        ("a: 1\n--- \nb: 2\n", 2, "but found another document"),
+    ],
+)
+def test_a_mistake_names_file_and_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(YamlError, match=re.escape(f"{file}:{line}: ") + f".*{problem}"):
+        yamlfile.load(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a: !!int ""',
+        "a: !!bool x",
+        "a: 2024-13-45",
+        "? !!set {a}\n: 1",
+        "[" * 3000,
+        "a: !!timestamp x",
+    ],
+)
+def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(
+    tmp_path: Path, text: str
+) -> None:
+    file = write(tmp_path, text)
+    with pytest.raises(YamlError, match=re.escape(str(file))):
+        yamlfile.load(file)
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"a: \xe9\n")
+    for name, problem in (
+        ("missing", "No such file"),
+        ("", "Is a directory"),
+        ("latin", "not YAML"),
+    ):
+        with pytest.raises(YamlError, match=problem):
+            yamlfile.load(tmp_path / name)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(list("ab:-{}[]&*!?|>'\"#%@` \n\t12.<,")) | st.text(max_size=2), max_size=30
+    )
+)
+def test_no_text_raises_anything_else(tmp_path: Path, parts: list[str]) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
+    with contextlib.suppress(YamlError):
+        yamlfile.load(file)
+
+
+def test_a_mistake_says_file_key_found_and_allowed() -> None:
+    assert str(Mistake("f", "a.b", "1", "2")) == "f: a.b: found 1; allowed: 2"
+    assert str(Mistake("f", "", "1", "2")) == "f: found 1; allowed: 2"
+
+
+def test_a_long_value_is_shown_on_one_short_line() -> None:
+    assert yamlfile.show("a\nb") == "'a\\nb'"
+    shown = yamlfile.show("x" * 500)
+    assert len(shown) == 80
+    assert shown.endswith("...")
