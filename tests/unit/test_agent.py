@@ -94,7 +94,7 @@ def test_every_reason_of_a_refusal_is_said(target: Path) -> None:
 
 def test_a_quota_is_part_of_the_look() -> None:
     view = View(
-        "h", "/s", Mount("/s", "s", "lustre", ""), Space(100, 90, 0, 0), (Quota("u", 5, None),)
+        "h", "/s", Mount(1, "/s", "s", "lustre", ""), Space(100, 90, 0, 0), (Quota("u", 5, None),)
     )
     wanted = {
         "type": "lustre",

@@ -133,6 +133,14 @@ def test_a_phase_that_failed_is_named_with_the_tools_own_words(
         collect(stage)
 
 
+@pytest.mark.parametrize("status", [1, -9])
+def test_a_warm_up_that_failed_is_an_error(stage: Path, status: int) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(file.read_text().replace("0\twrite\t0", f"0\twrite\t{status}"))
+    with pytest.raises(ToolOutputError, match=f"repetition 0: exit status {status}"):
+        collect(stage)
+
+
 @pytest.mark.parametrize(
     ("err", "out", "words"),
     [("", "first\nlast\n", "last"), ("only\n", "", "only"), ("", "{}", "{}")],

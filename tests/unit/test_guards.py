@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from iogauge import guards
-from iogauge.filesystem import Mount, Quota, Space, Traits, View
+from iogauge.filesystem import TRAITS, Mount, Quota, Space, Traits, View
 from iogauge.guards import Finding, Outcome
 from iogauge.measurement import Stonewall
 from iogauge.pagecache import Eviction
@@ -315,7 +315,7 @@ ROOM = Space(1000, 500, 1000, 500)
 
 
 def view(host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch") -> View:
-    return View(host, "/s/x", Mount("/s", source, fstype, "rw"), ROOM)
+    return View(host, "/s/x", Mount(1, "/s", source, fstype, "rw"), ROOM)
 
 
 @pytest.mark.parametrize(
@@ -503,3 +503,25 @@ def test_g22_objects(change: dict[str, Any], saw: str) -> None:
     finding = guards.tool_integrity(**{**TOOL, **change})
     assert finding.outcome is INVALID
     says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")
+
+
+def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
+    finding = guards.tool_integrity(
+        tool="ior", versions=["", ""], tasks=[2], nodes=[1], want_tasks=2, want_nodes=1
+    )
+    assert finding.outcome is Outcome.INVALID
+
+
+@pytest.mark.parametrize(("page_caches", "outcome"), [(2, Outcome.OK), (1, Outcome.INVALID)])
+def test_g1_nodes_that_share_a_page_cache_are_one(page_caches: int, outcome: Outcome) -> None:
+    finding = guards.client_cache(
+        nodes=2,
+        task_offset=1,
+        o_direct=False,
+        traits=TRAITS["lustre"],
+        bytes_per_node=1,
+        node_memory=10,
+        page_caches=page_caches,
+    )
+    assert finding.outcome is outcome
+    assert outcome is Outcome.OK or "2 nodes share 1 page cache" in finding.saw

@@ -166,6 +166,7 @@ def test_a_link_in_place_of_the_directory_is_not_followed(job: Job, tmp_path: Pa
         "iog_phase p true", agent=AGENT + f' && rmdir "$IOG_DIR" && ln -s "{precious}" "$IOG_DIR"'
     )
     assert (precious / "data").exists()
+    assert job.directory.is_symlink()
 
 
 def test_a_directory_outside_iogauge_stays(tmp_path: Path) -> None:
@@ -173,6 +174,14 @@ def test_a_directory_outside_iogauge_stays(tmp_path: Path) -> None:
     job.directory = tmp_path / "target" / "a" / "b" / "c" / "d"
     job.run("iog_phase p true")
     assert job.directory.is_dir()
+
+
+def test_a_removal_that_fails_is_tried_again(job: Job) -> None:
+    status, _ = job.run(
+        'rm() { if [ -e tried ]; then command rm "$@"; else touch tried; false; fi; }; iog_phase p true'
+    )
+    assert status == 0
+    assert not job.directory.exists()
 
 
 def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:

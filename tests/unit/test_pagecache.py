@@ -97,6 +97,18 @@ def test_a_symbolic_link_is_not_followed(disk: Path) -> None:
     assert resident(disk / "real") == MIB
 
 
+def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, fadvise = os.fsync, os.posix_fadvise
+    monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
+    monkeypatch.setattr(os, "posix_fadvise", lambda *a: (calls.append("drop"), fadvise(*a)))
+    (disk / "data").write_bytes(b"x" * MIB)
+    pagecache.evict([str(disk / "data")])
+    assert calls[:2] == ["fsync", "drop"]
+
+
 def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
     (disk / "data").write_bytes(b"x" * MIB)

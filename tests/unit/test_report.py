@@ -265,3 +265,17 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_missing_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         report.undecided(tmp_path / "r", [])
+
+
+def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
+    record = {
+        "case": "A\x1b[2J",
+        "partition": "p",
+        "verdict": "ERROR",
+        "reason": "gone\x1b]0;title\x07",
+        "metrics": [],
+        "findings": [],
+    }
+    (row,) = report.rows([record])
+    assert "\x1b" not in row.scenario + row.reason
+    assert "\\x1b[2J" in row.scenario

@@ -147,6 +147,7 @@ def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, all
     [
         (f"{PARTITION}.time_limit", DELETE, f"{NAMED}.time_limit: found nothing", "30m"),
         (f"{PARTITION}.time_limit", None, f"{NAMED}.time_limit: found nothing", "30m"),
+        (f"{PARTITION}.time_limit", "soon", f"{NAMED}.time_limit: found 'soon'", "30m"),
         (f"{PARTITION}.max_jobs", DELETE, f"{NAMED}.max_jobs: found None", "1: two cases"),
         (f"{PARTITION}.max_jobs", 4, f"{NAMED}.max_jobs: found 4", "1: two cases"),
         (

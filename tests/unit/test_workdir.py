@@ -305,6 +305,21 @@ def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+def test_a_file_that_appears_behind_the_removal_is_removed_in_the_next_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = make(tmp_path)
+    rmtree = shutil.rmtree
+
+    def late(path: str, **options: bool) -> None:
+        rmtree(path, **options)  # type: ignore[call-overload]
+        (case.parent / "late").touch()
+
+    monkeypatch.setattr(shutil, "rmtree", late)
+    workdir.remove(str(case.parent))
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_cannot_be_emptied_keeps_its_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,11 +7,14 @@ what a healthy job leaves.
 from __future__ import annotations
 
 import glob
+import errno
 import json
+import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 from typing import Any
 
 from iogauge.filesystem import View
@@ -89,13 +92,24 @@ def _answers(stage: Path, out: str) -> list[dict[str, Any]]:
     return found
 
 
+_SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
+
+
 def _last_lines(stage: Path, run: PhaseRun) -> str:
+    """The line that tells best why a phase failed: the system's word, the tool's, or the last that was said."""
+    printed: list[str] = []
     for suffix in ("err", "out"):
         try:
             text = (stage / f"{run.name}.{run.repetition}.{suffix}").read_text(errors="replace")
         except OSError:
             continue
-        lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
+        printed.append(text)
+    said = [[line.strip() for line in text.splitlines() if line.strip(" -\t")] for text in printed]
+    for lines in said:
+        telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
+        if telling:
+            return telling[0][:300]
+    for lines in said:
         # The tool's own word for the failure, before what the launcher adds to it.
         telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
         if telling:

@@ -68,8 +68,9 @@ def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | Non
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo: where, what, of which type, with which options."""
+    """One line of mountinfo: its identifier, where, what, of which type, with which options."""
 
+    id: int
     point: str
     source: str
     type: str
@@ -86,23 +87,12 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
-        if not dash or len(head) < 6 or len(tail) < 2:
+        if not dash or len(head) < 6 or len(tail) < 2 or not head[0].isdecimal():
             continue
         options = ",".join([head[5], *tail[2:3]])
-        mounts.append(Mount(_unescape(head[4]), _unescape(tail[1]), tail[0], options))
+        point, source = _unescape(head[4]), _unescape(tail[1])
+        mounts.append(Mount(int(head[0]), point, source, tail[0], options))
     return mounts
-
-
-def mount_of(path: str, mounts: list[Mount]) -> Mount | None:
-    """The mount that holds an absolute, resolved path: the longest mount point, the last of equals."""
-    best: Mount | None = None
-    for mount in mounts:
-        prefix = mount.point.rstrip("/") + "/"
-        if (path + "/").startswith(prefix) and (
-            best is None or len(mount.point) >= len(best.point)
-        ):
-            best = mount
-    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,11 +180,19 @@ def existing_parent(path: str) -> str:
 
 
 def find_mount(path: str) -> Mount | None:
-    """The mount that holds ``path`` on this host. Touches the path, so that an automount comes up."""
-    resolved = existing_parent(path)
-    os.stat(resolved)
+    """The mount that holds ``path`` on this host, by the kernel's own mount identifier.
+
+    Opens the path, or its nearest parent that exists, so that an automount comes up; raises OSError.
+    """
+    fd = os.open(existing_parent(path), os.O_PATH | os.O_CLOEXEC)
+    try:
+        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+            match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
+    finally:
+        os.close(fd)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return mount_of(resolved, parse_mountinfo(file.read()))
+        mounts = parse_mountinfo(file.read())
+    return next((m for m in mounts if match and m.id == int(match[1])), None)
 
 
 def space_of(path: str) -> Space:

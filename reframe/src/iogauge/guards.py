@@ -415,7 +415,7 @@ def tool_integrity(
         seen += f" on {wrong_nodes[0]} node(s)"
     return _finding(
         "G22",
-        len(set(versions)) == 1 and not wrong_tasks and not wrong_nodes,
+        len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes,
         seen,
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")

@@ -65,15 +65,29 @@ def _reason(record: dict[str, Any], metric: dict[str, Any]) -> str:
     return "; ".join([*([text] if text else []), *remarks])
 
 
+def _visible(text: str) -> str:
+    """Text from outside with control characters shown, not acted upon by the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Rows of a session's records; a case without metrics has one row."""
     found = []
     for record in records:
-        name = short_name(record["case"])
+        name = _visible(short_name(record["case"]))
         target = (record.get("target") or {}).get("path", record["partition"])
         if not record["metrics"]:
             found.append(
-                Row(name, target, "-", "-", "-", "-", Verdict(record["verdict"]), record["reason"])
+                Row(
+                    name,
+                    target,
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    Verdict(record["verdict"]),
+                    _visible(record["reason"]),
+                )
             )
         for metric in record["metrics"]:
             unit, reference, ceiling = metric["unit"], metric["reference"], metric["ceiling"]
@@ -91,7 +105,7 @@ def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
                     bound or "none",
                     format_value(ceiling) if ceiling else "unknown",
                     Verdict(metric["verdict"]),
-                    _reason(record, metric),
+                    _visible(_reason(record, metric)),
                 )
             )
     return found

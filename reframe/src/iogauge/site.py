@@ -37,6 +37,7 @@ LOCAL: Final = "local"
 #: Key under a partition's ``extras``: fill what is not declared from the machine itself.
 DETECT: Final = "detect"
 _MISTAKES: Final = "mistakes"
+_TIME_LIMIT: Final = re.compile(r"(?=\d)(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 _MISSING: Final = "nothing"
 
 
@@ -104,13 +105,14 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
     except ValidationError as error:
         found = _pydantic_mistakes(file, f"{key}.extras", error)
         mistakes += [m for m in found if not extras.get(DETECT) or m.found != _MISSING]
-    if not partition.get("time_limit"):
+    limit = partition.get("time_limit")
+    if not limit or not _TIME_LIMIT.fullmatch(str(limit)):
         mistakes.append(
             Mistake(
                 file,
                 f"{key}.time_limit",
-                "nothing",
-                "a time limit such as 30m: storage that hangs must end",
+                show(limit) if limit else "nothing",
+                "a time limit such as 30m or 1h30m: storage that hangs must end",
             )
         )
     if partition.get("max_jobs") != 1:
@@ -262,7 +264,10 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     os.environ["IOGAUGE_SITES"] = str(base)
     merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
     common = base / COMMON / SETTINGS
-    parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
+    try:
+        parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
+    except YamlError as error:
+        raise SystemExit(f"iogauge: {error}: every site needs this file, correct it") from error
     for site in site_folders(base):
         data, mistakes = read_site(site)
         parts.append(data)

@@ -140,8 +140,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_value(value: float) -> str:
-    """A measured value for people: four significant digits, no exponent below a million."""
-    if value and abs(value) < 1e6:
+    """A measured value for people: four significant digits, no exponent between 0.001 and a million."""
+    if 1e-3 <= abs(value) < 1e6:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
         return f"{value:.{min(digits, 6)}f}"
     return f"{value:.4g}"

@@ -1,0 +1,94 @@
+"""A stage directory as a healthy job leaves it, made of recorded tool output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from iogauge.filesystem import Mount, Space, View
+from iogauge.measurement import Metric, ToolOutput
+from iogauge.pagecache import Eviction
+from iogauge.plan import REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools import fio, ior
+
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
+REPETITIONS = 2
+WRITTEN = 826802176
+VIEW = View(
+    "n1",
+    "/s",
+    Mount(1, "/s", "/dev/sdb1", "ext4", "rw"),
+    Space(10**12, 9 * 10**11, 10**6, 10**6),
+    (),
+    "k:1",
+)
+
+
+def parse_ior(printed: Printed) -> ToolOutput:
+    output = ior.parse_json(printed.result, printed.stdout)
+    return ior.with_rank_times(output, ior.rank_times_csv(printed.ranks, output.tasks))
+
+
+def parse_fio(printed: Printed) -> ToolOutput:
+    return fio.parse_json(printed.result)
+
+
+def plan(nodes: int = 1, **change: Any) -> CasePlan:
+    """Write with IOR, then read with fio from an emptied cache."""
+    write = PhasePlan(
+        name="write",
+        command=["ior"],
+        launch="tasks",
+        parse=parse_ior,
+        rates={"write_bw": ("write", "bw")},
+        access=Access(direction="write", fsync=True, saturates="bandwidth"),
+        output=f"ior.{REP}.json",
+        ranks=f"ior.{REP}.csv",
+        data_bytes=WRITTEN,
+    )
+    read = PhasePlan(
+        name="read",
+        command=["fio"],
+        launch="once",
+        parse=parse_fio,
+        rates={"read_iops": ("read", "iops")},
+        access=Access(direction="read", evict=True),
+    )
+    values: dict[str, Any] = {
+        "tool": "ior",
+        "repetitions": REPETITIONS,
+        "tasks": 2,
+        "nodes": nodes,
+        "repeat": [write, read],
+        "held_bytes": WRITTEN,
+        "files": 1,
+    }
+    return CasePlan(**values | change)
+
+
+def build(stage: Path, nodes: int = 1) -> Path:
+    """Write all files of a healthy job; returns the directory."""
+    stage.mkdir(exist_ok=True)
+    (stage / "open.json").write_text(json.dumps({"view": VIEW.to_json(), "refused": []}))
+    runs = []
+    hosts = [f"n{number + 1}" for number in range(nodes)]
+    if nodes > 1:
+        runs.append("0\tview\t0\t1.5\t2.5")
+        for host in hosts:
+            view = {**VIEW.to_json(), "host": host, "cache_id": host}
+            (stage / f"view.{host}.json").write_text(json.dumps(view))
+    for rep in range(REPETITIONS + 1):
+        for name in ("write", "evict-read", "read"):
+            runs.append(f"{rep}\t{name}\t0\t1.5\t2.5")
+            (stage / f"{name}.{rep}.out").touch()
+            (stage / f"{name}.{rep}.err").touch()
+        (stage / f"ior.{rep}.json").write_text((SAMPLES / "ior_stone_wear.json").read_text())
+        (stage / f"ior.{rep}.csv").write_text((SAMPLES / "ior_stone.ranks.csv").read_text())
+        (stage / f"read.{rep}.out").write_text((SAMPLES / "fio_randread.json").read_text())
+        for host in hosts:
+            done = Eviction(host, 1, WRITTEN, 8192, 0)
+            (stage / f"evict-read.{rep}.{host}.json").write_text(json.dumps(done.to_json()))
+    (stage / "phases.tsv").write_text("\n".join(runs) + "\n")
+    return stage
