@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from iogauge import site
+from support.stack import write_facts
 
 GOOD: dict[str, Any] = {
     "systems": [
@@ -381,7 +382,8 @@ def test_a_target_that_cannot_be_detected_disables_its_site(
 
 
 def system(*extras: dict[str, Any]) -> SimpleNamespace:
-    return SimpleNamespace(name="s", partitions=[SimpleNamespace(extras=e) for e in extras])
+    partitions = [SimpleNamespace(extras=e, environs=[]) for e in extras]
+    return SimpleNamespace(name="s", partitions=partitions)
 
 
 def test_a_sound_site_is_ready() -> None:
@@ -402,3 +404,72 @@ def test_a_system_that_cannot_measure_ends_the_run(
 ) -> None:
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
         site.require_ready(system(*extras))
+
+
+# --- the software stack ---------------------------------------------------------------------------
+
+
+def stacked(*environments: dict[str, Any]) -> SimpleNamespace:
+    environs = [SimpleNamespace(name=str(n), extras=e) for n, e in enumerate(environments)]
+    return SimpleNamespace(
+        name="s", partitions=[SimpleNamespace(extras={"target": {}}, environs=environs)]
+    )
+
+
+def test_a_site_without_its_stack_cannot_run() -> None:
+    with pytest.raises(SystemExit, match="spack -e x install"):
+        site.require_ready(stacked({"not_installed": "spack -e x install"}))
+
+
+def test_one_stack_of_two_is_enough_and_the_other_is_named(capsys: Any) -> None:
+    site.require_ready(stacked({"not_installed": "spack -e x install"}, {"installed": {}}))
+    assert "left out: spack -e x install" in capsys.readouterr().err
+
+
+def with_stack(name: str) -> dict[str, Any]:
+    data = copy.deepcopy(GOOD)
+    data["environments"][0] = {"name": "env", "target_systems": ["good"], "extras": {"stack": name}}
+    return data
+
+
+def load_site(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
+    (folder / "good").mkdir()
+    (folder / "good" / "settings.yaml").write_text(yaml.safe_dump(data))
+    (environment,) = site.load(folder)["environments"]
+    found: dict[str, Any] = environment
+    return found
+
+
+def test_an_environment_gets_what_its_stack_has_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    write_facts(tmp_path / "environments" / "site" / ".spack-env")
+    (tmp_path / "sites").mkdir()
+    environment = load_site(tmp_path / "sites", with_stack("site"))
+    assert environment["features"] == ["fio", "ior", "ior-lustre", "ior-mpiio", "mdtest"]
+    (command,) = environment["prepare_cmds"]
+    assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
+    assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
+
+
+def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    (tmp_path / "sites").mkdir()
+    environment = load_site(tmp_path / "sites", with_stack("site"))
+    assert "features" not in environment
+    assert "install the stack: spack -e" in environment["extras"]["not_installed"]
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("extras", [{"stak": "site"}, {"stack": "../site"}, {"stack": 5, "x": 1}])
+def test_extras_of_an_environment_name_a_stack_and_nothing_else(extras: dict[str, Any]) -> None:
+    data = with_stack("site")
+    data["environments"][0]["extras"] = extras
+    mistakes = site.find_mistakes("f", "good", data)
+    assert bool(mistakes) == (extras != {"stack": "site"})
+    assert all("environments.env.extras" in m.key for m in mistakes)

@@ -18,9 +18,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iogauge import features
+from iogauge import features, stack
 from iogauge.filesystem import find_mount, space_of
 from iogauge.session import state_dir
+from iogauge.stack import Stack
 from iogauge.tools import ior
 
 #: The most that a quick case may hold on a target nobody has described.
@@ -49,6 +50,19 @@ class Machine:
     """Programs by name; those that are missing are not in it."""
 
     programs: dict[str, Program] = field(default_factory=dict)
+
+    @property
+    def stack(self) -> Stack | None:
+        """The Spack stack that the benchmark programs come from, where they do; see iogauge.stack."""
+        for name in ("ior", "fio"):
+            if name in self.programs:
+                try:
+                    built = stack.of_program(self.programs[name].path)
+                except stack.StackError:
+                    continue
+                if built:
+                    return built
+        return None
 
     @property
     def features(self) -> list[str]:
@@ -203,9 +217,12 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     partition["env_vars"] = partition.get("env_vars", []) + [
         [name, value] for name, value in mpi_environment().items() if name not in declared
     ]
+    built = found.stack
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
             environment["features"] = sorted({*environment.get("features", []), *found.features})
+            if built:
+                environment.setdefault("extras", {})["installed"] = built.to_record()
 
 
 def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:

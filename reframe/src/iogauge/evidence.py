@@ -6,16 +6,15 @@ what a healthy job leaves.
 
 from __future__ import annotations
 
-import glob
 import errno
+import glob
 import json
 import os
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
-from typing import Any
+from typing import Any, Final
 
 from iogauge.filesystem import View
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError

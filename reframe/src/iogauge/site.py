@@ -20,11 +20,11 @@ import yaml
 from pydantic import ValidationError
 from reframe.core.logging import getlogger
 
-from iogauge import detect, features
+from iogauge import detect, features, stack
 from iogauge.filesystem import traits
 from iogauge.references import FILE as REFERENCES
 from iogauge.references import References
-from iogauge.session import guard_gate, is_gate, state_dir
+from iogauge.session import guard_gate, is_gate, project_root, state_dir
 from iogauge.target import PartitionExtras
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
@@ -37,6 +37,11 @@ LOCAL: Final = "local"
 #: Key under a partition's ``extras``: fill what is not declared from the machine itself.
 DETECT: Final = "detect"
 _MISTAKES: Final = "mistakes"
+#: Key under an environment's ``extras``: the Spack environment in environments/ that it uses.
+STACK: Final = "stack"
+#: Key that is added to it: what was built.
+INSTALLED: Final = "installed"
+_NOT_INSTALLED: Final = "not_installed"
 _TIME_LIMIT: Final = re.compile(r"(?=\d)(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 _MISSING: Final = "nothing"
 
@@ -161,6 +166,17 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
     for environment in data.get("environments", []):
         key = f"environments.{environment['name']}"
         mistakes += _feature_mistakes(file, key, environment.get("features"), features.ENVIRONMENT)
+        extras = environment.get("extras", {})
+        for name in extras:
+            if name != STACK or not re.fullmatch(r"[\w.-]+", str(extras[name])):
+                mistakes.append(
+                    Mistake(
+                        file,
+                        f"{key}.extras.{name}",
+                        show(extras[name]),
+                        f"the key {STACK}: name of a folder in environments/",
+                    )
+                )
         if environment.get("target_systems") != [site]:
             mistakes.append(
                 Mistake(
@@ -219,7 +235,24 @@ def _complete(data: dict[str, Any], state: Path) -> dict[str, Any]:
             known = traits(target.type, target.cache, target.honours_o_direct)
             added = [features.TARGET, *([features.O_DIRECT] if known.honours_o_direct else [])]
             partition["features"] = sorted({*partition.get("features", []), *added})
+    for environment in data["environments"]:
+        _install(environment)
     return data
+
+
+def _install(environment: dict[str, Any]) -> None:
+    """Let an environment that names a Spack environment use what that has built, or say why it cannot."""
+    extras = environment.get("extras", {})
+    if STACK not in extras:
+        return
+    try:
+        built = stack.of_environment(project_root() / "environments", extras[STACK])
+    except stack.StackError as error:
+        extras[_NOT_INSTALLED] = str(error)
+        return
+    extras[INSTALLED] = built.to_record()
+    environment["prepare_cmds"] = [built.prepare_command, *environment.get("prepare_cmds", [])]
+    environment["features"] = sorted({*environment.get("features", []), *built.features})
 
 
 def read_site(folder: Path) -> tuple[dict[str, Any], list[Mistake]]:
@@ -297,6 +330,16 @@ def require_ready(system: Any) -> None:
             f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
             "Correct them and run again; nothing was measured."
         )
+    environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
+    missing = [text for e in environments.values() if (text := e.get(_NOT_INSTALLED))]
+    if missing and len(missing) == len(environments):
+        lines = "\n  ".join(missing)
+        raise SystemExit(
+            f"iogauge: no software stack of site {system.name!r} is installed:\n  {lines}\n"
+            "Nothing was measured."
+        )
+    for text in missing:
+        print(f"iogauge: left out: {text}", file=sys.stderr)
     if not any("target" in extras for extras in found):
         raise SystemExit(
             f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"

@@ -314,6 +314,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "repetitions": self.repetitions,
             "target": self.current_partition.extras.get("target"),
             "tools": list(judgement.tools),
+            "stack": self.current_environ.extras.get("installed"),
             "commands": [shell_command(p.command) for p in plan.phases] if plan else [],
             "metrics": [self._metric_record(m) for m in judgement.metrics],
             "findings": [

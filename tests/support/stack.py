@@ -1,0 +1,26 @@
+"""Facts of a stack as ci/check_stack.py writes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FACTS: dict[str, Any] = {
+    "environment": "site",
+    "stack": "92718f76de22",
+    "lock_sha256": "83c1",
+    "packages": {
+        "ior": {"hash": "i", "variants": {"lustre": True, "hdf5": False}},
+        "fio": {"hash": "f", "variants": {}},
+        "mpi": {"hash": "m", "name": "openmpi"},
+    },
+}
+
+
+def write_facts(directory: Path, facts: Any = FACTS) -> Path:
+    """Write facts into an environment's .spack-env; returns the file."""
+    directory.mkdir(parents=True)
+    file = directory / "stack.json"
+    file.write_text(json.dumps(facts))
+    return file

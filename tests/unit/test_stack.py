@@ -1,0 +1,54 @@
+"""The facts of an installed stack."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import stack
+from support.stack import FACTS, write_facts
+
+
+def test_features_follow_from_what_was_built(tmp_path: Path) -> None:
+    built = stack.read(write_facts(tmp_path / "site" / ".spack-env"))
+    assert built.features == ("fio", "ior", "ior-lustre", "ior-mpiio", "mdtest")
+    assert built.to_record() == {
+        "environment": "site",
+        "fingerprint": "92718f76de22",
+        "lock_sha256": "83c1",
+        "hashes": {"ior": "i", "fio": "f", "mpi": "m"},
+    }
+
+
+def test_the_command_survives_a_path_with_blanks(tmp_path: Path) -> None:
+    built = stack.read(write_facts(tmp_path / "a b" / ".spack-env"))
+    assert built.prepare_command == f". '{tmp_path}/a b/.spack-env/activate.sh'"
+
+
+def test_a_missing_stack_names_the_command_that_brings_it(tmp_path: Path) -> None:
+    with pytest.raises(stack.StackError, match=r"No such file.*spack -e .*/site install"):
+        stack.of_environment(tmp_path, "site")
+
+
+@pytest.mark.parametrize("key", ["environment", "stack", "lock_sha256", "packages"])
+def test_damaged_facts_are_refused(tmp_path: Path, key: str) -> None:
+    facts: dict[str, Any] = copy.deepcopy(FACTS)
+    del facts[key]
+    with pytest.raises(stack.StackError, match=key):
+        stack.read(write_facts(tmp_path / "site" / ".spack-env", facts))
+
+
+@pytest.mark.parametrize("facts", [[], "x", 5, {"packages": []}, {"packages": {"ior": 1}}])
+def test_other_json_is_refused(tmp_path: Path, facts: Any) -> None:
+    with pytest.raises(stack.StackError, match="not the facts of a stack"):
+        stack.read(write_facts(tmp_path / "site" / ".spack-env", facts))
+
+
+def test_a_program_of_a_view_leads_to_its_stack(tmp_path: Path) -> None:
+    write_facts(tmp_path / ".spack-env")
+    view = tmp_path / ".spack-env" / "view" / "bin"
+    assert stack.of_program(str(view / "ior")) == stack.read(tmp_path / ".spack-env" / "stack.json")
+    assert stack.of_program("/usr/bin/fio") is None
