@@ -1,0 +1,98 @@
+"""Fixtures of the end-to-end tests: a storage directory, a rig for a test, a rig for a module."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
+
+_MEMORY = ("tmpfs", "ramfs")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs a program that is not there, and say which."""
+    needs = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
+    for item in items:
+        for marker, programs in needs.items():
+            missing = [name for name in programs if shutil.which(name) is None]
+            if missing and item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(missing)}"))
+
+
+@pytest.fixture(scope="session")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A directory on storage, not in memory: below $IOGAUGE_TEST_TARGET, pytest's, or the project's."""
+    given = os.environ.get("IOGAUGE_TEST_TARGET")
+    places = [Path(given)] if given else [tmp_path_factory.getbasetemp(), ROOT]
+    for place in places:
+        if mount_of(place)[0] not in _MEMORY:
+            directory = place / f".e2e-{os.getpid()}"
+            directory.mkdir()
+            yield directory
+            shutil.rmtree(directory)
+            return
+    pytest.skip(f"no storage at {', '.join(map(str, places))}: set IOGAUGE_TEST_TARGET")
+
+
+@pytest.fixture(scope="session")
+def _number() -> Iterator[int]:
+    return itertools.count()
+
+
+def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
+    made: list[Rig] = []
+
+    def make(**fields: Any) -> Rig:
+        base = storage / f"rig{next(number)}"
+        fields.setdefault("target", base / "target")
+        made.append(Rig(base=base, **fields))
+        return made[-1]
+
+    yield make
+    for rig in made:
+        left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(rig.base, ignore_errors=bool(left))
+        assert left == [], f"left running, and killed: {left}"
+
+
+@pytest.fixture
+def make_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
+    """Makes rigs that last for a test; nothing of them may run on."""
+    yield from _rigs(storage, _number)
+
+
+@pytest.fixture(scope="module")
+def make_module_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
+    """Makes rigs that last for a module."""
+    yield from _rigs(storage, _number)
+
+
+@pytest.fixture
+def small_fs(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Mounts a small file system of its own; skips where that is not allowed."""
+    stack = []
+
+    def make(kind: str, size: int, options: str = "") -> Path:
+        context = mounted(tmp_path / "small", kind, size, tmp_path / "image", options)
+        try:
+            point = context.__enter__()
+        except (OSError, FileNotFoundError) as error:
+            pytest.skip(f"no {kind} can be mounted here: {error}")
+        stack.append(context)
+        return point
+
+    yield make
+    for context in stack:
+        context.__exit__(None, None, None)

@@ -1,0 +1,377 @@
+"""A site of a test's own, and the literal command run on it.
+
+A :class:`Rig` is a folder with ``site-configs/rig``, a target and a state directory. :meth:`Rig.run` runs
+``reframe -c checks/ -r`` on it as a user would and returns what can be seen from outside: exit status,
+what was printed, records, ReFrame's report, the files in the stage directory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = ROOT / "tests" / "data" / "samples"
+MIB = 1 << 20
+
+_MPI = {
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
+#: Variables of the caller that would change what a run does.
+_FOREIGN = re.compile(r"(RFM|IOGAUGE|OMPI|PRTE)_")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def mount_of(path: Path) -> tuple[str, str]:
+    """Type and source of the file system that holds a path, from findmnt(8)."""
+    words = ["findmnt", "-n", "-r", "-o", "FSTYPE,SOURCE", "-T", str(path)]
+    fstype, source = (
+        subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+        .stdout.splitlines()[-1]
+        .split()
+    )
+    return fstype, source
+
+
+def processes(needle: str) -> list[int]:
+    """Processes whose environment, command line or working directory holds a text; this one is none."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            seen = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+            seen += os.readlink(entry / "cwd").encode()
+        except OSError:
+            continue
+        if needle.encode() in seen:
+            found.append(int(entry.name))
+    return found
+
+
+def program_of(pid: int) -> str:
+    """Name of a process's program; empty where it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state = text.rpartition(")")[2].split()[0]
+    return "" if state == "Z" else text[text.index("(") + 1 : text.rindex(")")]
+
+
+def wait_for(condition: Any, seconds: float, what: str) -> Any:
+    """The first true value of a function; fails the test where none comes in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a finished command shows from outside."""
+
+    rc: int
+    out: str
+    records: list[dict[str, Any]]
+    report: dict[str, Any] | None
+    stage: Path
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The only record."""
+        assert len(self.records) == 1, f"{len(self.records)} records\n{self.out}"
+        return self.records[0]
+
+    @property
+    def cases(self) -> list[dict[str, Any]]:
+        """Cases of ReFrame's own report."""
+        assert self.report is not None, self.out
+        return [case for run in self.report["runs"] for case in run["testcases"]]
+
+    def file(self, pattern: str) -> Path:
+        """The only file of a pattern in the stage directories."""
+        found = sorted(self.stage.rglob(pattern))
+        assert len(found) == 1, f"{pattern}: {found}"
+        return found[0]
+
+    def never_passed(self, *causes: str) -> None:
+        """Failed, nowhere called a pass, and every cause is named in what was printed."""
+        assert self.rc != 0, f"exit status 0\n{self.out}"
+        self.shows_no_pass()
+        for cause in causes:
+            assert re.search(cause, self.out), f"the cause /{cause}/ is not named\n{self.out}"
+
+    def shows_no_pass(self) -> None:
+        """Neither our records nor ReFrame's screen and report call anything a pass."""
+        assert all(record["verdict"] != "PASS" for record in self.records), self.out
+        assert not re.search(r"\[ +OK *\]", self.out), self.out
+        if self.report is not None:
+            assert all(case["result"] != "pass" for case in self.cases), self.out
+
+
+@dataclass
+class Rig:
+    """A site named ``rig`` with one partition ``default`` and one environment ``tools``."""
+
+    base: Path
+    target: Path
+    tools: Sequence[str] = ("fio",)
+    tasks: int = 2
+    launcher: str | None = None
+    limits: dict[str, Any] = field(default_factory=dict)
+    declared: dict[str, Any] = field(default_factory=dict)
+    topology: dict[str, Any] | None = None
+    time_limit: str = "2m"
+
+    def __post_init__(self) -> None:
+        self.site.mkdir(parents=True)
+        self.bin.mkdir()
+        (self.base / "tmp").mkdir()
+        (self.base / "reframe").symlink_to(ROOT / "reframe")
+        shutil.copy(ROOT / "site-configs" / "settings.py", self.sites)
+        shutil.copytree(ROOT / "site-configs" / "common", self.sites / "common")
+        self.target.mkdir(parents=True, exist_ok=True)
+        self.write_settings()
+
+    @property
+    def sites(self) -> Path:
+        return self.base / "site-configs"
+
+    @property
+    def site(self) -> Path:
+        return self.sites / "rig"
+
+    @property
+    def home(self) -> Path:
+        return self.base / "home"
+
+    @property
+    def bin(self) -> Path:
+        """Programs here come first on PATH."""
+        return self.base / "bin"
+
+    @property
+    def stage(self) -> Path:
+        return self.home / "reframe" / "stage"
+
+    def settings(self) -> dict[str, Any]:
+        """Content of settings.yaml; everything is declared, nothing is detected."""
+        fstype, source = mount_of(self.target)
+        mpi = bool({"ior", "mdtest"} & set(self.tools))
+        limits = {
+            "case_bytes": "16 MiB",
+            "case_files": 10_000,
+            "phase_seconds": "1 s",
+            "repetitions": 1,
+            "tier": "quick",
+            "max_fill": "99 %",
+            "keep_free": "0 %",
+            "max_spread": "100 %",
+        }
+        extras: dict[str, Any] = {
+            "target": {
+                "path": str(self.target),
+                "type": fstype,
+                "source": source,
+                **self.declared,
+            },
+            "node": {"cores": 2, "memory": "4 GiB"},
+            "scale": {"nodes": 1, "tasks_per_node": self.tasks},
+            "limits": limits | self.limits,
+        }
+        if self.topology:
+            extras["topology"] = self.topology
+        partition = {
+            "name": "default",
+            "scheduler": "local",
+            "launcher": self.launcher or ("mpirun" if mpi else "local"),
+            "environs": ["tools"],
+            "max_jobs": 1,
+            "time_limit": self.time_limit,
+            "env_vars": [[name, value] for name, value in _MPI.items()] if mpi else [],
+            "extras": extras,
+        }
+        return {
+            "systems": [{"name": "rig", "hostnames": [".*"], "partitions": [partition]}],
+            "environments": [
+                {"name": "tools", "target_systems": ["rig"], "features": list(self.tools)}
+            ],
+        }
+
+    def write_settings(self, data: object = None) -> None:
+        """Write settings.yaml, from the fields or as given."""
+        text = data if isinstance(data, str) else yaml.safe_dump(data or self.settings())
+        (self.site / "settings.yaml").write_text(text)
+
+    def write_references(self, references: Mapping[str, Any] | str | None) -> None:
+        """Write references.yaml (metrics by check, for the only partition), or remove it."""
+        file = self.site / "references.yaml"
+        if references is None:
+            file.unlink(missing_ok=True)
+            return
+        if isinstance(references, str):
+            file.write_text(references)
+            return
+        data: dict[str, Any] = {"$sources": dict.fromkeys(references, "made up by a test")}
+        data |= {check: {"rig:default": metrics} for check, metrics in references.items()}
+        file.write_text(yaml.safe_dump(data))
+
+    def program(self, name: str, script: str) -> None:
+        """Put a bash script first on PATH. In it ``$real`` is the real program, ``$out`` its result file."""
+        real = shutil.which(name) or "/nonexistent"
+        file = self.bin / name
+        file.write_text(
+            "#!/bin/bash\n"
+            f"real={real}\n"
+            "out=\n"
+            'for word in "$@"; do\n'
+            "    case $word in --output=*) out=${word#*=} ;; summaryFile=*) out=${word#*=} ;; esac\n"
+            "done\n"
+            "rank=${OMPI_COMM_WORLD_RANK:-0}\n"
+            f"{script}\n"
+        )
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    def damage(self, name: str, results: str, script: str) -> None:
+        """Run the real program, then a bash script where its result file fits a pattern.
+
+        The script sees ``$out`` and the real exit status ``$rc``, which it may change.
+        """
+        self.program(
+            name,
+            f'"$real" "$@"\nrc=$?\ncase $out in {results}) [ "$rank" != 0 ] || {{\n{script}\n}} ;; esac\n'
+            "exit $rc",
+        )
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        """Environment of a user who has sourced ``activate``, with the rig's site and state."""
+        own = {k: v for k, v in os.environ.items() if not _FOREIGN.match(k)}
+        path = [str(self.bin), str(Path(sys.executable).parent), own["PATH"]]
+        own |= {
+            "PATH": os.pathsep.join(path),
+            "TMPDIR": str(self.base / "tmp"),
+            "RFM_CONFIG_PATH": str(self.sites),
+            "IOGAUGE_HOME": str(self.home),
+        }
+        return own | extra
+
+    def start(self, words: Sequence[str], **extra: str) -> subprocess.Popen[str]:
+        """Start a command in the project's directory, in a session of its own."""
+        return subprocess.Popen(
+            words,
+            cwd=ROOT,
+            env=self.environment(**extra),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
+
+    def finish(self, process: subprocess.Popen[str], timeout: float = 120) -> Run:
+        """Wait for a command and collect what can be seen of it."""
+        try:
+            out, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            for pid in [process.pid, *processes(str(self.base))]:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    continue
+            out, _ = process.communicate()
+            raise AssertionError(f"not done after {timeout:g} s\n{out}") from None
+        reports = sorted((self.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
+        return Run(
+            process.returncode,
+            _COLOURS.sub("", out),
+            self.records(),
+            json.loads(reports[-1].read_text()) if reports else None,
+            self.stage,
+        )
+
+    def reframe(self, *arguments: str, timeout: float = 120, **extra: str) -> Run:
+        """Run ReFrame with arguments; earlier records and reports of the rig are dropped first."""
+        for old in ("history", "reports", "reframe"):
+            shutil.rmtree(self.home / old, ignore_errors=True)
+        return self.finish(self.start(["reframe", *arguments], **extra), timeout)
+
+    def run(self, *arguments: str, gate: bool = False, timeout: float = 120, **extra: str) -> Run:
+        """The literal command, ``reframe -c checks/ -r``, with further arguments."""
+        if gate:
+            extra["IOGAUGE_GATE"] = "1"
+        return self.reframe("-c", "checks/", "-r", *arguments, timeout=timeout, **extra)
+
+    def iogauge(self, *arguments: str, timeout: float = 120, **extra: str) -> Run:
+        """The ``iogauge`` command."""
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        extra.setdefault("PYTHONPATH", str(ROOT / "reframe" / "src"))
+        return self.finish(self.start([sys.executable, "-c", code, *arguments], **extra), timeout)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Records of all sessions, as their lines stand in the files."""
+        return [
+            json.loads(line)
+            for file in sorted((self.home / "history").rglob("*.jsonl"))
+            for line in file.read_text().splitlines()
+        ]
+
+    def leftovers(self) -> list[Path]:
+        """What lies below the suite's directory on the target, that directory included."""
+        top = self.target / "iogauge"
+        return [top, *top.rglob("*")] if top.exists() else []
+
+    def assert_clean(self) -> None:
+        """Nothing of ours is left on the target."""
+        assert self.leftovers() == []
+
+
+@contextmanager
+def mounted(
+    point: Path, kind: str, size: int, image: Path | None = None, options: str = ""
+) -> Iterator[Path]:
+    """A small file system at a directory (tmpfs, or ext4 in an image); raises OSError where not allowed."""
+    point.mkdir(parents=True, exist_ok=True)
+    if kind == "tmpfs":
+        words = ["mount", "-t", "tmpfs", "-o", f"size={size}{options}", "iogauge-test", str(point)]
+    else:
+        assert image is not None
+        with open(image, "wb") as file:
+            file.truncate(size)
+        make = ["mkfs.ext4", "-q", "-m", "0", "-F", str(image)]
+        subprocess.run(make, check=True, capture_output=True, timeout=60)
+        words = ["mount", "-o", "loop", str(image), str(point)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        raise OSError(done.stderr.strip())
+    try:
+        yield point
+    finally:
+        for attempt in range(20):
+            done = subprocess.run(
+                ["umount", str(point)], capture_output=True, check=False, timeout=60
+            )
+            if done.returncode == 0:
+                break
+            time.sleep(0.1 * attempt)

@@ -1,0 +1,213 @@
+"""The ``iogauge`` command and ReFrame's own options, as typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import MIB, ROOT, Rig
+from e2e.test_never_pass import RANDOM_READ
+from e2e.test_values import GENEROUS, METADATA
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    return make_rig()
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that a terminal's width brings."""
+    return " ".join(text.split())
+
+
+class TestDoctor:
+    def test_names_what_is_missing_and_what_brings_it(self, rig: Rig) -> None:
+        # A PATH with nothing on it but links to what the system itself needs.
+        bare = rig.base / "bare"
+        bare.mkdir()
+        run = rig.iogauge("doctor", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
+        text = flat(run.out)
+        assert run.rc == 0, run.out
+        for name, command in {
+            "ior": "spack install ior@4.0.0",
+            "mdtest": "spack install ior@4.0.0",
+            "fio": "apt install fio",
+            "mpirun": "apt install openmpi-bin",
+        }.items():
+            assert re.search(rf"note {name}: not on PATH", text), text
+            assert command in text
+
+    @pytest.mark.needs_fio
+    def test_here(self, rig: Rig) -> None:
+        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target), RFM_CONFIG_PATH=str(rig.sites))
+        assert run.rc == 0, run.out
+        assert re.search(r"ok +fio: \S*/fio \d", run.out)
+        assert f"target {rig.target}" in flat(run.out)
+
+    def test_broken_site_is_a_problem(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
+        run = rig.iogauge("doctor", IOGAUGE_SITES=str(rig.sites), IOGAUGE_TARGET=str(rig.target))
+        assert run.rc == 1, run.out
+        assert "FioMetadta" in flat(run.out) and "did you mean FioMetadata" in flat(run.out)
+
+    def test_program_that_is_something_else(self, rig: Rig) -> None:
+        rig.program("fio", "echo 'a game'")
+        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target))
+        assert run.rc == 1, run.out
+        assert "does not answer as fio would" in flat(run.out)
+
+    def test_target_that_is_missing(self, rig: Rig) -> None:
+        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target / "no" / "such"))
+        assert str(rig.target / "no") in flat(run.out).replace(" ", "") or run.rc == 1
+
+
+@pytest.mark.needs_fio
+@pytest.mark.skipif(shutil.which("strace") is None, reason="not on PATH: strace")
+def test_plan_is_what_is_written(make_rig: Callable[..., Rig]) -> None:
+    """The bytes that a plan announces are those that the tool hands to the kernel."""
+    rig = make_rig(limits={"case_bytes": "32 MiB"})
+    planned = rig.iogauge("plan", *RANDOM_READ)
+    assert planned.rc == 0, planned.out
+    (row,) = [line for line in planned.out.splitlines() if "FioRandomRead" in line]
+    assert row.count("8 MiB") >= 2, row  # holds and writes
+    assert rig.leftovers() == []
+
+    # One file for each process, so that no call is torn in two.
+    trace = (
+        f"exec strace -ff -qq -y -o {rig.base}/trace.$$ -e trace=write,pwrite64,pwritev,pwritev2"
+    )
+    rig.program("fio", trace + ' "$real" "$@"')
+    rig.run(*RANDOM_READ)
+    written = 0
+    for file in rig.base.glob("trace.*"):
+        calls = file.read_text().splitlines()
+        mine = [call for call in calls if f"<{rig.target.resolve()}/" in call]
+        written += sum(int(call.rpartition("= ")[2]) for call in mine)
+    assert written == 8 * MIB
+
+
+class TestPlan:
+    def test_refuses_what_has_no_room(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(limits={"case_bytes": "4 PiB"})
+        run = rig.iogauge("plan", *RANDOM_READ)
+        assert run.rc == 1, run.out
+        assert "refused" in run.out and "G13" in run.out
+
+    def test_nothing_selected(self, rig: Rig) -> None:
+        run = rig.iogauge("plan", "-n", "NoSuchCheck")
+        assert run.rc == 1
+        assert "no case is selected" in flat(run.out)
+
+
+@pytest.mark.needs_fio
+class TestRun:
+    def test_gate(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        run = rig.iogauge("run", "--gate", *METADATA)
+        assert run.rc == 0, run.out
+        assert run.record["verdict"] == "PASS" and run.record["gate"]
+        assert "1 case(s): 1 PASS (gate)" in flat(run.out)
+        again = rig.iogauge("report")
+        assert again.rc == 0 and "1 case(s): 1 PASS (gate)" in flat(again.out)
+        assert "create_rate" in again.out
+
+    def test_gate_without_references(self, rig: Rig) -> None:
+        run = rig.iogauge("run", "--gate", *METADATA)
+        assert run.rc == 1
+        assert "1 UNREFERENCED" in flat(run.out) and "FAILED" in run.out
+        assert rig.iogauge("report").rc == 1
+
+    def test_gate_with_nothing(self, rig: Rig) -> None:
+        run = rig.iogauge("run", "--gate", "-n", "NoSuchCheck")
+        assert run.rc == 1
+        assert "nothing was measured" in flat(run.out)
+
+    def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
+        rig.time_limit = "2s"
+        rig.write_settings()
+        rig.program("fio", "sleep 120")
+        run = rig.iogauge("run", *METADATA)
+        assert run.rc == 1, run.out
+        assert run.record["verdict"] == "ERROR"
+        assert re.search("(?i)time", run.record["reason"])
+        rig.assert_clean()
+
+    def test_unknown_session(self, rig: Rig) -> None:
+        run = rig.iogauge("report", "no-such-session")
+        assert run.rc != 0
+        assert "no-such-session" in flat(run.out)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_bench(rig: Rig) -> None:
+    """The newcomer's command, on the site of a machine that nobody has described."""
+    run = rig.iogauge(
+        *("bench", "-n", "FioRandomRead%block=128", "-S", "repetitions=1"),
+        IOGAUGE_TARGET=str(rig.target),
+        RFM_CONFIG_PATH=str(ROOT / "site-configs"),
+    )
+    assert run.rc == 0, run.out
+    assert run.record["system"] == "local"
+    assert "UNREFERENCED" in run.out and "read_iops" in run.out
+    assert str(rig.target) in run.out.replace("\n", "")
+    rig.assert_clean()
+
+
+class TestReframe:
+    """The literal commands of the README."""
+
+    def test_list(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
+        run = rig.reframe("-c", "checks/", "-l")
+        assert run.rc == 0, run.out
+        assert "Found 16 check(s)" in run.out
+        quick = rig.reframe("-c", "checks/", "-l", "-t", "quick")
+        assert 0 < quick.out.count("\n- ") < 16
+        named = rig.reframe("-c", "checks/", "-l", "-n", "IorMpiio")
+        assert "Found 2 check(s)" in named.out
+
+    def test_only_what_the_tools_allow(self, rig: Rig) -> None:
+        run = rig.reframe("-c", "checks/", "-l")
+        assert "FioMetadata" in run.out and "IorPosix" not in run.out
+
+    def test_setvar_changes_the_scale(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("ior",))
+        one = ("-n", "IorMpiio", "-n", "IorPosix%files=shared%order=sequential%cache=direct")
+        run = rig.reframe("-c", "checks/", "--dry-run", *one, "-S", "tasks_per_node=3")
+        assert run.rc == 0, run.out
+        assert "mpirun -np 3 ior" in run.file("rfm_job.sh").read_text()
+        run = rig.reframe("-c", "checks/", "--dry-run", *one, "-S", "nodes=2")
+        script = run.file("rfm_job.sh").read_text()
+        assert "mpirun -np 4 ior" in script
+        assert re.search(r"ior .* -r .*-C .*-Q 1 ", script)
+
+    def test_setvar_that_makes_no_sense(self, rig: Rig) -> None:
+        rig.run(*METADATA, "-S", "repetitions=-1").never_passed("repetitions is -1")
+        rig.run(*METADATA, "-S", "tier=quik").never_passed("tier is 'quik'")
+
+    def test_site_by_name(self, rig: Rig) -> None:
+        run = rig.reframe("-c", "checks/", "-l", "--system=rig")
+        assert run.rc == 0 and "selected system:   'rig'" in run.out
+        wrong = rig.reframe("-c", "checks/", "-l", "--system=nowhere")
+        assert wrong.rc != 0 and "nowhere" in wrong.out
+
+    def test_undescribed_machine(self, rig: Rig) -> None:
+        run = rig.reframe(
+            *("-c", "checks/", "-l"),
+            RFM_CONFIG_PATH=str(ROOT / "site-configs"),
+            IOGAUGE_TARGET=str(rig.target),
+        )
+        assert run.rc == 0, run.out
+        assert "selected system:   'local'" in run.out
+
+    def test_from_anywhere(self, rig: Rig, tmp_path: Path) -> None:
+        here = os.getcwd()
+        assert here  # the command is run in the project's root; the checks are found by their path
+        run = rig.reframe("-c", str(ROOT / "checks"), "-l")
+        assert run.rc == 0 and "FioMetadata" in run.out

@@ -1,0 +1,215 @@
+"""The command lines of all cases on made-up sites, word for word.
+
+``reframe --dry-run`` writes the job scripts; they are compared with tests/data/golden/<site>.txt. When a
+change is meant, write the files anew and read the difference::
+
+    IOGAUGE_GOLDEN=update python -m pytest tests/e2e/test_golden.py; git diff tests/data/golden
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig
+
+GOLDEN = ROOT / "tests" / "data" / "golden"
+TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+#: Scheduler, launcher, nodes, tasks on each, type of the target.
+SITES = {
+    "workstation": ("local", "mpirun", 1, 2, "ext4"),
+    "cluster-srun": ("squeue", "srun", 4, 8, "lustre"),
+    "cluster-mpirun": ("squeue", "mpirun", 4, 8, "lustre"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case's job script and fio job files, without what is this machine's."""
+
+    name: str
+    script: str
+    inputs: dict[str, str]
+
+    @property
+    def phases(self) -> list[list[str]]:
+        """Words of every phase, its name first."""
+        lines = [line.strip() for line in self.script.splitlines()]
+        return [shlex.split(line)[1:] for line in lines if line.startswith("iog_phase ")]
+
+    @property
+    def text(self) -> str:
+        parts = [f"==> {self.name}\n{self.script}"]
+        parts += [f"--> {name}\n{text}" for name, text in sorted(self.inputs.items())]
+        return "\n".join(part.rstrip() + "\n" for part in parts)
+
+    @property
+    def does(self) -> str:
+        """What the tool is told to do, without the names of directories and results."""
+        words = [word for phase in self.phases for word in phase]
+        return " ".join(words) + "".join(self.inputs.values())
+
+
+def settings(rig: Rig, site: str) -> dict[str, Any]:
+    scheduler, launcher, nodes, tasks, fstype = SITES[site]
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition |= {"scheduler": scheduler, "launcher": launcher, "env_vars": [], "time_limit": "1h"}
+    if scheduler != "local":
+        partition["access"] = ["--partition=compute"]
+    partition["extras"] = {
+        "target": {"path": "/scratch", "type": fstype},
+        "node": {"cores": tasks, "memory": "64 GiB"},
+        "scale": {"nodes": nodes, "tasks_per_node": tasks},
+        "limits": {
+            "case_bytes": "64 GiB",
+            "case_files": 320_000,
+            "phase_seconds": "30 s",
+            "repetitions": 3,
+            "tier": "daily",
+        },
+    }
+    return data
+
+
+def normalised(text: str, rig: Rig) -> str:
+    text = text.replace(str(ROOT), "@ROOT@").replace(str(rig.base / "reframe"), "@ROOT@/reframe")
+    text = re.sub(r"PYTHONPATH=\S+ \S+ -m iogauge", "PYTHONPATH=@SOURCE@ @PYTHON@ -m iogauge", text)
+    return re.sub(r"/iogauge/[^/\s]+/[^/\s]+/(?=[A-Z])", "/iogauge/@USER@/@SESSION@/", text)
+
+
+@pytest.fixture(scope="module")
+def all_cases(make_module_rig: Callable[..., Rig]) -> dict[str, list[Case]]:
+    """Cases of all sites, dry-run."""
+    found = {}
+    for site in SITES:
+        rig = make_module_rig(tools=TOOLS)
+        rig.write_settings(settings(rig, site))
+        # fio runs on one node: its scenarios say so on a partition of several.
+        one_node = [*("-S", "FioMetadata.nodes=1"), *("-S", "FioRandomRead.nodes=1")]
+        run = rig.reframe("-c", "checks/", "--dry-run", *one_node)
+        assert run.rc == 0, run.out
+        found[site] = list(_cases(rig))
+        assert len(found[site]) == len(run.cases), "a case wrote no job script"
+    return found
+
+
+def _cases(rig: Rig) -> Iterator[Case]:
+    for script in sorted(rig.stage.rglob("rfm_job.sh")):
+        stage = script.parent
+        inputs = {file.name: file.read_text() for file in stage.glob("*.fio")}
+        yield Case(stage.name, normalised(script.read_text(), rig), inputs)
+
+
+@pytest.fixture(params=SITES)
+def site(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_scripts_are_as_recorded(all_cases: dict[str, list[Case]], site: str) -> None:
+    file = GOLDEN / f"{site}.txt"
+    text = "\n".join(case.text for case in all_cases[site])
+    if os.environ.get("IOGAUGE_GOLDEN") == "update":
+        file.write_text(text)
+    assert text == file.read_text(), "meant? IOGAUGE_GOLDEN=update writes the file anew"
+
+
+def test_every_check_is_there(all_cases: dict[str, list[Case]], site: str) -> None:
+    """All check files, and all values of all parameters."""
+    classes = {
+        name
+        for file in (ROOT / "checks").glob("*.py")
+        for name in re.findall(r"@rfm.simple_test\nclass (\w+)", file.read_text())
+    }
+    assert {case.name.split("_")[0] for case in all_cases[site]} == classes
+    assert len(all_cases[site]) >= 16
+
+
+def test_no_two_scenarios_do_the_same(all_cases: dict[str, list[Case]], site: str) -> None:
+    seen: dict[str, str] = {}
+    for case in all_cases[site]:
+        assert case.does not in seen, f"{case.name} does what {seen[case.does]} does"
+        seen[case.does] = case.name
+
+
+def tool_words(phase: list[str], tool: str) -> list[str]:
+    """Arguments of a phase's tool; empty where the phase runs another."""
+    return phase[phase.index(tool) + 1 :] if tool in phase else []
+
+
+def test_writes_end_on_storage(all_cases: dict[str, list[Case]], site: str) -> None:
+    writes = 0
+    for case in all_cases[site]:
+        for phase in case.phases:
+            words = tool_words(phase, "ior")
+            if "-w" in words:
+                writes += 1
+                assert "-e" in words, case.name
+            words = tool_words(phase, "mdtest")
+            if "-C" in words:
+                writes += 1
+                assert "-Y" in words, case.name
+        for name, text in case.inputs.items():
+            if re.search(r"^rw=(rand)?write$", text, re.MULTILINE) and "ioengine=file" not in text:
+                writes += 1
+                assert "end_fsync=1" in text, f"{case.name}: {name}"
+    assert writes >= 12
+
+
+def test_reads_meet_no_cache(all_cases: dict[str, list[Case]], site: str) -> None:
+    """On one node a buffered read follows an emptied cache; on several the readers are shifted."""
+    nodes, reads = SITES[site][2], 0
+    for case in all_cases[site]:
+        names = [phase[0] for phase in case.phases]
+        for at, phase in enumerate(case.phases):
+            ior, mdtest = tool_words(phase, "ior"), tool_words(phase, "mdtest")
+            if not ("-r" in ior or "-E" in mdtest) or "--posix.odirect" in ior:
+                continue
+            reads += 1
+            evicted = names[at - 1] == f"evict-{phase[0]}"
+            if nodes == 1:
+                assert evicted, case.name
+            elif mdtest:
+                assert mdtest[mdtest.index("-N") + 1] == "1"
+            else:
+                # IOR refuses to shift readers of a shuffled shared file: there the cache is emptied.
+                shifted = "-C" in ior and ior[ior.index("-Q") + 1] == "1"
+                shuffled = "-z" in ior and "-F" not in ior
+                assert evicted if shuffled else shifted, case.name
+        for name, text in case.inputs.items():
+            if "rw=randread" in text:
+                reads += 1
+                assert "direct=1" in text, f"{case.name}: {name}"
+    assert reads >= 8
+
+
+def test_ior_is_never_verbose(all_cases: dict[str, list[Case]], site: str) -> None:
+    for case in all_cases[site]:
+        for phase in case.phases:
+            assert not any(re.fullmatch("-v+", word) for word in tool_words(phase, "ior"))
+
+
+def test_scale_reaches_the_scheduler(all_cases: dict[str, list[Case]], site: str) -> None:
+    scheduler, launcher, nodes, tasks, _ = SITES[site]
+    for case in all_cases[site]:
+        mpi = any(tool_words(phase, "ior") or tool_words(phase, "mdtest") for phase in case.phases)
+        if mpi and launcher == "mpirun":
+            assert f"mpirun -np {nodes * tasks} " in case.script
+        if mpi and scheduler == "squeue":
+            assert f"#SBATCH --ntasks={nodes * tasks}\n" in case.script
+            assert f"#SBATCH --ntasks-per-node={tasks}\n" in case.script
+        if not mpi and scheduler == "squeue":
+            assert "#SBATCH --ntasks=1\n" in case.script
+
+
+def test_paths_are_the_sites(all_cases: dict[str, list[Case]], site: str) -> None:
+    for case in all_cases[site]:
+        assert "IOG_DIR=/scratch/iogauge/@USER@/@SESSION@/" in case.script
+        assert str(Path.home()) not in case.text

@@ -1,0 +1,643 @@
+"""Everything that must not end in PASS, each on the literal command, each with its cause named."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import ROOT, SAMPLES, Rig, Run, processes, program_of, wait_for
+from e2e.test_values import GENEROUS, METADATA
+
+RANDOM_READ = ("-n", "FioRandomRead%block=128")
+IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
+IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
+IOR_GENEROUS = {
+    "write_bw": [0.001, -0.5, None, "MiB/s"],
+    "read_bw": [0.001, -0.5, None, "MiB/s"],
+}
+MDTEST_GENEROUS = {
+    "create_rate": [0.001, -0.5, None, "ops/s"],
+    "read_rate": [0.001, -0.5, None, "ops/s"],
+    "remove_rate": [0.001, -0.5, None, "ops/s"],
+}
+
+
+@pytest.fixture
+def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
+    """Few files and generous references: nothing but what a test does keeps it from a PASS."""
+    rig = make_rig(limits={"case_files": 10_000})
+    rig.write_references(GENEROUS)
+    return rig
+
+
+@pytest.fixture
+def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
+    """One task without a launcher: IOR and mdtest start at once as MPI programs of one rank."""
+    rig = make_rig(
+        tools=("ior", "mdtest"),
+        tasks=1,
+        launcher="local",
+        limits={"case_bytes": "64 MiB", "case_files": 400},
+    )
+    rig.write_references(
+        {"IorPosix": IOR_GENEROUS, "IorMpiio": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
+    )
+    return rig
+
+
+def edit_json(edit: str) -> str:
+    """A shell line that edits ``$out``: ``j`` is the JSON document, ``f`` its first job of fio."""
+    code = (
+        "import json, sys; t = open(sys.argv[1]).read(); "
+        "j = json.loads(t[t.index('{'):]); f = j.get('jobs', [None])[0]; "
+        "exec(sys.argv[2]); json.dump(j, open(sys.argv[1], 'w'))"
+    )
+    return f'{sys.executable} -c "{code}" "$out" "{edit}"'
+
+
+TRUNCATE = 'head -c $(($(stat -c %s "$out") / 2)) "$out" >"$out.half"; mv "$out.half" "$out"'
+
+
+@pytest.mark.needs_fio
+class TestFioOutput:
+    """The real fio, whose result is damaged in the first judged repetition."""
+
+    @pytest.mark.parametrize(
+        ("script", "causes"),
+        [
+            (edit_json("del f['write']['iops']"), ["iops"]),
+            (edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"]),
+            (edit_json("f['write']['iops'] = 0"), ["iops|rate", r"\b0"]),
+            (edit_json("f['write']['iops'] = -200000.5"), ["-200000.5"]),
+            (edit_json("f['error'] = 28"), ["28|No space left"]),
+            (edit_json("j['jobs'] = []"), ["job"]),
+            (TRUNCATE, ["JSON|truncated|damaged"]),
+            (': >"$out"', ["empty|no output|no JSON"]),
+            ('rm "$out"', ["no output"]),
+            ("rc=255", ["exit status 255"]),
+            ("rc=1", ["exit status 1"]),
+        ],
+        ids=[
+            *("missing", "nan", "zero", "negative", "error-28", "no-job"),
+            *("truncated", "empty", "no-file", "exit-255", "exit-1"),
+        ],
+    )
+    def test_damaged(self, fio_rig: Rig, script: str, causes: list[str]) -> None:
+        fio_rig.limits = {"case_files": 200}
+        fio_rig.write_settings()
+        fio_rig.damage("fio", "fio-create.1.json", script)
+        run = fio_rig.run(*METADATA)
+        run.never_passed("create", *causes)
+        assert run.record["verdict"] == "ERROR"
+        fio_rig.assert_clean()
+
+    def test_last_phase_counts_too(self, fio_rig: Rig) -> None:
+        fio_rig.damage("fio", "fio-remove.1.json", "rc=255")
+        fio_rig.run(*METADATA).never_passed("remove", "exit status 255")
+
+    def test_other_unit(self, fio_rig: Rig) -> None:
+        # KiB/s where bytes/s belong: a figure 1024 times too small.
+        script = edit_json("f['read']['bw_bytes'] //= 1024")
+        fio_rig.damage("fio", "fio-randread.1.json", script)
+        run = fio_rig.run(*RANDOM_READ)
+        run.never_passed("bw_bytes|G7", "bandwidth|bw")
+
+    def test_layout_that_fails(self, fio_rig: Rig) -> None:
+        fio_rig.damage("fio", "fio-layout.0.json", edit_json("f['error'] = 5"))
+        fio_rig.run(*RANDOM_READ).never_passed("layout", "5|Input/output error")
+
+    def test_killed(self, fio_rig: Rig) -> None:
+        process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
+        # The read phase: fio is one process and one for each task.
+        fio = wait_for(
+            lambda: [
+                pid
+                for pid in processes("randread.fio")
+                if program_of(pid) == "fio" and str(fio_rig.base) in _directory(pid)
+            ],
+            30,
+            "fio",
+        )
+        os.kill(min(fio), signal.SIGKILL)
+        run = fio_rig.finish(process)
+        run.never_passed("randread", "SIGKILL")
+        fio_rig.assert_clean()
+
+
+def _directory(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return ""
+
+
+RESULT = "j['tests'][0]['Results'][0]"
+
+
+@pytest.mark.needs_ior
+class TestIorOutput:
+    """The real IOR and mdtest, whose results are damaged in the first judged repetition."""
+
+    @pytest.mark.parametrize(
+        ("script", "causes"),
+        [
+            (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
+            (edit_json(f"{RESULT}['bwMiB'] = float('nan')"), ["(?i)nan"]),
+            (edit_json(f"{RESULT}['bwMiB'] = 0"), ["bwMiB|write_bw", r"\b0"]),
+            (edit_json(f"{RESULT}['bwMiB'] = -1700"), ["-1700"]),
+            (edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"]),
+            (TRUNCATE, ["JSON|truncated|damaged"]),
+            (': >"$out"', ["0 bytes"]),
+            ("rc=2", ["exit status 2"]),
+            ("rc=255", ["exit status 255"]),
+        ],
+        ids=[
+            *("missing", "nan", "zero", "negative", "other-unit"),
+            *("truncated", "empty", "exit-2", "exit-255"),
+        ],
+    )
+    def test_damaged(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
+        ior_rig.damage("ior", "ior-write.1.json", script)
+        run = ior_rig.run(*IOR, "-S", "total_bytes=8388608")
+        run.never_passed("write", *causes)
+        assert run.record["verdict"] == "ERROR"
+        ior_rig.assert_clean()
+
+    def test_undamaged_passes(self, ior_rig: Rig) -> None:
+        """What the other tests damage would have passed."""
+        ior_rig.damage("ior", "ior-write.1.json", "true")
+        run = ior_rig.run(*IOR, *IOR_BUFFERED, "-S", "total_bytes=268435456", gate=True)
+        assert [r["verdict"] for r in run.records] == ["PASS", "PASS"], run.out
+        assert run.rc == 0
+
+    def test_verbose(self, ior_rig: Rig) -> None:
+        """IOR 4.0.0 writes a stray bracket into its JSON when asked for more words."""
+        ior_rig.program("ior", '"$real" "$@" -v')
+        ior_rig.run(*IOR).never_passed("-v", "JSON")
+
+    def test_less_written_than_asked(self, ior_rig: Rig) -> None:
+        ior_rig.program("ior", 'args=("$@"); exec "$real" "${args[@]/64m/63m}"')
+        run = ior_rig.run(*IOR)
+        run.never_passed("66060288|bytes", "67108864")
+
+    @pytest.mark.slow
+    def test_killed_rank(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("ior",), limits={"case_bytes": "512 MiB"})
+        rig.write_references({"IorPosix": IOR_GENEROUS})
+        process = rig.start(["reframe", "-c", "checks/", "-r", *IOR, "-S", "transfer_bytes=4096"])
+        ranks = wait_for(
+            lambda: [
+                pid
+                for pid in processes(str(rig.base))
+                if program_of(pid) == "ior" and str(rig.base) in _directory(pid)
+            ],
+            30,
+            "a rank of IOR",
+        )
+        os.kill(ranks[-1], signal.SIGKILL)
+        run = rig.finish(process)
+        run.never_passed("write", "(?i)killed|signal|exit status")
+        wait_for(lambda: not processes(str(rig.base)), 10, "the ranks to end")
+        rig.assert_clean()
+
+    @pytest.mark.parametrize(
+        ("script", "causes"),
+        [
+            ("sed -i '/File creation/d' create.1.out", ["File creation|create"]),
+            (
+                "sed -i -E 's/(File creation).*/\\1 nan nan nan nan/' create.1.out",
+                ["create", "(?i)nan"],
+            ),
+        ],
+        ids=["missing", "nan"],
+    )
+    def test_damaged_mdtest(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
+        ior_rig.limits = {"case_files": 20}
+        ior_rig.write_settings()
+        # mdtest's table is on standard output, which is the job script's file create.1.out.
+        ior_rig.program(
+            "mdtest",
+            '"$real" "$@"; rc=$?\n'
+            f'case "$*" in *mdtest-create.1.*) sleep 0.05\n{script} ;; esac; exit $rc',
+        )
+        run = ior_rig.run("-n", "MdtestHard")
+        run.never_passed(*causes)
+        ior_rig.assert_clean()
+
+
+class TestRecordedIor:
+    """Recorded output of IOR, replayed: runs also where there is no IOR."""
+
+    @pytest.mark.parametrize(
+        ("sample", "status", "cause"),
+        [
+            ("ior_v1.json", 0, "-v"),
+            ("ior_corrupt.json", 2, "exit status 2"),
+            ("ior_nodir.json", 0, "0 bytes|JSON"),
+            ("ior_enospc.json", 134, "SIGABRT"),
+        ],
+    )
+    def test_replayed(self, ior_rig: Rig, sample: str, status: int, cause: str) -> None:
+        replay = (
+            f'cp {SAMPLES / sample} "$out"\n'
+            'for word in "$@"; do case $word in saveRank*=*)\n'
+            f'    cp {SAMPLES / "ior_i2.ranks.csv"} "${{word#*=}}" ;;\nesac; done\nexit {status}'
+        )
+        ior_rig.program("ior", replay)
+        run = ior_rig.run(*IOR)
+        run.never_passed("write", cause)
+        ior_rig.assert_clean()
+
+
+class TestReferenceFile:
+    """Mistakes in references.yaml are found before anything runs."""
+
+    @pytest.mark.parametrize(
+        ("metrics", "causes"),
+        [
+            ({"create_rat": [1, -0.1, None, "ops/s"]}, ["create_rat", "did you mean create_rate"]),
+            ({"create_rate": [1, -0.1, None, "MiB/s"]}, ["MiB/s", "ops/s"]),
+            ({"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"]),
+            ({"create_rate": [1, -0.1, None]}, ["unit"]),
+        ],
+        ids=["misspelt", "other-dimension", "unknown-unit", "no-unit"],
+    )
+    def test_mistake(self, fio_rig: Rig, metrics: dict[str, object], causes: list[str]) -> None:
+        fio_rig.write_references({"FioMetadata": metrics})
+        run = fio_rig.run(*METADATA)
+        run.never_passed("references.yaml", "FioMetadata", *causes)
+        fio_rig.assert_clean()
+
+    @pytest.mark.parametrize(
+        ("text", "cause"),
+        [
+            ("FioMetadata: [", "YAML|references.yaml:"),
+            ("FioMetadata: {'rig:default': {create_rate: [1, -0.1, null, ops/s]}}", r"\$sources"),
+            ("$sources: {A: b}\n$sources: {A: b}", "second time"),
+        ],
+        ids=["not-yaml", "no-source", "twice"],
+    )
+    def test_broken_file(self, fio_rig: Rig, text: str, cause: str) -> None:
+        fio_rig.write_references(text)
+        fio_rig.run(*METADATA).never_passed("references.yaml", cause)
+
+    @pytest.mark.needs_fio
+    def test_other_check_in_gate_mode(self, fio_rig: Rig) -> None:
+        fio_rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
+        fio_rig.run(*METADATA, gate=True).never_passed("UNREFERENCED")
+
+
+class TestTarget:
+    """The target is looked at before the first byte."""
+
+    def check(self, rig: Rig, run: Run, *causes: str) -> None:
+        run.never_passed(*causes)
+        assert run.record["verdict"] == "INVALID"
+        assert run.record["metrics"] == []
+        assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
+        rig.assert_clean()
+
+    @pytest.mark.parametrize(
+        ("declared", "causes"),
+        [
+            ({"type": "lustre"}, ["G9", "lustre"]),
+            ({"source": "10.0.0.1@tcp:/scratch"}, ["G9", "10.0.0.1@tcp:/scratch"]),
+        ],
+        ids=["type", "source"],
+    )
+    def test_other_file_system(
+        self, make_rig: Callable[..., Rig], declared: dict[str, str], causes: list[str]
+    ) -> None:
+        rig = make_rig(declared=declared)
+        self.check(rig, rig.run(*METADATA), *causes)
+
+    def test_too_little_space(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(limits={"case_bytes": "4 PiB"})
+        self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
+
+    def test_too_full(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(limits={"keep_free": "100 %"})
+        self.check(rig, rig.run(*RANDOM_READ), "G13", "100%")
+
+    @pytest.mark.needs_loop
+    def test_too_few_inodes(
+        self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
+    ) -> None:
+        rig = make_rig(target=small_fs("tmpfs", 64 << 20, ",nr_inodes=1000"))
+        self.check(rig, rig.run(*METADATA), "G14", "inodes")
+
+    def test_vanished(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig()
+        rig.target.rmdir()
+        rig.run(*METADATA).never_passed(re.escape(str(rig.target)))
+
+    @pytest.mark.needs_fio
+    def test_memory(self, make_rig: Callable[..., Rig]) -> None:
+        """Metadata operations in memory measure no storage, references or not."""
+        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
+        rig = make_rig(target=target)
+        try:
+            rig.write_references(GENEROUS)
+            rig.run(*METADATA).never_passed("memory, not storage")
+            rig.assert_clean()
+        finally:
+            shutil.rmtree(target)
+
+    @pytest.mark.needs_ior
+    def test_memory_that_accepts_o_direct(self, ior_rig: Rig) -> None:
+        """A tmpfs accepts O_DIRECT, so IOR would run on it; the case is not even selected."""
+        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
+        target.mkdir()
+        try:
+            ior_rig.target = target
+            ior_rig.write_settings()
+            ior_rig.run(*IOR, gate=True).never_passed("no case was measured")
+        finally:
+            shutil.rmtree(target)
+
+
+FILL = 'head -c 1G /dev/zero >"{target}/filler" 2>/dev/null'
+
+
+@pytest.mark.needs_loop
+class TestFull:
+    """A file system that is full only after the guard has looked."""
+
+    @pytest.mark.needs_fio
+    def test_fio(self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]) -> None:
+        rig = make_rig(target=small_fs("ext4", 64 << 20))
+        rig.write_references(GENEROUS)
+        rig.program("fio", FILL.format(target=rig.target) + '; exec "$real" "$@"')
+        rig.run(*RANDOM_READ).never_passed("layout", "No space left on device|error 28")
+        (rig.target / "filler").unlink()
+        rig.assert_clean()
+
+    @pytest.mark.needs_ior
+    def test_ior(self, ior_rig: Rig, small_fs: Callable[..., Path]) -> None:
+        ior_rig.target = small_fs("tmpfs", 96 << 20)
+        ior_rig.write_settings()
+        ior_rig.program("ior", FILL.format(target=ior_rig.target) + '; exec "$real" "$@"')
+        run = ior_rig.run(*IOR_BUFFERED)
+        run.never_passed("write", "No space left on device")
+        (ior_rig.target / "filler").unlink()
+        ior_rig.assert_clean()
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_read_from_the_page_cache(ior_rig: Rig) -> None:
+    """Somebody keeps the data in memory, so that emptying the page cache has no effect."""
+    hold = (
+        "import ctypes, glob, mmap, os, sys, time\n"
+        "fd = os.open(glob.glob(sys.argv[1] + '/iogauge/*/*/*/data*')[0], os.O_RDWR)\n"
+        "size = os.fstat(fd).st_size\n"
+        "held = mmap.mmap(fd, size)\n"
+        "address = ctypes.addressof(ctypes.c_char.from_buffer(held))\n"
+        "locked = ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(size))\n"
+        "open(sys.argv[2], 'w').write(str(locked))\n"
+        "time.sleep(20)\n"
+    )
+    (ior_rig.base / "hold.py").write_text(hold)
+    flag = ior_rig.base / "held"
+    ior_rig.damage(
+        "ior",
+        "ior-write.1.json",
+        f"{sys.executable} {ior_rig.base / 'hold.py'} {ior_rig.target} {flag} >/dev/null 2>&1 &\n"
+        f"for _ in $(seq 100); do [ ! -s {flag} ] || break; sleep 0.05; done",
+    )
+    try:
+        run = ior_rig.run(*IOR_BUFFERED, "-S", "total_bytes=8388608")
+    finally:
+        for pid in processes("hold.py"):
+            os.kill(pid, signal.SIGKILL)
+    if flag.read_text() != "0":
+        pytest.skip("this user may not lock memory")
+    run.never_passed("read_bw: G1", "not proven empty")
+
+
+@pytest.mark.needs_ior
+@pytest.mark.xfail(
+    strict=True, reason="somebody else's read between eviction and phase is not noticed"
+)
+def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
+    """The page cache was proven empty, and then another process read the data."""
+    again = 'case "$*" in *ior-read.*) cat "$IOG_DIR"/data* >/dev/null ;; esac; exec "$real" "$@"'
+    ior_rig.program("ior", again)
+    run = ior_rig.run(*IOR_BUFFERED, "-S", "total_bytes=268435456")
+    run.never_passed("read_bw: G1")
+
+
+@pytest.mark.needs_ior
+def test_impossible_bandwidth(ior_rig: Rig) -> None:
+    """Faster than the parts that the target is made of."""
+    ior_rig.topology = {
+        "source": "a test",
+        "devices": {"count": 1, "read": "1 MB/s", "write": "1 MB/s"},
+    }
+    ior_rig.write_settings()
+    ior_rig.run(*IOR).never_passed("G6", "ceiling")
+
+
+def test_time_limit(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(time_limit="2s")
+    rig.write_references(GENEROUS)
+    rig.program("fio", "echo $$ >>pids; sleep 120")
+    run = rig.run(*METADATA)
+    run.never_passed("(?i)time limit|timeout|timed out")
+    wait_for(lambda: not processes(str(rig.base)), 10, "the tool to end")
+    rig.assert_clean()
+
+
+class TestNothingRan:
+    """A gate that measured nothing is no pass."""
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("-r", "-n", "NoSuchCheck"),
+            ("-r", "-t", "no-such-tag"),
+            ("-r", "-x", "."),
+            ("--run", "-n", "NoSuchCheck"),
+            ("-vr", "-n", "NoSuchCheck"),
+            ("-rv", "-n", "NoSuchCheck"),
+            ("-r", "-p", "no-such-environment"),
+        ],
+        ids=lambda words: "_".join(words),
+    )
+    def test_nothing_selected(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
+        run = fio_rig.reframe("-c", "checks/", *arguments, IOGAUGE_GATE="1")
+        assert run.rc != 0, run.out
+        assert run.records == []
+
+    def test_says_what_to_do(self, fio_rig: Rig) -> None:
+        run = fio_rig.run("-n", "NoSuchCheck", gate=True)
+        run.never_passed("gate", "no case was measured", "-l")
+
+    def test_dry_run_records_nothing(self, fio_rig: Rig) -> None:
+        run = fio_rig.reframe("-c", "checks/", "--dry-run", *METADATA, IOGAUGE_GATE="1")
+        assert run.records == []
+        assert fio_rig.leftovers() == []
+
+    def test_listing_is_allowed(self, fio_rig: Rig) -> None:
+        run = fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1")
+        assert run.rc == 0, run.out
+
+    @pytest.mark.needs_fio
+    @pytest.mark.parametrize(
+        "content",
+        ["import no_such_module\n", "raise ValueError('broken')\n", "this is no Python\n"],
+        ids=["import", "raises", "syntax"],
+    )
+    def test_check_that_cannot_be_loaded(self, fio_rig: Rig, content: str) -> None:
+        """One check passes, another never loads: as a gate that is no pass."""
+        checks = fio_rig.base / "checks"
+        checks.mkdir()
+        for name in ("__init__.py", "fio_metadata.py"):
+            shutil.copy(ROOT / "checks" / name, checks)
+        (checks / "lost.py").write_text(
+            "import reframe as rfm\n" + content + "@rfm.simple_test\nclass Lost: pass\n"
+        )
+        run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
+        assert run.rc != 0, run.out
+        assert "lost.py" in run.out
+
+
+class TestSite:
+    """Without a usable site nothing runs, and it is said what to do."""
+
+    def test_no_configuration(self, fio_rig: Rig) -> None:
+        env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
+        done = subprocess.run(
+            ["reframe", "-c", "checks/", "-r"],
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        text = done.stdout + done.stderr
+        assert done.returncode != 0, text
+        assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
+        assert "PASSED" not in text
+
+    def test_not_yaml(self, fio_rig: Rig) -> None:
+        fio_rig.write_settings("systems: [")
+        # Its host names are unknown, so it must be named.
+        run = fio_rig.run("--system=rig")
+        run.never_passed("settings.yaml", "YAML", "nothing was measured")
+
+    @pytest.mark.parametrize(
+        ("change", "causes"),
+        [
+            (
+                lambda p: p["extras"]["limits"].update(case_byte="1 MiB"),
+                ["case_byte", "case_bytes"],
+            ),
+            (lambda p: p["extras"]["limits"].update(case_bytes=16), ["case_bytes", "16"]),
+            (lambda p: p["extras"]["limits"].update(max_spread="500 %"), ["max_spread"]),
+            (lambda p: p.pop("time_limit"), ["time_limit"]),
+            (lambda p: p.update(max_jobs=4), ["max_jobs"]),
+            (lambda p: p.update(features=["lustre"]), ["feature 'lustre'"]),
+        ],
+        ids=[
+            *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),
+        ],
+    )
+    def test_mistake(self, fio_rig: Rig, change: Callable[..., object], causes: list[str]) -> None:
+        data = fio_rig.settings()
+        change(data["systems"][0]["partitions"][0])
+        fio_rig.write_settings(data)
+        run = fio_rig.run(*METADATA)
+        run.never_passed("settings.yaml", "nothing was measured", *causes)
+        assert run.records == []
+        fio_rig.assert_clean()
+
+    @pytest.mark.needs_fio
+    def test_another_site_may_be_broken(self, fio_rig: Rig) -> None:
+        broken = fio_rig.sites / "broken"
+        broken.mkdir()
+        (broken / "settings.yaml").write_text("systems: 7")
+        run = fio_rig.run(*METADATA, "--system=rig")
+        assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
+        assert "site broken is disabled" in run.out
+
+
+@pytest.mark.needs_fio
+class TestReframesOwnDoors:
+    """Options of ReFrame that leave out what decides."""
+
+    @pytest.fixture
+    def failing(self, fio_rig: Rig) -> Rig:
+        """Would FAIL: no machine creates a million million files a second."""
+        metrics = {**GENEROUS["FioMetadata"], "create_rate": [1e12, -0.1, None, "ops/s"]}
+        fio_rig.write_references({"FioMetadata": metrics})
+        return fio_rig
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--skip-performance-check", "--keep-stage-files"),
+            ("-S", "strict_check=0"),
+        ],
+        ids=lambda words: " ".join(words),
+    )
+    def test_failing_value(self, failing: Rig, arguments: tuple[str, ...]) -> None:
+        run = failing.run(*METADATA, *arguments)
+        assert run.rc != 0, run.out
+        assert [r["verdict"] for r in run.records] == ["FAIL"]
+        failing.assert_clean()
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ("--skip-sanity-check",),
+            ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files"),
+        ],
+        ids=lambda words: " ".join(words),
+    )
+    def test_nothing_judged(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
+        run = fio_rig.run(*METADATA, *arguments)
+        assert run.rc != 0, run.out
+        assert all(r["verdict"] != "PASS" for r in run.records)
+        fio_rig.assert_clean()
+
+    @pytest.mark.parametrize(
+        "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
+    )
+    def test_hook_left_out(self, failing: Rig, hook: str) -> None:
+        run = failing.run(*METADATA, f"--disable-hook={hook}", "--skip-performance-check")
+        run.never_passed(hook, "not allowed")
+
+    def test_figures_of_an_earlier_run(self, failing: Rig) -> None:
+        """A tool that does nothing and says that all is well, over what an earlier run left."""
+        first = failing.run(*METADATA)
+        assert first.record["verdict"] == "FAIL", first.out
+        failing.write_references(GENEROUS)
+        failing.program("fio", "exit 0")
+        words = ["reframe", "-c", "checks/", "-r", *METADATA, "--dont-restage"]
+        second = failing.finish(failing.start(words))
+        assert second.rc != 0, second.out
+        assert all(r["verdict"] != "PASS" for r in second.records)
+
+
+@pytest.mark.needs_fio
+def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
+    fio_rig.home.mkdir()
+    process = fio_rig.start(["reframe", "-c", "checks/", "-r", *METADATA])
+    (fio_rig.home / "history").write_text("in the way")
+    try:
+        out, _ = process.communicate(timeout=60)
+    finally:
+        (fio_rig.home / "history").unlink()
+    assert process.returncode != 0, out
+    assert not re.search(r"\[ +OK *\]", out)
+    assert "history" in out
+    fio_rig.assert_clean()

@@ -1,0 +1,233 @@
+"""Measured values are the tool's own, to the last digit, and only a reference decides PASS."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import MIB, Rig, Run
+
+GENEROUS = {
+    "FioMetadata": {
+        "create_rate": [1, -0.5, None, "ops/s"],
+        "stat_warm_rate": [1, -0.5, None, "ops/s"],
+        "remove_rate": [1, -0.5, None, "ops/s"],
+    },
+    "FioRandomRead": {
+        "read_iops": [1, -0.5, None, "ops/s"],
+        "read_bw": [0.001, -0.5, None, "MiB/s"],
+    },
+}
+
+
+def fio_job(file: Path) -> dict[str, Any]:
+    text = file.read_text()
+    return json.loads(text[text.index("{") :])["jobs"][0]
+
+
+def ior_result(file: Path, access: str) -> dict[str, Any]:
+    results = json.loads(file.read_text())["tests"][0]["Results"]
+    (only,) = [r for r in results if r["access"] == access]
+    return only
+
+
+def mdtest_rate(file: Path, row: str) -> float:
+    """Mean of a row of mdtest's first table, read with no more than a split."""
+    table = file.read_text().split("SUMMARY rate")[1].split("SUMMARY time")[0]
+    (line,) = [x for x in table.splitlines() if x.strip().startswith(row)]
+    _maximum, _minimum, mean, _deviation = line.split()[-4:]
+    return float(mean)
+
+
+def check(run: Run, check_name: str, expected: dict[str, tuple[str, list[float]]]) -> None:
+    """A record, and ReFrame's own report, hold exactly these samples, units and medians."""
+    (record,) = [r for r in run.records if r["check"] == check_name]
+    (case,) = [c for c in run.cases if c["display_name"] == record["case"]]
+    assert {m["name"] for m in record["metrics"]} == set(expected)
+    for metric in record["metrics"]:
+        unit, samples = expected[metric["name"]]
+        assert metric["unit"] == unit
+        assert metric["samples"] == samples
+        assert metric["median"] == statistics.median(samples)
+        value, *_, reported_unit, _result = case["perfvalues"][f"rig:default:{metric['name']}"]
+        assert (value, reported_unit) == (metric["median"], unit)
+
+
+@pytest.fixture(scope="module")
+def fio_run(make_module_rig: Callable[..., Rig]) -> Run:
+    rig = make_module_rig(limits={"repetitions": 2})
+    rig.write_references(GENEROUS)
+    # Three, so that the median is not the mean.
+    three = ("-S", "FioRandomRead.repetitions=3")
+    run = rig.run("-n", "FioMetadata", "-n", "FioRandomRead%block=4", *three, "--keep-stage-files")
+    rig.assert_clean()
+    return run
+
+
+@pytest.mark.needs_fio
+def test_fio_metadata_values(fio_run: Run) -> None:
+    stage = fio_run.stage / "rig/default/tools/FioMetadata"
+
+    def rates(name: str, way: str) -> list[float]:
+        return [fio_job(stage / f"fio-{name}.{rep}.json")[way]["iops"] for rep in (1, 2)]
+
+    check(
+        fio_run,
+        "FioMetadata",
+        {
+            "create_rate": ("ops/s", rates("create", "write")),
+            "stat_warm_rate": ("ops/s", rates("stat", "read")),
+            "remove_rate": ("ops/s", rates("remove", "write")),
+        },
+    )
+
+
+@pytest.mark.needs_fio
+def test_fio_random_read_values(fio_run: Run) -> None:
+    (stage,) = (fio_run.stage / "rig/default/tools").glob("FioRandomRead_*")
+    reads = [fio_job(stage / f"fio-randread.{rep}.json")["read"] for rep in (1, 2, 3)]
+    check(
+        fio_run,
+        "FioRandomRead",
+        {
+            "read_iops": ("ops/s", [r["iops"] for r in reads]),
+            "read_bw": ("MiB/s", [r["bw_bytes"] / MIB for r in reads]),
+        },
+    )
+    # The two figures are two views of one measurement.
+    for read in reads:
+        assert read["iops"] * 4096 == pytest.approx(read["bw_bytes"], rel=0.01)
+
+
+@pytest.fixture(scope="module")
+def mpi_run(make_module_rig: Callable[..., Rig]) -> Run:
+    rig = make_module_rig(
+        tools=("ior", "ior-mpiio", "mdtest"),
+        limits={"repetitions": 2, "case_bytes": "96 MiB", "case_files": 800},
+    )
+    run = rig.run(
+        *("-n", "IorPosix%files=shared%order=sequential%cache=buffered"),
+        *("-n", "IorMpiio%files=per-process", "-n", "MdtestHard"),
+        # IOR prints four digits of a second: long enough that rounding is no disagreement.
+        *("-S", "MdtestHard.share=1", "--keep-stage-files"),
+    )
+    rig.assert_clean()
+    return run
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["IorPosix", "IorMpiio"])
+def test_ior_values(mpi_run: Run, name: str) -> None:
+    (stage,) = (mpi_run.stage / "rig/default/tools").glob(f"{name}_*")
+
+    def bandwidths(access: str) -> list[float]:
+        files = [stage / f"ior-{access}.{rep}.json" for rep in (1, 2)]
+        return [ior_result(file, access)["bwMiB"] for file in files]
+
+    check(
+        mpi_run,
+        name,
+        {
+            "write_bw": ("MiB/s", bandwidths("write")),
+            "read_bw": ("MiB/s", bandwidths("read")),
+        },
+    )
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_mdtest_values(mpi_run: Run) -> None:
+    stage = mpi_run.stage / "rig/default/tools/MdtestHard"
+
+    def rates(name: str, row: str) -> list[float]:
+        return [mdtest_rate(stage / f"{name}.{rep}.out", row) for rep in (1, 2)]
+
+    check(
+        mpi_run,
+        "MdtestHard",
+        {
+            "create_rate": ("ops/s", rates("create", "File creation")),
+            "read_rate": ("ops/s", rates("read", "File read")),
+            "remove_rate": ("ops/s", rates("remove", "File removal")),
+        },
+    )
+    with open(stage / "mdtest-create.1.ranks.csv", newline="") as file:
+        assert len(list(csv.reader(file))) >= 3, "a row for each of two tasks"
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_without_references_nothing_is_ok(mpi_run: Run) -> None:
+    assert {r["verdict"] for r in mpi_run.records} == {"UNREFERENCED"}, mpi_run.out
+    assert mpi_run.rc == 0
+    mpi_run.shows_no_pass()
+
+
+METADATA = ("-n", "^FioMetadata$")
+
+
+@pytest.mark.needs_fio
+class TestReference:
+    """FioMetadata, against references of all kinds."""
+
+    @pytest.fixture
+    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+        return make_rig()
+
+    def test_met_by_every_metric_passes(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        run = rig.run(*METADATA, gate=True)
+        assert run.rc == 0, run.out
+        assert run.record["verdict"] == "PASS"
+        assert [m["verdict"] for m in run.record["metrics"]] == ["PASS"] * 3
+        assert len(re.findall(r"\[ +OK *\]", run.out)) == 1
+        assert [case["result"] for case in run.cases] == ["pass"]
+
+    def test_above_the_measurement_fails(self, rig: Rig) -> None:
+        tight = {**GENEROUS["FioMetadata"], "create_rate": [1e9, -0.1, None, "ops/s"]}
+        rig.write_references({"FioMetadata": tight})
+        run = rig.run(*METADATA)
+        metric = run.record["metrics"][0]
+        run.never_passed("create_rate", re.escape(f"{metric['median']}"), "1000000000")
+        assert run.record["verdict"] == metric["verdict"] == "FAIL"
+        assert [m["verdict"] for m in run.record["metrics"]] == ["FAIL", "PASS", "PASS"]
+        rig.assert_clean()
+
+    def test_below_an_upper_bound_fails(self, rig: Rig) -> None:
+        slow = {**GENEROUS["FioMetadata"], "remove_rate": [1, None, 0.1, "ops/s"]}
+        rig.write_references({"FioMetadata": slow})
+        run = rig.run(*METADATA)
+        run.never_passed("remove_rate")
+        assert run.record["verdict"] == "FAIL"
+
+    @pytest.mark.parametrize("gate", [False, True])
+    def test_none_is_no_pass(self, rig: Rig, gate: bool) -> None:
+        run = rig.run(*METADATA, gate=gate)
+        run.shows_no_pass()
+        assert run.record["verdict"] == "UNREFERENCED"
+        assert "UNREFERENCED" in run.out
+        assert run.rc == (1 if gate else 0), run.out
+        if not gate:
+            assert re.search(r"\[ +SKIP *\].*UNREFERENCED", run.out)
+
+    def test_for_some_metrics_only_is_no_pass(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": {"create_rate": [1, -0.5, None, "ops/s"]}})
+        run = rig.run(*METADATA, gate=True)
+        run.never_passed("UNREFERENCED")
+
+    def test_expected_failure_is_no_pass(self, rig: Rig) -> None:
+        xfail = ["$xfail", "ticket 42", [1e9, -0.1, None, "ops/s"]]
+        rig.write_references({"FioMetadata": {**GENEROUS["FioMetadata"], "create_rate": xfail}})
+        run = rig.run(*METADATA)
+        run.shows_no_pass()
+        assert run.rc == 0, run.out
+        assert run.record["verdict"] == "FAIL" and run.record["expected"]
+        assert "ticket 42" in run.out
