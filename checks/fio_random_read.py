@@ -13,4 +13,4 @@ class FioRandomRead(FioRandomReadCheck):
     valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
     tags = {"fio", "quick", "daily", "acceptance"}
 
-    block = parameter(["4 KiB", "32 KiB", "128 KiB"], loggable=True)
+    block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)

@@ -22,10 +22,6 @@ class IorPosix(IorCheck):
         self.o_direct = self.cache == "direct"
         if self.o_direct:
             self.valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
-        if self.random:
-            # Small and scattered, so less of it: 4 KiB transfers over a sixteenth of the bytes.
-            self.transfer_bytes = 4096
-            self.share = 16
         self.tags = {"ior", "daily", "acceptance"}
         if not self.random and (self.o_direct or self.file_per_process):
             self.tags.add("quick")

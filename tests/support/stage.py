@@ -71,7 +71,9 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
-    (stage / "open.json").write_text(json.dumps({"view": VIEW.to_json(), "refused": []}))
+    opened = {"view": VIEW.to_json(), "refused": [], "session": "s", "case": "c"}
+    (stage / "open.json").write_text(json.dumps(opened))
+    (stage / "neighbours.txt").touch()
     runs = []
     hosts = [f"n{number + 1}" for number in range(nodes)]
     if nodes > 1:

@@ -36,6 +36,7 @@ def case(place: Path, **change: Any) -> str:
         "type": mount.type,
         "source": mount.source,
         "session": "session",
+        "host": "login",
         "case": "case",
         "held_bytes": 1 << 20,
         "files": 1,

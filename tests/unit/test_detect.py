@@ -146,7 +146,7 @@ def test_what_is_declared_is_kept(programs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
 def test_a_target_that_is_no_directory_is_refused(tmp_path: Path, path: str) -> None:
-    with pytest.raises(NotADirectoryError, match="set IOGAUGE_TARGET"):
+    with pytest.raises(NotADirectoryError, match="is not a directory"):
         completed(tmp_path, target={"path": path})
 
 

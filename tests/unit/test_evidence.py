@@ -202,8 +202,8 @@ def test_a_damaged_look_at_the_target_is_an_error(stage: Path, text: str) -> Non
 
 
 def test_a_refusal_is_returned_and_nothing_else(stage: Path) -> None:
-    view = json.loads((stage / "open.json").read_text())["view"]
-    (stage / "open.json").write_text(json.dumps({"view": view, "refused": ["G9: no"]}))
+    opened = json.loads((stage / "open.json").read_text())
+    (stage / "open.json").write_text(json.dumps({**opened, "refused": ["G9: no"]}))
     found = collect(stage, status=3)
     assert (found.refused, found.outputs, found.runs) == (("G9: no",), {}, ())
 
@@ -291,3 +291,39 @@ def test_a_rate_that_the_tool_did_not_print_is_not_made_up() -> None:
         healthy.plan(repeat=[write]), {"write": [output("write", rate="iops"), output("write")]}
     )
     assert found == {"write_bw": [Quantity(1.0, "MiB/s")]}
+
+
+# --- what belongs to others -----------------------------------------------------------------------
+
+
+def test_what_another_session_left_is_no_evidence(stage: Path) -> None:
+    assert evidence.collect(stage, healthy.plan(), 0, ("s", "c")).runs
+    with pytest.raises(
+        ToolOutputError, match=r"holds the case \('s', 'c'\), expected \('t', 'c'\)"
+    ):
+        evidence.collect(stage, healthy.plan(), 0, ("t", "c"))
+
+
+def test_neighbours_are_told_once_each(stage: Path) -> None:
+    (stage / "neighbours.txt").write_text("/s/a\n/s/b\n/s/a\n")
+    assert collect(stage).neighbours == ("/s/a", "/s/b")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "fetched"), [([], None), (["5"], 5), (["0"], 0), ([""], ToolOutputError)]
+)
+def test_bytes_fetched(stage: Path, numbers: list[str], fetched: Any) -> None:
+    for number in numbers:
+        (stage / "fetched-read.1.n1.77").write_text(number)
+    if fetched is ToolOutputError:
+        with pytest.raises(ToolOutputError, match="not a number of bytes"):
+            collect(stage)
+    else:
+        assert collect(stage).fetched["read"] == (fetched, None)
+
+
+def test_a_task_that_is_not_accounted_for_is_an_error(stage: Path) -> None:
+    for pid in (1, 2):
+        (stage / f"fetched-read.1.n1.{pid}").write_text("1")
+    with pytest.raises(ToolOutputError, match=r"2 task.* accounted for"):
+        collect(stage)

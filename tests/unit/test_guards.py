@@ -525,3 +525,39 @@ def test_g1_nodes_that_share_a_page_cache_are_one(page_caches: int, outcome: Out
     )
     assert finding.outcome is outcome
     assert outcome is Outcome.OK or "2 nodes share 1 page cache" in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("fetched", "outcome"),
+    [
+        ([100, 100], Outcome.OK),
+        ([95, 100], Outcome.OK),
+        ([100, 94], Outcome.INVALID),
+        ([0], Outcome.INVALID),
+        ([None, None], Outcome.OK),
+        ([], Outcome.OK),
+    ],
+)
+def test_g1_tasks_must_have_fetched_what_they_read(
+    fetched: list[int | None], outcome: Outcome
+) -> None:
+    finding = guards.client_cache(
+        nodes=1,
+        task_offset=None,
+        o_direct=False,
+        traits=TRAITS["ext4"],
+        bytes_per_node=100,
+        node_memory=1000,
+        evictions=[Eviction("n", 1, 100, 100, 0)],
+        expected_evictions=1,
+        data_bytes=100,
+        fetched=fetched,
+    )
+    assert finding.outcome is outcome
+
+
+def test_g19_another_case_on_the_target_contaminates() -> None:
+    assert guards.neighbours(others=[]).outcome is Outcome.OK
+    finding = guards.neighbours(others=["/s/iogauge/u/t/c"])
+    assert finding.outcome is Outcome.CONTAMINATED
+    assert "/s/iogauge/u/t/c" in finding.saw and "iogauge clean" in finding.remedy

@@ -160,19 +160,19 @@ def case(**change: Any) -> CasePlan:
 
 
 def test_a_case_of_one_node() -> None:
-    assert job_functions(case(), "mpirun -np 2", ["agent", "x y"], "mpirun") == [
+    assert job_functions(case(), "mpirun -np 2", ["agent", "x y"], "/account.sh", "mpirun") == [
         "iog_case() {",
         "    iog_reset",
         '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
         '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read mpirun -np 2 tool "$IOG_DIR/read"',
+        '    iog_phase read mpirun -np 2 sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         "}",
     ]
 
 
 def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 agent"
-    assert job_functions(case(nodes=2), "srun", ["agent"], "srun") == [
+    assert job_functions(case(nodes=2), "srun", ["agent"], "/account.sh", "srun") == [
         "iog_prepare() {",
         f'    iog_phase view {each} view "$IOG_DIR" view',
         "}",
@@ -180,20 +180,20 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
         "    iog_reset",
         '    iog_phase write srun tool "$IOG_DIR/write"',
         f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read srun tool "$IOG_DIR/read"',
+        '    iog_phase read srun sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         "}",
     ]
 
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once")], repeat=[READ])
-    assert job_functions(plan, "run", ["agent"], "local") == [
+    assert job_functions(plan, "run", ["agent"], "/account.sh", "local") == [
         "iog_prepare() {",
         '    iog_phase layout tool "$IOG_DIR/layout"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read run tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         "}",
     ]
 

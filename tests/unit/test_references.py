@@ -289,14 +289,20 @@ def test_references_of_a_case(sites: Path) -> None:
     check = Ior(
         _resolve_reference=lambda: scoped, current_partition=SimpleNamespace(fullname="here:disk")
     )
-    assert References.of_site("here").resolve(check, METRICS) == {
+    assert References.of_site("here").resolve(check, METRICS, {})[0] == {
         "write_bw": Reference(100, -0.1, None, "MiB/s", "run 1"),
         "open_rate": Reference(5, None, 0.1, "kops/s", "run 1", "bug"),
     }
 
 
+def test_what_a_run_sets_otherwise_has_no_reference(sites: Path) -> None:
+    found, why = References.of_site("here").resolve(Ior(), METRICS, {"tier": "quick"})
+    assert found == {}
+    assert why == "measured with tier=quick; references hold for what the site declares"
+
+
 def test_a_check_without_an_entry_gets_none(sites: Path) -> None:
-    assert References.of_site("here").resolve(Ior(), METRICS) == {}
+    assert References.of_site("here").resolve(Ior(), METRICS, {}) == ({}, "")
 
 
 def test_the_names_of_checks_are_read_without_running_them(tmp_path: Path) -> None:

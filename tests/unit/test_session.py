@@ -126,7 +126,7 @@ def test_a_gate_that_decides_nothing_fails(
         "session.guard_gate()\n"
         f"session.current().track({str(tmp_path)!r})\n"
         f"workdir.create({str(tmp_path)!r}, session.current().name, 'case')\n"
-        f"session.current().cases_decided = {decided}\n"
+        f"session.current().passed = {decided}\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
     done = subprocess.run(

@@ -375,7 +375,7 @@ def test_a_target_that_cannot_be_detected_disables_its_site(
     put(sites, "omega")
     config = site.load(sites)
     assert systems(config)["alpha"]["partitions"][0]["name"] == "broken"
-    assert "set IOGAUGE_TARGET" in capsys.readouterr().err
+    assert "mkdir it, or name another" in capsys.readouterr().err
 
 
 # --- the selected system --------------------------------------------------------------------------

@@ -119,6 +119,8 @@ def test_the_verdict_is_that_of_an_independent_oracle(
     mine = {outcome for outcome, metric in seen if metric != "iops"}
     if Outcome.INVALID in mine:
         expected = Verdict.INVALID
+    elif Outcome.CONTAMINATED in mine:
+        expected = Verdict.CONTAMINATED
     elif Outcome.UNSTABLE in mine:
         expected = Verdict.UNSTABLE
     elif not referenced:

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge import guards, pagecache, workdir
-from iogauge.filesystem import Quota, View, cache_id, find_mount, parse_lfs_quota, space_of
+from iogauge.filesystem import (
+    Quota,
+    View,
+    cache_id,
+    cached_below,
+    find_mount,
+    parse_lfs_quota,
+    space_of,
+)
 
 #: Exit status of a refusal, as against a crash.
 REFUSED: Final = 3
@@ -51,7 +59,8 @@ def look(path: str) -> View:
     """What this host sees of a path; raises OSError where it cannot be looked at."""
     mount = find_mount(path)
     quotas = _lustre_quotas(path) if mount and mount.type == "lustre" else ()
-    return View(os.uname().nodename, path, mount, space_of(path), quotas, cache_id(path))
+    below = mount is not None and cached_below(mount)
+    return View(os.uname().nodename, path, mount, space_of(path), quotas, cache_id(path), below)
 
 
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
@@ -81,9 +90,10 @@ def _open(case_file: str) -> int:
         refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
         seen: dict[str, Any] = {"view": view.to_json(), "refused": refused}
         if not refused:
-            workdir.create(case["target"], case["session"], case["case"])
+            workdir.create(case["target"], case["session"], case["case"], case["host"])
     except OSError as error:
         seen = {"view": None, "refused": [f"{case['target']}: {error}"]}
+    seen |= {"session": case["session"], "case": case["case"]}
     Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
     for reason in seen["refused"]:
         print(f"iogauge: refused: {reason}", file=sys.stderr)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from iogauge import features, stack
-from iogauge.filesystem import find_mount, space_of
+from iogauge.filesystem import cached_below, find_mount, space_of
 from iogauge.session import state_dir
 from iogauge.stack import Stack
 from iogauge.tools import ior
@@ -189,12 +189,15 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())
     if not os.path.isdir(path):
-        raise NotADirectoryError(f"target {path!r} is not a directory: set IOGAUGE_TARGET")
+        raise NotADirectoryError(f"target {path!r} is not a directory")
     mount = find_mount(path)
     if mount is None:
         raise OSError(f"no mount holds {path!r}")
     target.setdefault("type", mount.type)
     target.setdefault("source", mount.source)
+    if cached_below(mount):
+        target.setdefault("cache", "opaque")
+        target.setdefault("honours_o_direct", False)
     cores = len(os.sched_getaffinity(0))
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     extras.setdefault("scale", {"nodes": 1, "tasks_per_node": min(cores, 8)})

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
 
-from iogauge import agent, detect, references, session, site, workdir
+from iogauge import agent, detect, references, site, workdir
 from iogauge.filesystem import traits
 from iogauge.units import format_bytes
 from iogauge.yamlfile import Mistake
@@ -112,9 +112,7 @@ def launch_check(machine: detect.Machine) -> Check | None:
 
 def site_mistakes(folder: Path) -> list[Mistake]:
     """Mistakes of a site, references to checks that do not exist included."""
-    _, mistakes = site.read_site(folder)
-    known = references.known_checks(session.project_root() / "checks")
-    return [*mistakes, *references.References.of_site(folder.name).unknown_checks(known)]
+    return site.read_site(folder)[1]
 
 
 def _versions() -> list[Check]:

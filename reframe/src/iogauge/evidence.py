@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,9 @@ class PhaseRun:
 class Evidence:
     """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions.
 
-    ``cold`` holds the outputs of the warm-up, which are kept and not judged.
+    ``cold`` holds the outputs of the warm-up, which are kept and not judged. ``fetched``: bytes that the
+    tasks fetched from storage, by phase name, for phases before which the page cache was emptied;
+    ``neighbours``: directories of other cases that were on the target meanwhile.
     """
 
     views: tuple[View, ...]
@@ -46,6 +49,8 @@ class Evidence:
     outputs: Mapping[str, tuple[ToolOutput, ...]]
     evictions: Mapping[str, tuple[Eviction, ...]]
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
+    fetched: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    neighbours: tuple[str, ...] = ()
 
 
 def describe_status(status: int) -> str:
@@ -77,10 +82,19 @@ def _text(path: Path, what: str) -> str:
         raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
 
 
-def _answers(stage: Path, out: str) -> list[dict[str, Any]]:
+#: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
+PATIENCE_S = 10.0
+
+
+def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
     """What the agent wrote on every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
-    found = []
-    for file in sorted(stage.glob(f"{glob.escape(out)}.*.json")):
+    found, deadline = [], time.monotonic() + PATIENCE_S
+    while True:
+        files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
+        if len(files) >= nodes or nodes == 1 or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    for file in files:
         try:
             answer = json.loads(_text(file, out))
         except ValueError as error:
@@ -135,12 +149,26 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
         raise ToolOutputError(f"{what}: {error}") from error
 
 
-def _evictions(stage: Path, phase: PhasePlan, repetition: int) -> list[Eviction]:
+def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> list[Eviction]:
     what = f"evict-{phase.name}.{repetition}"
     try:
-        return [Eviction.from_json(answer) for answer in _answers(stage, what)]
+        return [Eviction.from_json(answer) for answer in _answers(stage, what, plan.nodes)]
     except TypeError as error:
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
+
+
+def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
+    """Bytes that all tasks fetched, as account.sh wrote them down; None where a kernel does not count."""
+    name = f"fetched-{phase.name}.{repetition}"
+    files = list(stage.glob(f"{glob.escape(name)}.*"))
+    if not files:
+        return None
+    if len(files) != (plan.tasks if phase.launch == "tasks" else 1):
+        raise ToolOutputError(f"{name}: {len(files)} task(s) were accounted for, not all")
+    try:
+        return sum(int(_text(file, name)) for file in files)
+    except ValueError as error:
+        raise ToolOutputError(f"{name}: not a number of bytes: {error}") from error
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -151,9 +179,12 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
     ]
 
 
-def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
+def collect(
+    stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
+) -> Evidence:
     """Everything that the job left. ``job_status`` is the job's exit status, None where unknown.
 
+    ``owner`` is (session, case): what another one left in the same directory is no evidence.
     A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
     raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message.
     """
@@ -161,11 +192,14 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
         opened = json.loads(_text(stage / "open.json", "open"))
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]
         refused = tuple(str(reason) for reason in opened["refused"])
+        found_owner = (opened["session"], opened["case"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
         raise ToolOutputError(
             f"the job ended before it looked at the target{status}: {error}"
         ) from error
+    if owner is not None and found_owner != owner:
+        raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
     if refused:
         return Evidence(tuple(views), refused, (), {}, {})
 
@@ -188,7 +222,7 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
 
     if plan.nodes > 1:
         try:
-            views = [View.from_json(answer) for answer in _answers(stage, "view")]
+            views = [View.from_json(answer) for answer in _answers(stage, "view", plan.nodes)]
         except (KeyError, TypeError) as error:
             raise ToolOutputError(f"view: not a view of the target: {error}") from error
         if len({view.host for view in views}) != plan.nodes:
@@ -197,12 +231,14 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
             )
     outputs: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     evictions: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
+    fetched: dict[str, list[int | None]] = {name: [] for name in evictions}
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in cold
         (cold if warm_up else outputs)[phase.name].append(_parse(stage, phase, repetition))
         if phase.access.evict and not warm_up:
-            evictions[phase.name] += _evictions(stage, phase, repetition)
+            evictions[phase.name] += _evictions(stage, plan, phase, repetition)
+            fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
     return Evidence(
         tuple(views),
         (),
@@ -210,6 +246,8 @@ def collect(stage: Path, plan: CasePlan, job_status: int | None) -> Evidence:
         {name: tuple(found) for name, found in outputs.items()},
         {name: tuple(found) for name, found in evictions.items()},
         {name: tuple(found) for name, found in cold.items()},
+        {name: tuple(found) for name, found in fetched.items()},
+        tuple(dict.fromkeys(_text(stage / "neighbours.txt", "neighbours").splitlines())),
     )
 
 

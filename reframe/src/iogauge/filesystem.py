@@ -21,32 +21,21 @@ class Traits:
     ``cache``: ``page-cache`` (all that a client keeps is in the kernel's page cache, where it can be
     dropped and proven absent), ``opaque`` (the client keeps data elsewhere too: a daemon, an ARC, a page
     pool), ``memory`` (there is no storage behind it). ``honours_o_direct``: O_DIRECT reaches past every
-    cache of the client.
+    cache of the client. ``accounts_reads``: what a process fetches from storage is counted as its own
+    (proc(5), ``read_bytes``); on Lustre and NFS other threads read ahead for it.
     """
 
     cache: Cache
     honours_o_direct: bool
+    accounts_reads: bool = False
 
 
 #: Known types, by the name in mountinfo. ZFS ignores O_DIRECT before 2.3 and keeps an ARC; FUSE file
 #: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
 TRAITS: Final[dict[str, Traits]] = {
+    **dict.fromkeys(("ext2", "ext3", "ext4", "xfs", "f2fs"), Traits("page-cache", True, True)),
     **dict.fromkeys(
-        (
-            "ext2",
-            "ext3",
-            "ext4",
-            "xfs",
-            "btrfs",
-            "f2fs",
-            "lustre",
-            "nfs",
-            "nfs4",
-            "ceph",
-            "gfs2",
-            "ocfs2",
-        ),
-        Traits("page-cache", True),
+        ("btrfs", "lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"), Traits("page-cache", True)
     ),
     "beegfs": Traits("page-cache", False),
     "overlay": Traits("page-cache", True),
@@ -63,6 +52,7 @@ def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | Non
     return Traits(
         cache or known.cache,
         known.honours_o_direct if honours_o_direct is None else honours_o_direct,
+        known.accounts_reads,
     )
 
 
@@ -144,7 +134,8 @@ class View:
     """All that one host sees of a path: its mount and its room.
 
     ``cache_id`` names the page cache that serves the path: kernel and mounted file system. Two hosts that
-    are containers of one kernel may share it.
+    are containers of one kernel may share it. ``cached_below``: what is mounted is itself served from this
+    kernel's page cache.
     """
 
     host: str
@@ -153,6 +144,7 @@ class View:
     space: Space
     quotas: tuple[Quota, ...] = ()
     cache_id: str = ""
+    cached_below: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -168,6 +160,7 @@ class View:
             space=Space(**data["space"]),
             quotas=tuple(Quota(**quota) for quota in data["quotas"]),
             cache_id=data["cache_id"],
+            cached_below=data["cached_below"],
         )
 
 
@@ -207,3 +200,32 @@ def cache_id(path: str) -> str:
     """Name of the page cache behind ``path``: the kernel's boot identifier and the device of the mount."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read().strip()}:{os.stat(path).st_dev}"
+
+
+def cached_below(mount: Mount) -> bool:
+    """Whether what is mounted is itself served from memory or from this kernel's page cache.
+
+    A loop device whose file goes through the page cache (``dio`` 0) or lies in memory, an overlay whose
+    upper directory lies in memory, as far as either can be seen from here.
+    """
+    upper = (
+        re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None
+    )
+    if upper:
+        return _in_memory(_unescape(upper[1]))
+    name = os.path.basename(os.path.realpath(mount.source))
+    if not re.fullmatch(r"loop\d+", name):
+        return False
+    try:
+        with open(f"/sys/block/{name}/loop/dio", encoding="ascii") as file:
+            direct = file.read().strip() == "1"
+        with open(f"/sys/block/{name}/loop/backing_file", encoding="utf-8") as file:
+            return not direct or _in_memory(file.read().strip())
+    except OSError:
+        return True
+
+
+def _in_memory(path: str) -> bool:
+    """Whether a path that can be seen lies on a file system in memory, or on one that is cached below."""
+    mount = find_mount(path) if os.path.exists(path) else None
+    return mount is not None and (traits(mount.type).cache == "memory" or cached_below(mount))

@@ -29,6 +29,7 @@ class Outcome(Enum):
     WARN = "warn"
     INVALID = "invalid"
     UNSTABLE = "unstable"
+    CONTAMINATED = "contaminated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ def client_cache(
     expected_evictions: int = 0,
     data_bytes: int = 1,
     page_caches: int | None = None,
+    fetched: Sequence[int | None] = (),
 ) -> Finding:
     """G1: a read must not be served from the client's own cache.
 
@@ -78,7 +80,8 @@ def client_cache(
     (N >= 2 and Q mod N != 0); V >= 2 M; a page cache that was emptied and proven empty on every node
     before every repetition, on file systems that keep data nowhere else on the client.
     ``task_offset`` is Q in nodes, None where readers are not shifted; ``data_bytes`` is what each emptying
-    must have covered; ``page_caches`` is how many page caches the N nodes have (None: as many as nodes):
+    must have covered; ``fetched`` what the tasks fetched from storage in each repetition, as their kernel
+    counts it (None: it does not), at least 95 % of the data; ``page_caches`` is how many page caches the N nodes have (None: as many as nodes):
     containers of one kernel over one mount share theirs.
     """
     demands = (
@@ -128,6 +131,13 @@ def client_cache(
             reasons.append(f"the page cache was not proven empty: {held[0].describe()}")
         elif short := [e.bytes for e in evictions if e.bytes < data_bytes]:
             reasons.append(f"the page cache was emptied of {short[0]} of {data_bytes} bytes")
+        elif traits.accounts_reads and (
+            few := [f for f in fetched if f is not None and f < 0.95 * data_bytes]
+        ):
+            reasons.append(
+                f"the page cache was emptied, but the tasks fetched {few[0]} of {data_bytes} bytes "
+                "from storage: somebody else had read them meanwhile"
+            )
         else:
             dropped = sum(e.resident_before for e in evictions)
             saw = (
@@ -389,6 +399,23 @@ def spread(*, samples: Sequence[float], limit: float) -> Finding:
         demands,
         remedy,
         Outcome.UNSTABLE,
+    )
+
+
+def neighbours(*, others: Sequence[str]) -> Finding:
+    """G19, in part: no other case of this suite was on the target while this one ran.
+
+    ``others`` are the directories of cases that were seen. What other programs load the target with is not
+    seen here.
+    """
+    return _finding(
+        "G19",
+        not others,
+        f"{others[0]} was there too" if others else "no other case on the target",
+        "one case at a time on a target",
+        "Wait for the other session, or use --exec-policy=serial where partitions share a target; "
+        "if it is dead: iogauge clean",
+        Outcome.CONTAMINATED,
     )
 
 

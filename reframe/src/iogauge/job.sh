@@ -10,6 +10,9 @@
 
 IOG_PID=
 IOG_REP=0
+IOG_MINE=
+# IOR can be made to lie about nodes and tasks.
+unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 
 iog_stop_tool() {
     [ -n "$IOG_PID" ] || return 0
@@ -22,13 +25,14 @@ iog_stop_tool() {
     kill -KILL "$IOG_PID" 2>/dev/null
 }
 
-# Remove the case's directory. Only one that the agent has made: the session's marker stands beside it.
+# Remove the case's directory. Only one that the agent has made for this job: the session's marker stands
+# beside it.
 iog_close() {
     local status=$?
     trap '' TERM INT HUP USR1
     iog_stop_tool
-    case $IOG_DIR in
-        */iogauge/*/*/*)
+    case $IOG_MINE$IOG_DIR in
+        1*/iogauge/*/*/*)
             if [ -f "${IOG_DIR%/*}/.iogauge-session" ] && [ ! -L "$IOG_DIR" ]; then
                 # A rank that is being killed may still create files: try again.
                 rm -rf --one-file-system -- "$IOG_DIR" 2>/dev/null || { sleep 0.3; rm -rf --one-file-system -- "$IOG_DIR"; }
@@ -46,6 +50,16 @@ iog_open() {
     trap 'exit 138' USR1
     : >phases.tsv
     "$@" || exit $?
+    IOG_MINE=1
+    iog_neighbours
+}
+
+# Directories of other cases on the target, ours or another session's: they load it as well.
+iog_neighbours() {
+    local directory
+    for directory in "${IOG_DIR%/*/*/*}"/*/*/*/; do
+        [ ! -d "$directory" ] || [ "$directory" = "$IOG_DIR/" ] || echo "${directory%/}"
+    done >>neighbours.txt
 }
 
 iog_phase() {
@@ -59,6 +73,7 @@ iog_phase() {
     status=$?
     IOG_PID=
     printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$(date +%s.%N)" >>phases.tsv
+    iog_neighbours
     if [ "$status" -ne 0 ]; then
         echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2
         tail -n 5 "$name.$IOG_REP.err" >&2

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from iogauge import evidence as ev
 from iogauge import guards
-from iogauge.filesystem import traits
+from iogauge.filesystem import Traits, traits
 from iogauge.guards import Finding
 from iogauge.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.plan import Access, CasePlan, PhasePlan
@@ -101,6 +101,8 @@ def _phase_findings(
     tool_phases = [one for _, one in reported]
     access, limits = phase.access, extras.limits
     known = traits(extras.target.type, extras.target.cache, extras.target.honours_o_direct)
+    if any(view.cached_below for view in evidence.views):
+        known = Traits("opaque", False)
     findings: list[Finding | None] = []
     per_node = (phase.data_bytes or 0) // plan.nodes
     if access.direction == "read" or access.task_offset is not None:
@@ -116,6 +118,7 @@ def _phase_findings(
                 evictions=evidence.evictions.get(phase.name, ()),
                 expected_evictions=plan.repetitions * plan.nodes if access.evict else 0,
                 data_bytes=phase.data_bytes or 1,
+                fetched=evidence.fetched.get(phase.name, ()),
                 page_caches=len({view.cache_id for view in evidence.views}),
             )
         )
@@ -189,7 +192,8 @@ def findings_of(
             declared_type=extras.target.type,
             declared_source=extras.target.source,
             views=evidence.views,
-        )
+        ),
+        guards.neighbours(others=evidence.neighbours),
     ]
     by_name = {metric.name: metric for metric in metrics}
     for phase in plan.repeat:
@@ -266,8 +270,12 @@ def judge(
     references: Mapping[str, Reference],
     extras: PartitionExtras,
     tier: Tier,
+    unreferenced: str = "",
 ) -> Judgement:
-    """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR."""
+    """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR.
+
+    ``unreferenced`` says why a metric may have no reference: then the ceiling does not stand in for one.
+    """
     if evidence.refused:
         return Judgement(
             (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
@@ -276,10 +284,13 @@ def judge(
     findings = findings_of(plan, evidence, metrics, values, extras, tier)
     decided = []
     for metric in metrics:
-        reference = references.get(metric.name) or ceiling_reference(
-            metric, access_of(plan, metric.name), extras, plan.nodes
+        reference = references.get(metric.name)
+        if reference is None and not unreferenced:
+            access = access_of(plan, metric.name)
+            reference = ceiling_reference(metric, access, extras, plan.nodes)
+        decided.append(
+            decide_metric(metric, values[metric.name], findings, reference, unreferenced)
         )
-        decided.append(decide_metric(metric, values[metric.name], findings, reference))
     verdict = worst([m.verdict for m in decided])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")

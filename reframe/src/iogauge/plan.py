@@ -186,11 +186,22 @@ def per_node_launcher(launcher: str, nodes: int) -> list[str]:
     )
 
 
-def job_functions(plan: CasePlan, run_tasks: str, agent: Sequence[str], launcher: str) -> list[str]:
+def block_options(launcher: str, tasks_per_node: int) -> list[str]:
+    """Options that place ranks in blocks, a node after the other, in the dialect of a ReFrame launcher."""
+    if launcher == "srun":
+        return ["--distribution=block"]
+    if launcher in ("mpirun", "mpirun-openmpi"):
+        return ["--map-by", f"ppr:{tasks_per_node}:node"]
+    return []
+
+
+def job_functions(
+    plan: CasePlan, run_tasks: str, agent: Sequence[str], account: str, launcher: str
+) -> list[str]:
     """Shell functions ``iog_prepare`` and ``iog_case`` of a job script.
 
     ``run_tasks`` is the launcher's own command line for all tasks of the job, ``agent`` the words that
-    start the agent.
+    start the agent, ``account`` the path of account.sh.
     """
     each_node = per_node_launcher(launcher, plan.nodes)
 
@@ -201,7 +212,9 @@ def job_functions(plan: CasePlan, run_tasks: str, agent: Sequence[str], launcher
                 words = [*each_node, *agent, "evict", DIR, f"evict-{phase.name}.{REP}"]
                 out.append(f"    iog_phase evict-{phase.name} {shell_command(words)}")
             start = f"{run_tasks} " if phase.launch == "tasks" and run_tasks else ""
-            out.append(f"    iog_phase {phase.name} {start}{shell_command(phase.command)}")
+            counted = ["sh", account, f"fetched-{phase.name}.{REP}"] if phase.access.evict else []
+            command = shell_command([*counted, *phase.command])
+            out.append(f"    iog_phase {phase.name} {start}{command}")
         return out
 
     functions = [

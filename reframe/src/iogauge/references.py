@@ -13,7 +13,7 @@ import ast
 import difflib
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -144,6 +144,14 @@ class References:
                 )
                 continue
             values = leaf[2] if leaf[0] == "$xfail" else leaf
+            least = 1 if metric.better == "more" else 2
+            if values[least] is None:
+                word = ("lower", "upper")[least - 1]
+                mistakes.append(
+                    Mistake(
+                        file, f"{key}[{least}]", "null", f"the {word} bound, or {name} cannot fail"
+                    )
+                )
             if values[3] != metric.unit:
                 try:
                     same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
@@ -171,23 +179,46 @@ class References:
                 )
         return mistakes
 
-    def resolve(self, check: Any, metrics: Sequence[Metric]) -> dict[str, Reference]:
-        """References of a ReFrame test's metrics, found by ReFrame's own look-up."""
+    def resolve(
+        self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
+    ) -> tuple[dict[str, Reference], str]:
+        """References of a ReFrame test's metrics, found by ReFrame's own look-up, and why some are missing.
+
+        ``overridden`` holds the variables that this run sets otherwise than the site declares: what was
+        measured so is compared only where ``$index`` names each of them. The text is empty where neither
+        the file nor an override speaks of the check: only then may another reference stand in.
+        """
         name = type(check).__name__
+        entry = self.data.get(name, {})
+        index = [str(part) for part in entry.get("$index") or ()]
+        foreign = [f"{key}={value}" for key, value in overridden.items() if key not in index]
+        if foreign:
+            return (
+                {},
+                f"measured with {', '.join(foreign)}; references hold for what the site declares",
+            )
         if name not in self.checks:
-            return {}
+            return {}, ""
+        unknown = [part for part in index if not part.startswith("$") and not hasattr(check, part)]
+        if unknown:
+            raise ReferencesError(
+                f"{self.file}: {name}.$index: found {unknown[0]!r}; allowed: variables and parameters "
+                "of the check, $system, $partition, $environ"
+            )
         scoped, found = check._resolve_reference(), {}
         for metric in metrics:
             try:
-                entry = scoped[f"{check.current_partition.fullname}:{metric.name}"]
+                leaf = scoped[f"{check.current_partition.fullname}:{metric.name}"]
             except KeyError:
                 continue
-            reason = getattr(entry, "message", None)
-            value, lower, upper, unit = entry.data if reason is not None else entry
+            reason = getattr(leaf, "message", None)
+            value, lower, upper, unit = leaf.data if reason is not None else leaf
             found[metric.name] = Reference(
                 value, lower, upper, unit, str(self.data[SOURCES][name]), reason
             )
-        return found
+        sought = [check.current_partition.fullname]
+        sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
+        return found, f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}"
 
 
 def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:

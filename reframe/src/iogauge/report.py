@@ -151,13 +151,13 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
 
 
 def exit_status(records: Sequence[dict[str, Any]], gate: bool) -> int:
-    """0 where the run may go on, 1 where it failed; as a gate all but PASS fails, and so does nothing.
+    """0 where the run may go on, 1 where it failed; as a gate all but PASS fails, and so does no PASS at all.
 
-    A failure that a reference says to expect fails no run.
+    A failure that a reference says to expect fails no run, and is no PASS.
     """
     verdicts = [Verdict(record["verdict"]) for record in records if not record.get("expected")]
     if gate:
-        return 0 if records and all(v is Verdict.PASS for v in verdicts) else 1
+        return 0 if Verdict.PASS in verdicts and all(v is Verdict.PASS for v in verdicts) else 1
     return 1 if any(v.fails_run for v in verdicts) else 0
 
 

@@ -45,8 +45,16 @@ def known_targets() -> list[str]:
 
 
 def is_gate() -> bool:
-    """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes."""
-    return os.environ.get("IOGAUGE_GATE", "").lower() in ("1", "true", "yes", "on")
+    """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes.
+
+    A value that is neither yes nor no ends the process: a gate must not be open by mistake.
+    """
+    value = os.environ.get("IOGAUGE_GATE", "")
+    if value.lower() in ("1", "true", "yes", "on"):
+        return True
+    if value.lower() in ("", "0", "false", "no", "off"):
+        return False
+    raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
 
 
 def new_session_name() -> str:
@@ -61,7 +69,8 @@ class Session:
 
     name: str
     targets: set[str] = field(default_factory=set)
-    cases_decided: int = 0
+    passed: int = 0
+    failed: int = 0
 
     def track(self, target: str) -> None:
         """Remember to remove this session's directory on a target, also after this process is gone."""
@@ -76,6 +85,13 @@ class Session:
         """Remove this session's directories; what cannot be removed is said, with the command to retry."""
         for target in sorted(self.targets):
             path = workdir.session_dir(target, self.name)
+            if not os.path.isdir(target):
+                print(
+                    f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
+                    f"that sees it: iogauge clean --target {target}",
+                    file=sys.stderr,
+                )
+                continue
             try:
                 workdir.remove(path)
             except OSError as error:
@@ -102,25 +118,31 @@ def _runs_cases(argv: list[str]) -> bool:
 
     Only R, q, r and v are flags without a value; whatever follows another letter is its value.
     """
-    return any(a == "--run" or re.match(r"-[Rqv]*r", a) is not None for a in argv)
+    return any(
+        (a.startswith("--ru") and "--run".startswith(a)) or re.match(r"-[Rqv]*r", a) is not None
+        for a in argv
+    )
 
 
 def guard_gate() -> None:
-    """As a gate, make a run that decides no case end with status 1; ReFrame itself ends with 0.
+    """As a gate, make a run end with status 1 unless something passed and nothing failed on the way.
 
-    Called when the site configuration is loaded: handlers run in reverse order, so this one comes last.
+    ReFrame itself ends with 0 where it selected nothing, and where a retry passed after a failure. Called
+    when the site configuration is loaded: handlers run in reverse order, so this one comes last.
     """
     if not is_gate() or not _runs_cases(sys.argv[1:]):
         return
     session = current()
 
     def refuse() -> None:
-        if session.cases_decided == 0:
-            print(
-                "iogauge: FAILED: this run is a gate and no case was measured. Expected at least one: "
-                "check the options -n, -t, -c and --system, and see what 'reframe -c checks/ -l' lists",
-                file=sys.stderr,
+        if session.failed or not session.passed:
+            reason = (
+                f"{session.failed} case(s) did not pass at first"
+                if session.failed
+                else "no case was measured and passed. Expected at least one: check the options -n, "
+                "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
             )
+            print(f"iogauge: FAILED: this run is a gate and {reason}", file=sys.stderr)
             session.clean()
             with contextlib.suppress(OSError, ValueError):
                 sys.stdout.flush()

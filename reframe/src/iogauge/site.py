@@ -23,8 +23,8 @@ from reframe.core.logging import getlogger
 from iogauge import detect, features, stack
 from iogauge.filesystem import traits
 from iogauge.references import FILE as REFERENCES
-from iogauge.references import References
-from iogauge.session import guard_gate, is_gate, project_root, state_dir
+from iogauge.references import References, known_checks
+from iogauge.session import current, guard_gate, is_gate, project_root, state_dir
 from iogauge.target import PartitionExtras
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
@@ -137,8 +137,17 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
     if not isinstance(data, dict):
         return [Mistake(file, "", show(data), "a mapping with systems and environments")]
     mistakes = _reframe_mistakes(file, data)
-    if mistakes:
-        return mistakes
+    try:
+        return [*mistakes, *_own_mistakes(file, site, data)]
+    except (KeyError, TypeError, AttributeError):
+        if not mistakes:
+            raise
+        return mistakes  # what ReFrame refuses may have any shape
+
+
+def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
+    """What this suite refuses beyond ReFrame's schema; raises as Python does where that is broken too."""
+    mistakes: list[Mistake] = []
     systems = data.get("systems", [])
     if [system["name"] for system in systems] != [site]:
         names = ", ".join(system["name"] for system in systems) or "none"
@@ -227,6 +236,8 @@ def _complete(data: dict[str, Any], state: Path) -> dict[str, Any]:
     """What every site gets: detection where asked for, features that follow, a place for ReFrame's files."""
     for system in data["systems"]:
         system.setdefault("prefix", str(state / "reframe"))
+        # Two sessions at once, or two targets of the site local, must not meet in one stage directory.
+        system.setdefault("stagedir", str(state / "reframe" / "stage" / current().name))
         for partition in system["partitions"]:
             if partition.get("extras", {}).pop(DETECT, False):
                 detect.complete(partition, data["environments"])
@@ -268,8 +279,16 @@ def read_site(folder: Path) -> tuple[dict[str, Any], list[Mistake]]:
     except ValidationError as error:
         mistakes = _pydantic_mistakes(str(file), f"systems.{folder.name} (detected)", error)
     except OSError as error:
-        mistakes = [Mistake(str(file), "target", str(error), "a target that can be looked at")]
-    mistakes += References.of_site(folder.name).mistakes
+        mistakes = [
+            Mistake(
+                str(file), "target", str(error), "an existing directory (mkdir it, or name another)"
+            )
+        ]
+    references = References.of_site(folder.name)
+    checks = project_root() / "checks"
+    mistakes += references.mistakes
+    if references.checks and checks.is_dir():
+        mistakes += references.unknown_checks(known_checks(checks))
     if mistakes:
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)

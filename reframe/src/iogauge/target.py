@@ -6,6 +6,7 @@ hold a size or a path of a site; sites never hold a line of Python.
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
@@ -44,6 +45,13 @@ class Target(SiteModel):
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
             raise ValueError(f"{path!r} must be an absolute path without '..'")
+        # IOR and mdtest split a path at '@', fio at ':'; the others end up in job scripts and job files.
+        odd = sorted(set(re.findall(r"[^A-Za-z0-9_./+,=%~-]", path)))
+        if odd:
+            raise ValueError(
+                f"{path!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = % ~ - "
+                "are safe with every tool"
+            )
         return path
 
 

@@ -142,8 +142,12 @@ def decide_metric(
     samples: Sequence[float],
     findings: Sequence[Finding],
     reference: Reference | None,
+    unreferenced: str = "",
 ) -> MetricVerdict:
-    """Verdict on one metric. ``samples`` must have gone through :func:`check_samples`."""
+    """Verdict on one metric. ``samples`` must have gone through :func:`check_samples`.
+
+    ``unreferenced`` says why there is no reference, where that is known.
+    """
     mine = [f for f in findings if f.metric in (None, metric.name)]
     values = tuple(samples)
 
@@ -152,13 +156,16 @@ def decide_metric(
 
     for outcome, kind in (
         (Outcome.INVALID, Verdict.INVALID),
+        (Outcome.CONTAMINATED, Verdict.CONTAMINATED),
         (Outcome.UNSTABLE, Verdict.UNSTABLE),
     ):
         objections = [str(f) for f in mine if f.outcome is outcome]
         if objections:
             return verdict(kind, "; ".join(objections))
     if reference is None:
-        return verdict(Verdict.UNREFERENCED, "valid, and nothing to compare it with")
+        return verdict(
+            Verdict.UNREFERENCED, unreferenced or "valid, and nothing to compare it with"
+        )
     if reference.unit != metric.unit:
         raise ValueError(f"reference of {metric.name} is in {reference.unit}, not {metric.unit}")
     median = statistics.median(values)

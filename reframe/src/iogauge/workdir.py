@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import json
 import os
+import re
 import shutil
 import socket
 import stat
@@ -29,7 +30,9 @@ class WorkdirError(OSError):
 def user_name() -> str:
     """Name of the user as a path component."""
     with contextlib.suppress(KeyError, OSError):
-        return getpass.getuser().replace(os.sep, "_")
+        name = re.sub(r"[^A-Za-z0-9_.-]", "_", getpass.getuser())
+        if name.strip("."):
+            return name
     return f"uid{os.getuid()}"
 
 
@@ -49,9 +52,10 @@ def _make(path: str, mode: int) -> None:
         )
 
 
-def create(target: str, session: str, case: str) -> str:
+def create(target: str, session: str, case: str, host: str = "") -> str:
     """Make the session's directory with its marker, and the case's directory in it; returns the latter.
 
+    ``host`` is where the session's own process runs, if not here: a job knows it from its case.
     Raises :class:`WorkdirError` where a component is a link or belongs to another user, OSError where the
     target cannot be written.
     """
@@ -74,7 +78,7 @@ def create(target: str, session: str, case: str) -> str:
             owner = {
                 "session": session,
                 "user": user_name(),
-                "host": socket.gethostname(),
+                "host": host or socket.gethostname(),
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             }
             with contextlib.suppress(FileExistsError), open(marker, "x", encoding="utf-8") as file:
@@ -121,10 +125,10 @@ def sessions(target: str) -> list[Session]:
     return sorted(found, key=lambda s: -s.age_s)
 
 
-def may_be_alive(session: Session, patience_s: float = 86400.0) -> bool:
-    """Whether a session may still run: its process is there, or it is of another host and not a day old."""
+def may_be_alive(session: Session) -> bool:
+    """Whether a session may still run: its process is here, or it is of another host, which cannot be asked."""
     if session.owner.get("host") != socket.gethostname():
-        return session.age_s < patience_s
+        return True
     pid = str(session.owner.get("session", "")).rpartition("-")[2]
     return pid.isdigit() and os.path.exists(f"/proc/{pid}")
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -32,7 +33,7 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 
 from iogauge import evidence, features, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
-from iogauge.plan import CasePlan, job_functions, shell_command, shell_word
+from iogauge.plan import CasePlan, block_options, job_functions, shell_command, shell_word
 from iogauge.references import References, ReferencesError
 from iogauge.target import PartitionExtras, Tier
 from iogauge.verdict import MetricVerdict, Reference, Verdict
@@ -66,6 +67,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     verdict_reason = builtins.variable(str, value="", loggable=True)
 
     local = False
+    exclusive_access = True
     sourcesdir = None
     valid_systems = [f"+{features.TARGET}"]
     #: Feature that the environment must have.
@@ -74,6 +76,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     _extras: PartitionExtras
     _plan: CasePlan
     _references: References
+    _overridden: dict[str, object]
     _judgement: judge.Judgement | None
     _cold: dict[str, float]
 
@@ -102,7 +105,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     @property
     def case_name(self) -> str:
         """Name of the case's directory on the target."""
-        return f"{type(self).__name__}-{self.hashcode}"
+        where = f"{self.current_partition.name}-{self.current_environ.name}"
+        return f"{type(self).__name__}-{self.hashcode}-{where}"
 
     # The pipeline.
 
@@ -120,7 +124,14 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             self._references.check(type(self).__name__, self.promise_all())
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
+        if self.local:
+            self._refuse(Verdict.ERROR, "local is set: a case runs where its partition says")
         scale, limits = self._extras.scale, self._extras.limits
+        self._overridden = {
+            name: value
+            for name, declared in self.declared().items()
+            if (value := getattr(self, name)) and value != declared
+        }
         self.nodes = self.nodes or scale.nodes
         self.tasks_per_node = self.tasks_per_node or scale.tasks_per_node
         self.repetitions = self.repetitions or limits.repetitions
@@ -141,6 +152,16 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             self._plan = self.plan()
         except ValueError as error:
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
+
+    def declared(self) -> dict[str, Any]:
+        """Variables that a run may set otherwise (``-S``), and what the site or the scenario declares."""
+        scale, limits = self._extras.scale, self._extras.limits
+        return {
+            "nodes": scale.nodes,
+            "tasks_per_node": scale.tasks_per_node,
+            "repetitions": limits.repetitions,
+            "tier": limits.tier,
+        }
 
     def promise_all(self) -> tuple[Metric, ...]:
         """Metrics that the scenario may measure at any scale; references may name no others."""
@@ -164,6 +185,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "type": target.type,
             "source": target.source,
             "session": name,
+            "host": socket.gethostname(),
             "case": self.case_name,
             "held_bytes": plan.held_bytes,
             "files": plan.files,
@@ -198,8 +220,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
+        if self.nodes > 1:
+            # Readers are shifted by whole nodes, which takes tasks that fill one node after the other.
+            launcher.options += block_options(launcher.registered_name, self.tasks_per_node)
         run_tasks = launcher.run_command(self.job)
-        functions = job_functions(plan, run_tasks, agent, launcher.registered_name)
+        functions = job_functions(
+            plan, run_tasks, agent, str(library / "account.sh"), launcher.registered_name
+        )
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds = [
             f"export IOG_DIR={shell_word(directory)}",
@@ -216,14 +243,19 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     @builtins.sanity_function
     def _judge(self) -> bool:
         try:
-            found = evidence.collect(Path(self.stagedir), self._plan, self.job.exitcode)
+            owner = (session.current().name, self.case_name)
+            found = evidence.collect(Path(self.stagedir), self._plan, self.job.exitcode, owner)
+            references, unreferenced = self._references.resolve(
+                self, self.promise(), self._overridden
+            )
             judgement = judge.judge(
                 self._plan,
                 found,
                 self.promise(),
-                self._references.resolve(self, self.promise()),
+                references,
                 self._extras,
                 self._tier,
+                unreferenced,
             )
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
@@ -293,7 +325,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     def _record(self, judgement: judge.Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, judgement.reason
         run = session.current()
-        run.cases_decided += 1
+        if judgement.verdict is Verdict.PASS:
+            run.passed += 1
+        elif not judgement.failed_as_expected:
+            run.failed += 1
         plan: CasePlan | None = getattr(self, "_plan", None)
         record = {
             "session": run.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
@@ -28,6 +28,10 @@ class FioCheck(StorageCheck):
     needs = features.FIO
     #: fio's client/server mode is another scenario: here it runs on one node.
     nodes = 1
+
+    def declared(self) -> dict[str, Any]:
+        """As for every check, but on one node."""
+        return {**super().declared(), "nodes": 1}
 
     @builtins.run_after("setup")
     def _one_node(self) -> None:

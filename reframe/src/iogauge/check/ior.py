@@ -31,15 +31,12 @@ def _parse(printed: Printed) -> ToolOutput:
 class IorCheck(StorageCheck):
     """IOR with one combination of API, files, order and cache; a subclass sets them."""
 
-    #: Transfer size, bytes.
+    #: Transfer size, bytes; 0: 1 MiB, or 4 KiB in random order.
     #: :type: int
-    transfer_bytes = builtins.variable(int, value=1 << 20)
+    transfer_bytes = builtins.variable(int, value=0)
 
-    #: Part of the case's bytes that the scenario uses: one in so many.
-    #: :type: int
-    share = builtins.variable(int, value=1)
-
-    #: Bytes that all tasks together write, and read, in a repetition; 0: as many as the limits allow.
+    #: Bytes that all tasks together write, and read, in a repetition; 0: as many as the limits allow, a
+    #: sixteenth of that in random order.
     #: :type: int
     total_bytes = builtins.variable(int, value=0)
 
@@ -53,23 +50,34 @@ class IorCheck(StorageCheck):
     #: O_DIRECT, or through the page cache. Ask for the feature ``o_direct`` of the partition with it.
     o_direct: bool = False
 
+    def declared(self) -> dict[str, Any]:
+        """As for every check, and the sizes that the order of offsets gives."""
+        limit = self.site.limits.case_bytes
+        return {
+            **super().declared(),
+            "transfer_bytes": 4096 if self.random else 1 << 20,
+            "total_bytes": limit // 16 if self.random else limit,
+        }
+
     def promise(self) -> tuple[Metric, ...]:
         """Bandwidth of writing and of reading."""
         return (WRITE, READ)
 
     def options(self) -> ior.IorOptions:
         """What both phases have in common; raises ValueError where the sizes do not fit."""
-        limit = self.total_bytes or self.site.limits.case_bytes // self.share
-        block = limit // self.total_tasks // self.transfer_bytes * self.transfer_bytes
-        if block < 2 * self.transfer_bytes:
+        declared = self.declared()
+        transfer = self.transfer_bytes or int(declared["transfer_bytes"])
+        total = self.total_bytes or int(declared["total_bytes"])
+        block = total // self.total_tasks // transfer * transfer
+        if block < 2 * transfer:
             raise ValueError(
-                f"{limit} bytes for {self.total_tasks} task(s) leave less than two transfers of "
-                f"{self.transfer_bytes} bytes each: raise limits.case_bytes or lower the tasks"
+                f"{total} bytes for {self.total_tasks} task(s) leave less than two transfers of "
+                f"{transfer} bytes each: raise limits.case_bytes or lower the tasks"
             )
         return ior.IorOptions(
             api=self.api,
             test_file=f"{DIR}/data",
-            transfer_bytes=self.transfer_bytes,
+            transfer_bytes=transfer,
             block_bytes=block,
             file_per_process=self.file_per_process,
             random_offsets=self.random,

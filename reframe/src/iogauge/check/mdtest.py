@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import reframe.core.builtins as builtins
-
 from iogauge import features
 from iogauge.check.base import StorageCheck
 from iogauge.measurement import Metric, ToolOutput
@@ -37,11 +35,9 @@ def _parse(printed: Printed) -> ToolOutput:
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
-    #: Part of the case's files that the scenario uses: one in so many.
-    #: :type: int
-    share = builtins.variable(int, value=1)
-
     needs = features.MDTEST
+    #: Part of the case's files that the scenario uses: one in so many.
+    share: int = 1
     #: Bytes in each file; with 0 nothing is read back.
     file_bytes: int = 0
     #: Options of mdtest that make the tree what it is, see :class:`iogauge.tools.mdtest.MdtestOptions`.

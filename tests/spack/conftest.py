@@ -1,0 +1,80 @@
+"""What the tests of recipes and environments share. Those that need Spack are skipped where there is none."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def load_script(name):
+    """A script of ci/ as a module."""
+    sys.path.insert(0, str(ROOT / "ci"))
+    try:
+        spec = importlib.util.spec_from_file_location(name, ROOT / "ci" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(ROOT / "ci"))
+    return module
+
+
+@pytest.fixture(scope="session")
+def facts():
+    return load_script("stack_facts")
+
+
+@pytest.fixture(scope="session")
+def compare():
+    return load_script("compare_stacks")
+
+
+@pytest.fixture(scope="session")
+def externals():
+    return load_script("find_externals")
+
+
+@pytest.fixture(scope="session")
+def spack():
+    """Run Spack: `spack("audit", ...)` returns the finished process, its two streams as one text."""
+    program = shutil.which("spack")
+    if program is None:
+        pytest.skip("no spack on PATH; ci/install-spack brings it")
+
+    def run(*arguments, check=True, timeout=600):
+        # A program that the lint or the benchmarks put in front must not be Spack's Python.
+        environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "SPACK_ENV")}
+        done = subprocess.run(
+            [program, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            timeout=timeout,
+            cwd=ROOT,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"spack {' '.join(map(str, arguments))}:\n{done.stdout}")
+        return done
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def builtin(spack):
+    """Where Spack's own package repository is, in the state that the environments pin."""
+    code = 'import spack.repo; print(spack.repo.PATH.get_repo("builtin").root)'
+    done = spack("-e", ROOT / "environments/generic", "python", "-c", code, check=False)
+    path = (
+        Path(done.stdout.strip().splitlines()[-1]) if done.stdout.strip() else Path("/nonexistent")
+    )
+    if done.returncode or not path.is_dir():
+        pytest.skip("Spack's package repository cannot be reached from here")
+    return path

@@ -1,0 +1,133 @@
+"""What can be said of recipes and environments without Spack."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ROOT / "spack-repo/spack_repo/iogauge/packages"
+ENVIRONMENTS = sorted(path.parent for path in (ROOT / "environments").glob("*/spack.yaml"))
+SEEDS = {"azure-cyclecloud", "oist-saion", "azure-managed-lustre", "kaust-shaheen2", "oracle-oci"}
+RECIPES = sorted(PACKAGES.glob("*/package.py"))
+
+
+def name(path):
+    return path.name if path.is_dir() else path.parent.name
+
+
+def read(path):
+    return yaml.safe_load(path.read_text())
+
+
+def test_repository_is_found_by_its_address():
+    index = read(ROOT / "spack-repo-index.yaml")
+    (path,) = index["repo_index"]["paths"]
+    repo = read(ROOT / path / "repo.yaml")["repo"]
+    assert repo == {"namespace": "iogauge", "api": "v2.0"}
+
+
+def test_the_recipes_are_there():
+    assert [name(path) for path in RECIPES] == sorted(
+        ["ior", "io500", "darshan_runtime", "lustre", "fio", "iogauge_stack"]
+    )
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name)
+def test_recipe_says_what_it_is_for(path):
+    tree = ast.parse(path.read_text())
+    (recipe,) = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    text = ast.get_docstring(recipe)
+    assert recipe.name.lower() == name(path).replace("_", "")
+    overlay = "spack_repo.builtin.packages" in path.read_text() or recipe.name == "Lustre"
+    assert not overlay or "Why this overlay of builtin exists" in text
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=name)
+def test_every_source_has_a_checksum(path):
+    """A version has sha256, or tag and commit; a resource has a commit. A branch is no version."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not (
+            isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("version", "resource")
+        ):
+            continue
+        keys = {keyword.arg: keyword.value for keyword in node.keywords}
+        if name(path) == "iogauge_stack":
+            continue  # it has no source
+        assert "branch" not in keys
+        checksum = keys.get("sha256") or keys.get("commit")
+        assert checksum is not None, ast.unparse(node)
+        assert re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", checksum.value)
+
+
+@pytest.mark.parametrize("path", ENVIRONMENTS, ids=name)
+def test_environment_is_of_one_kind(path):
+    spack = read(path / "spack.yaml")["spack"]
+    assert set(spack) == {"include:", "specs", "view"}, (
+        "the double colon keeps a user's own settings out"
+    )
+    included = [item if isinstance(item, str) else item["path"] for item in spack["include:"]]
+    assert included == [
+        "../common/overlay.yaml",  # first: nothing hides this repository's recipes
+        "../user",
+        "packages.yaml",
+        "../common/concretizer.yaml",
+        "../common/packages.yaml",
+        "../common/repos.yaml",
+    ]
+    (spec,) = spack["specs"]
+    assert re.match(r"iogauge-stack@2026\.1 [+~]lustre", spec), "variants are written out"
+    assert spack["view"]["default"] == {"root": ".spack-env/view", "link": "run"}
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in ENVIRONMENTS if p.name not in ("local", "generic")], ids=name
+)
+def test_site_names_its_mpi_and_compiler(path):
+    packages = read(path / "packages.yaml")["packages"]
+    assert packages["mpi"]["buildable"] is False
+    mpi = packages[packages["mpi"]["require"]]
+    assert mpi["externals"][0]["prefix"].startswith("/")
+    compilers = packages["gcc"]["externals"][0]["extra_attributes"]["compilers"]
+    assert set(compilers) == {"c", "cxx", "fortran"}
+    for text in ((path / "spack.yaml").read_text(), (path / "packages.yaml").read_text()):
+        assert path.name not in SEEDS or text.startswith("# Not verified on the real system")
+
+
+def test_all_sites_are_there():
+    assert {path.name for path in ENVIRONMENTS} == SEEDS | {"local", "generic"}
+
+
+def test_pins_stand_in_one_place():
+    repos = read(ROOT / "environments/common/repos.yaml")["repos"]["builtin"]
+    assert re.fullmatch(r"v\d{4}\.\d\d\.\d+", repos["tag"])
+    assert re.fullmatch(r"[0-9a-f]{40}", repos["commit"])
+    spack = read(ROOT / "environments/common/spack-version.yaml")["spack"]
+    assert re.fullmatch(r"v1\.\d+\.\d+", spack["tag"])
+    files = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.split()
+    assert files
+    twice = [
+        file
+        for file in files
+        if (ROOT / file).suffix in ("", ".yaml", ".yml", ".py", ".toml")
+        and (ROOT / file).is_file()
+        and file != "environments/common/repos.yaml"
+        and repos["commit"] in (ROOT / file).read_text(errors="replace")
+    ]
+    assert twice == []
+
+
+def test_no_lock_of_a_system_that_was_only_pretended():
+    """ci/concretize solves foreign systems here; such an answer is not one to install from."""
+    tracked = subprocess.run(
+        ["git", "ls-files", "environments"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ).stdout.split()
+    assert [path for path in tracked if path.endswith("spack.lock")] == []

@@ -1,0 +1,382 @@
+"""The scripts of ci/ that read lock files and programs, on environments made for the test. No Spack needed."""
+
+import copy
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHECK = ROOT / "ci/check_stack.py"
+
+IOR = """#!/bin/sh
+for word in "$@"; do
+    case $word in
+        --help) echo "  -a=POSIX  API for I/O [POSIX|{apis}DUMMY|MPIIO|MMAP]"; exit 1 ;;
+        summaryFile=*) file=${{word#summaryFile=}} ;;
+    esac
+done
+[ -z "${{file:-}}" ] || echo '{{"tests": [{{"Options": {{"tasks": {tasks}}}}}]}}' >"$file"
+"""
+MPIRUN = """#!/bin/sh
+if [ "$1" = --version ]; then echo "mpirun (Open MPI) {version}"; exit; fi
+shift 2
+exec "$@"
+"""
+DARSHAN = '#!/bin/sh\ncase $1 in --mpiio-mod) echo "{mpiio}" ;; *) echo no ;; esac\n'
+PARSER = "#!/bin/sh\necho '# nprocs: 2'\necho MPIIO_INDEP_WRITES\n"
+RECORDER = '#!/bin/sh\n[ -z "$DARSHAN_LOGFILE" ] || echo log >"$DARSHAN_LOGFILE"\n'
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def spec(name, version, needs=(), prefix=None, **parameters):
+    made = {
+        "name": name,
+        "version": version,
+        "namespace": "iogauge" if prefix is None else "builtin",
+        "arch": {"platform": "linux", "platform_os": "debian12", "target": "x86_64_v3"},
+        "parameters": {"build_system": "x", "cflags": [], **parameters},
+        "package_hash": f"recipe-of-{name}",
+        "hash": hashlib.sha1(f"{name}{version}".encode()).hexdigest()[:32],
+        "dependencies": [
+            {"hash": need["hash"], "parameters": {"deptypes": kinds.split(), "virtuals": virtuals}}
+            for need, kinds, virtuals in needs
+        ],
+    }
+    if prefix:
+        made["external"] = {"path": str(prefix), "module": None}
+    return made
+
+
+def lock_of(mpi_prefix, mpi_version="4.1.4", **ior):
+    gcc = spec("gcc", "12.2.0", prefix="/usr")
+    mpi = spec("openmpi", mpi_version, prefix=mpi_prefix)
+    build = [(gcc, "build", ["c"]), (mpi, "build link", ["mpi"])]
+    tools = [
+        spec("ior", "4.0.0", build, **{"lustre": False, "aio": False, "hdf5": False, **ior}),
+        spec("fio", "3.42", libaio=True, io_uring=True),
+        spec("darshan-runtime", "3.5.0", build, mpi=True, lustre=False, hdf5=False),
+        spec("darshan-util", "3.5.0"),
+    ]
+    stack = spec("iogauge-stack", "2026.1", [(t, "run", []) for t in (*tools, mpi)], lustre=False)
+    return {
+        "spack": {"version": "1.2.0"},
+        "roots": [{"hash": stack["hash"], "spec": "iogauge-stack"}],
+        "concrete_specs": {s["hash"]: s for s in (gcc, mpi, *tools, stack)},
+    }
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """An environment whose programs are small scripts that say what the real ones say."""
+
+    def make(apis="", tasks=2, engines="libaio io_uring", mpiio="yes", mpi_told="4.1.4", **lock):
+        mpi = tmp_path / "openmpi"
+        script(mpi / "bin/mpirun", MPIRUN.format(version=mpi_told))
+        folder = tmp_path / "environments/here"
+        bin_ = folder / ".spack-env/view/bin"
+        script(bin_ / "ior", IOR.format(apis=apis, tasks=tasks) + RECORDER.partition("\n")[2])
+        script(bin_ / "fio", f"#!/bin/sh\nprintf '%s\\n' {engines}\n")
+        script(bin_ / "darshan-config", DARSHAN.format(mpiio=mpiio))
+        script(bin_ / "darshan-parser", PARSER)
+        for name in ("mdtest", "md-workbench"):
+            script(bin_ / name, "#!/bin/sh\n")
+        library = folder / ".spack-env/view/lib/libdarshan.so"
+        library.parent.mkdir(exist_ok=True)
+        library.write_bytes(b"\x7fELF MPI_File_open")
+        (folder / "spack.lock").write_text(json.dumps(lock_of(mpi, **lock)))
+        return folder
+
+    return make
+
+
+def check(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, CHECK, folder, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    failed = re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE)
+    return done.returncode, {name.strip(): text for name, text in failed}, done.stdout
+
+
+def test_a_right_stack_passes_and_leaves_its_fingerprint(environment):
+    folder = environment()
+    status, failed, text = check(folder)
+    assert (status, failed) == (0, {}), text
+    written = json.loads((folder / ".spack-env/stack.json").read_text())
+    assert (
+        written["lock_sha256"] == hashlib.sha256((folder / "spack.lock").read_bytes()).hexdigest()
+    )
+    assert set(written["packages"]) >= {"ior", "fio", "mpi", "darshan-runtime"}
+    assert written["packages"]["mpi"] | {"hash": ""} == {
+        "name": "openmpi",
+        "version": "4.1.4",
+        "hash": "",
+        "external": True,
+    }
+
+
+def test_missing_prefix(environment, tmp_path):
+    folder = environment()
+    shutil.rmtree(tmp_path / "openmpi")
+    status, failed, text = check(folder)
+    assert status == 1
+    assert set(failed) == {"externals"}, text
+    assert f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist" in failed["externals"]
+    assert "packages.yaml" in failed["externals"]
+    assert not (folder / ".spack-env/stack.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "check_name", "words"),
+    [
+        ({"mpi_told": "5.0.3"}, "mpi", "openmpi 5.0.3, but packages.yaml declares 4.1.4"),
+        ({"tasks": 1}, "run", "jobs of 1 task, not one of 2: it belongs to another MPI"),
+        ({"aio": True}, "ior's back ends", "lacks AIO"),
+        ({"apis": "HDF5|"}, "ior's back ends", "should not have HDF5"),
+        ({"lustre": True}, "Lustre", "ior lacks --posix.lustre"),
+        ({"engines": "io_uring"}, "fio's engines", "fio lacks libaio"),
+        ({"mpiio": "no"}, "Darshan", "mpiio module is off"),
+    ],
+)
+def test_what_is_wrong_is_named(environment, made, check_name, words):
+    status, failed, text = check(environment(**made))
+    assert status == 1, text
+    assert words in failed.get(check_name, ""), text
+
+
+def test_another_repositorys_recipe(environment):
+    folder = environment()
+    lock = json.loads((folder / "spack.lock").read_text())
+    (ior,) = [s for s in lock["concrete_specs"].values() if s["name"] == "ior"]
+    ior["namespace"] = "builtin"
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    _, failed, _ = check(folder)
+    assert "ior is builtin.ior" in failed["recipes"]
+
+
+def test_nothing_installed(tmp_path):
+    status, _, text = check(tmp_path)
+    assert status == 1
+    assert "spack -e" in text
+
+
+def test_login_node_starts_nothing(environment, tmp_path):
+    folder = environment(tasks=1)
+    script(tmp_path / "openmpi/bin/mpirun", MPIRUN.format(version="4.1.4") + "touch started\n")
+    status, failed, text = check(folder, "--no-run")
+    assert (status, failed) == (0, {})
+    assert text.count("not checked: --no-run") == 2
+
+
+def test_activate_costs_a_job_nothing(environment, facts):
+    """The goal is 50 ms; a shell that sources it is measured against one that does not."""
+    folder = environment()
+    facts.write_facts(folder)
+    activate = folder / ".spack-env/activate.sh"
+
+    def seconds(command, runs=20):
+        started = time.perf_counter()
+        for _ in range(runs):
+            subprocess.run(["bash", "-c", command], check=True)
+        return (time.perf_counter() - started) / runs
+
+    assert seconds(f". '{activate}'") - seconds(":") < 0.05
+    done = subprocess.run(
+        ["bash", "-euc", f". '{activate}'; command -v ior; env"],
+        env={"PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.stdout.startswith(str(folder / ".spack-env/view/bin/ior"))
+    values = dict(line.split("=", 1) for line in done.stdout.splitlines()[1:] if "=" in line)
+    told = json.loads(Path(values["IOGAUGE_STACK_JSON"]).read_text())
+    assert values["IOGAUGE_STACK_FINGERPRINT"] == told["stack"]
+    assert values["IOGAUGE_STACK_HASH_IOR"] == told["packages"]["ior"]["hash"]
+
+
+def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
+    def stack(change=None, **arguments):
+        lock = lock_of("/opt/mpi", **arguments)
+        for made in lock["concrete_specs"].values():
+            if change and made["name"] == change[0]:
+                made.update(change[1])
+        (tmp_path / "spack.lock").write_text(json.dumps(lock))
+        return facts.facts_of(tmp_path)["stack"]
+
+    same = stack()
+    assert re.fullmatch("[0-9a-f]{12}", same)
+    assert stack(mpi_version="5.0.3") == same
+    assert stack(("gcc", {"version": "13.3.0"})) == same
+    assert stack(aio=True) != same
+    assert stack(("fio", {"version": "3.41"})) != same
+    assert stack(("ior", {"package_hash": "an edit of the recipe"})) != same
+    assert stack(("ior", {"parameters": {"cflags": ["-O0"], "lustre": False}})) != same
+
+
+def test_stacks_that_differ_are_told_apart(compare, tmp_path, capsys, monkeypatch):
+    def write(name, edit=lambda lock: None, **arguments):
+        lock = copy.deepcopy(lock_of("/opt/mpi", **arguments))
+        edit(lock)
+        path = tmp_path / f"{name}.lock"
+        path.write_text(json.dumps(lock))
+        return str(path)
+
+    def run(*paths):
+        monkeypatch.setattr(sys, "argv", ["compare_stacks", *paths])
+        return compare.main(), capsys.readouterr().out
+
+    def older(lock):
+        for made in lock["concrete_specs"].values():
+            if made["name"] == "fio":
+                made["version"] = "3.37"
+
+    here, lustre = write("here"), write("there", lustre=True)
+    status, text = run(here, lustre)
+    assert status == 0
+    assert "chosen: ior lustre" in text
+    assert "True: there" in text
+    status, text = run(here, lustre, write("old", older))
+    assert status == 1
+    assert "DIFFERS: fio version" in text
+    assert "3.37: old" in text
+    assert "3.42: here, there" in text
+
+
+def test_externals_of_this_machine(externals, tmp_path):
+    if not shutil.which("gfortran"):
+        pytest.skip("no gfortran")
+    path = tmp_path / "packages.yaml"
+    command = [sys.executable, ROOT / "ci/find_externals.py", "-o", path]
+    (tmp_path / "spack.lock").write_text("of other externals")
+    first = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+    assert first.returncode == 0, first.stderr
+    assert not (tmp_path / "spack.lock").exists()
+    (tmp_path / "spack.lock").write_text("of these")
+    text = path.read_text()
+    subprocess.run(command, stderr=subprocess.DEVNULL, check=True)
+    assert path.read_text() == text
+    assert (tmp_path / "spack.lock").exists(), "nothing has changed"
+    gcc = subprocess.run(
+        ["gcc", "-dumpfullversion"], stdout=subprocess.PIPE, text=True
+    ).stdout.strip()
+    assert f"gcc@{gcc} languages='c,c++,fortran'" in text
+
+
+def test_externals_by_hand_are_left_alone(tmp_path):
+    if not shutil.which("gfortran"):
+        pytest.skip("no gfortran")
+    path = tmp_path / "packages.yaml"
+    path.write_text("packages: {}\n")
+    done = subprocess.run(
+        [sys.executable, ROOT / "ci/find_externals.py", "-o", path],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "written by hand" in done.stderr
+    assert path.read_text() == "packages: {}\n"
+
+
+TOOLS = [
+    "bash",
+    "sh",
+    "sed",
+    "sort",
+    "head",
+    "tail",
+    "grep",
+    "git",
+    "tar",
+    "patch",
+    "make",
+    "dirname",
+    "readlink",
+    "cat",
+    "mkdir",
+    "rm",
+    "mv",
+    "env",
+]
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A PATH with the tools that ci/install-spack calls, and what a test adds."""
+    directory = tmp_path / "bin"
+    directory.mkdir()
+    for tool in TOOLS:
+        if found := shutil.which(tool):
+            (directory / tool).symlink_to(found)
+    (directory / "python3").symlink_to(sys.executable)
+
+    def run(*programs, **variables):
+        for program in programs:
+            script(directory / program, "#!/bin/sh\necho 12.2.0\n")
+        return subprocess.run(
+            ["bash", ROOT / "ci/install-spack"],
+            env={
+                "PATH": str(directory),
+                "HOME": str(tmp_path),
+                "IOGAUGE_HOME": str(tmp_path / "home"),
+                **{name: str(value) for name, value in variables.items()},
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    return directory, run
+
+
+COMPILERS = ("gcc", "g++", "gfortran")
+
+
+def test_install_without_a_compiler(bare):
+    done = bare[1]()
+    assert done.returncode == 1
+    assert "no gcc on PATH" in done.stderr
+    assert "apt install gcc" in done.stderr
+
+
+def test_install_with_an_old_spack(bare):
+    directory, run = bare
+    script(directory / "spack", "#!/bin/sh\necho 0.23.1\n")
+    done = run(*COMPILERS)
+    assert done.returncode == 1
+    assert "is 0.23.1; these environments need Spack 1.1 or newer" in done.stderr
+    assert "--own" in done.stderr
+
+
+def test_install_without_a_network(bare, tmp_path):
+    """Not reached is said, with what to do; what git said is part of it, and nothing half stays."""
+    done = bare[1](*COMPILERS, IOGAUGE_SPACK_GIT=f"file://{tmp_path}/nowhere.git")
+    assert done.returncode == 1
+    assert f"not reached: file://{tmp_path}/nowhere.git (fatal:" in done.stderr
+    assert "ci/airgap pack" in done.stderr
+    assert not list((tmp_path / "home").glob("spack*"))
+
+
+def test_carried_file_refuses_what_it_must(tmp_path):
+    done = subprocess.run(
+        [ROOT / "ci/airgap", "install"], stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert done.returncode == 1
+    assert "no tree that ci/airgap packed" in done.stderr
+    done = subprocess.run([ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "usage:" in done.stderr

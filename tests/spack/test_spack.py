@@ -1,0 +1,177 @@
+"""What only Spack can say of the recipes and environments. Skipped where there is no Spack.
+
+The solves and installations are kept by Spack and by ci/concretize: the first run takes minutes.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENTS = ROOT / "environments"
+PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack"]
+
+
+def test_audit(spack, builtin):
+    done = spack("-e", ENVIRONMENTS / "generic", "audit", "packages", *PACKAGES)
+    assert len(re.findall(r"^PKG-\w+: passed", done.stdout, re.MULTILINE)) >= 3, done.stdout
+    assert "issue" not in done.stdout
+
+
+def test_style_of_spacks_repository(builtin):
+    """`spack style` refuses foreign repositories; these are its settings, in its repository's pyproject.toml."""
+    ruff = shutil.which("ruff", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if ruff is None:
+        pytest.skip("no ruff")
+    settings = builtin.parents[2] / "pyproject.toml"
+    if not settings.exists():
+        pytest.skip("this copy of the package repository has no settings for ruff")
+    rules = ["--select", "E,F,I,W", "--ignore", "E731,F403,F811"]
+    options = ["--config", settings, ROOT / "spack-repo"]
+    for command in (
+        [ruff, "check", "--no-fix", *rules, *options],
+        [ruff, "format", "--diff", *options],
+    ):
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_this_repositorys_recipes_come_first(spack, builtin):
+    code = "import spack.repo; print(*(r.namespace for r in spack.repo.PATH.repos))"
+    done = spack("-e", ENVIRONMENTS / "generic", "python", "-c", code)
+    assert done.stdout.split()[:2] == ["iogauge", "builtin"]
+
+
+def test_users_own_settings_stay_out(spack):
+    done = spack("-e", ENVIRONMENTS / "kaust-shaheen2", "config", "scopes", "-vp")
+    states = {line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()}
+    assert "override" in states["user"]
+    assert "override" in states["system"]
+
+
+@pytest.mark.slow
+def test_every_environment_concretizes_and_all_agree(spack, builtin, tmp_path):
+    done = subprocess.run(
+        [ROOT / "ci/concretize"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    solved = re.findall(r"^concretize: (\S+): (?:solved|as before)", done.stdout, re.MULTILINE)
+    assert solved == sorted(path.parent.name for path in ENVIRONMENTS.glob("*/spack.yaml"))
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+    locks = Path(os.environ.get("IOGAUGE_LOCKS", f"{cache}/iogauge/locks"))
+    command = [ROOT / "ci/compare_stacks.py", *(locks / f"{site}.lock" for site in solved)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "chosen: ior lustre" in done.stdout
+
+
+@pytest.fixture(scope="module")
+def stack(spack, builtin, tmp_path_factory):
+    """environments/local, installed in a copy: from what Spack has already, or from its mirror of sources."""
+    work = tmp_path_factory.mktemp("stack")
+    (work / "environments/local").mkdir(parents=True)
+    for link, target in (
+        ("spack-repo", "spack-repo"),
+        ("environments/common", "environments/common"),
+    ):
+        (work / link).symlink_to(ROOT / target)
+    if (ENVIRONMENTS / "user").exists():
+        (work / "environments/user").symlink_to(ENVIRONMENTS / "user")
+    folder = work / "environments/local"
+    shutil.copy(ENVIRONMENTS / "local/spack.yaml", folder)
+    subprocess.run(
+        [ROOT / "ci/find_externals.py", "-o", folder / "packages.yaml"],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    done = spack("-e", folder, "install", check=False, timeout=1200)
+    if done.returncode and "All fetchers failed" in done.stdout:
+        pytest.skip("no mirror with the sources, and no network to fetch them")
+    assert done.returncode == 0, done.stdout[-3000:]
+    return folder
+
+
+@pytest.mark.slow
+def test_what_was_built_is_what_was_promised(stack):
+    done = subprocess.run(
+        [ROOT / "ci/check_stack.py", stack],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    states = re.findall(r"^check_stack: (\S+)  ", done.stdout, re.MULTILINE)
+    assert states.count("ok") == 11, done.stdout
+    facts = json.loads((stack / ".spack-env/stack.json").read_text())
+    assert facts["packages"]["ior"]["version"] == "4.0.0"
+
+
+@pytest.mark.slow
+def test_a_wrong_external_is_caught(stack):
+    """The MPI that was declared is not the one at its prefix."""
+    lock = (stack / "spack.lock").read_text()
+    data = json.loads(lock)
+    (mpi,) = [
+        spec for spec in data["concrete_specs"].values() if spec["name"] in ("openmpi", "mpich")
+    ]
+    declared, mpi["version"] = mpi["version"], "99.1"
+    try:
+        (stack / "spack.lock").write_text(json.dumps(data))
+        done = subprocess.run(
+            [ROOT / "ci/check_stack.py", stack],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    finally:
+        (stack / "spack.lock").write_text(lock)
+    assert done.returncode == 1
+    assert f"is {mpi['name']} {declared}, but packages.yaml declares 99.1" in done.stdout
+
+
+@pytest.mark.slow
+def test_stand_alone_tests(spack, stack):
+    done = spack("-e", stack, "test", "run", "ior", "io500", "fio", "darshan-runtime", check=False)
+    assert re.search(r"4 passed of 4 specs", done.stdout), done.stdout[-4000:]
+
+
+@pytest.mark.parametrize(
+    ("told", "files", "found"),
+    [
+        ("2.14.0_ddn149", ["include/lustre/lustreapi.h", "lib64/liblustreapi.so"], "lustre@2.14.0"),
+        ("2.15.8", ["lib64/liblustreapi.so"], None),
+        ("2.15.8", [], None),
+    ],
+)
+def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, told, files, found):
+    (tmp_path / "client/bin").mkdir(parents=True)
+    lfs = tmp_path / "client/bin/lfs"
+    lfs.write_text(f"#!/bin/sh\necho lfs {told}\n")
+    lfs.chmod(0o755)
+    for file in files:
+        path = tmp_path / "client" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    for name in ("environments/here", "environments/user"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
+    (tmp_path / "environments/common").symlink_to(ENVIRONMENTS / "common")
+    manifest = tmp_path / "environments/here/spack.yaml"
+    text = (
+        (ENVIRONMENTS / "generic/spack.yaml")
+        .read_text()
+        .replace("path: packages.yaml", "path: none.yaml")
+    )
+    manifest.write_text(
+        text.replace("IOGAUGE_SPACK_PACKAGES\n", "IOGAUGE_SPACK_PACKAGES\n      optional: true\n")
+    )
+    done = spack("-e", manifest.parent, "external", "find", "--path", lfs.parent, "lustre")
+    added = re.findall(r"spec: (lustre@\S+)", manifest.read_text())
+    assert added == ([found] if found else []), done.stdout
+    assert found or "lustre-client-devel" in done.stdout
