@@ -173,7 +173,10 @@ class Rig:
 
     @property
     def stage(self) -> Path:
-        return self.home / "reframe" / "stage"
+        """Stage of the newest session."""
+        base = self.home / "reframe" / "stage"
+        sessions = sorted(base.glob("*"), key=lambda path: path.stat().st_mtime_ns)
+        return sessions[-1] if sessions else base
 
     def settings(self) -> dict[str, Any]:
         """Content of settings.yaml; everything is declared, nothing is detected."""

@@ -18,6 +18,8 @@ import pytest
 from e2e.rig import ROOT, SAMPLES, Rig, Run, processes, program_of, wait_for
 from e2e.test_values import GENEROUS, METADATA
 
+BANDWIDTHS = {"write_bw": [1, -0.5, None, "MiB/s"], "read_bw": [1, -0.5, None, "MiB/s"]}
+
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
@@ -176,7 +178,9 @@ class TestIorOutput:
     def test_undamaged_passes(self, ior_rig: Rig) -> None:
         """What the other tests damage would have passed."""
         ior_rig.damage("ior", "ior-write.1.json", "true")
-        run = ior_rig.run(*IOR, *IOR_BUFFERED, "-S", "total_bytes=268435456", gate=True)
+        ior_rig.limits = {**ior_rig.limits, "case_bytes": "256 MiB"}
+        ior_rig.write_settings()
+        run = ior_rig.run(*IOR, *IOR_BUFFERED, gate=True)
         assert [r["verdict"] for r in run.records] == ["PASS", "PASS"], run.out
         assert run.rc == 0
 
@@ -294,7 +298,58 @@ class TestReferenceFile:
     @pytest.mark.needs_fio
     def test_other_check_in_gate_mode(self, fio_rig: Rig) -> None:
         fio_rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        fio_rig.run(*METADATA, gate=True).never_passed("UNREFERENCED")
+        fio_rig.run(*METADATA, gate=True).never_passed("FioMetadta", "did you mean FioMetadata")
+
+
+class TestOverrides:
+    """What a run sets otherwise than the site declares is compared with nothing."""
+
+    @pytest.mark.parametrize("setting", ["repetitions=3", "tasks_per_node=1", "tier=quick"])
+    def test_a_reference_holds_for_what_the_site_declares(
+        self, make_rig: Callable[..., Rig], setting: str
+    ) -> None:
+        rig = make_rig(limits={"tier": "daily"} if "tier" in setting else {})
+        rig.write_references(GENEROUS)
+        run = rig.run(*METADATA, "-S", setting, gate=True)
+        run.never_passed(f"UNREFERENCED.*measured with {setting}")
+
+    def test_a_case_runs_where_its_partition_says(self, fio_rig: Rig) -> None:
+        fio_rig.run(*METADATA, "-S", "local=1", gate=True).never_passed("local is set")
+
+    def test_an_index_that_never_fits_is_no_reason_for_the_ceiling(self, ior_rig: Rig) -> None:
+        ior_rig.topology = {
+            "source": "a test",
+            "devices": {"read": "1 TB/s", "write": "1 TB/s"},
+            "efficiency": {"read": 0.0001, "write": 0.0001},
+        }
+        ior_rig.write_settings()
+        ior_rig.write_references(
+            {"IorPosix": {"$index": ["$partition", "files"], "rig:default": {"sharde": BANDWIDTHS}}}
+        )
+        run = ior_rig.run(*IOR, gate=True)
+        run.never_passed("has an entry for IorPosix, but none for rig:default, files='shared'")
+
+    def test_an_index_of_something_that_is_no_variable(self, ior_rig: Rig) -> None:
+        ior_rig.write_references(
+            {"IorPosix": {"$index": ["$partition", "fils"], "rig:default": {"shared": BANDWIDTHS}}}
+        )
+        ior_rig.run(*IOR, gate=True).never_passed("'fils'")
+
+
+class TestRetries:
+    def test_a_gate_does_not_try_until_it_passes(self, fio_rig: Rig) -> None:
+        fio_rig.damage(
+            "fio", "fio-create.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
+        )
+        run = fio_rig.run(*METADATA, "--max-retries=3", gate=True)
+        assert run.rc == 1
+        assert [r["verdict"] for r in run.records] == ["ERROR", "PASS"], run.out
+        assert "1 case(s) did not pass at first" in run.out
+
+    @pytest.mark.parametrize("value", ["y", "gate"])
+    def test_a_gate_that_is_neither_open_nor_shut(self, fio_rig: Rig, value: str) -> None:
+        run = fio_rig.run(*METADATA, IOGAUGE_GATE=value)
+        run.never_passed("IOGAUGE_GATE is")
 
 
 class TestTarget:

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""What an installed stack is, told from its lock file, without Spack.
+
+    ci/stack_facts.py ENVIRONMENT...            e.g. environments/local
+
+Writes beside the environment's view (ENVIRONMENT/.spack-env/):
+
+    stack.json     the fingerprint: versions, variants and DAG hashes of ior, fio, mpi, darshan, io500;
+                   the lock file's sha256; `stack`, which is equal at two sites that measure with equal
+                   programs, whatever MPI and compiler they have
+    activate.sh    puts the programs and their MPI on PATH and the fingerprint into the environment of a
+                   job; starts no process. The paths are absolute: run this again after moving the tree.
+
+Nothing but Python 3.6 is needed.
+"""
+
+import argparse
+import hashlib
+import json
+import shlex
+import sys
+from pathlib import Path
+
+# Whose version, variants and recipe decide what is measured.
+TOOLS = ("ior", "fio", "io500", "darshan-runtime", "darshan-util", "iogauge-stack")
+# Where a site may differ without measuring something else.
+SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
+MPIS = ("openmpi", "mpich", "mvapich", "cray-mpich", "hpcx-mpi", "intel-oneapi-mpi", "mvapich2")
+VIEW = Path(".spack-env") / "view"
+
+
+class StackError(Exception):
+    """Says what is wrong with an environment, and what to do about it."""
+
+
+def read_lock(environment):
+    """The lock file of an environment, parsed; its bytes' sha256 under `sha256`."""
+    path = Path(environment) / "spack.lock"
+    try:
+        data = path.read_bytes()
+    except OSError:
+        raise StackError(f"{path} is not there: spack -e {environment} install") from None
+    try:
+        lock = json.loads(data)
+        lock["concrete_specs"], lock["roots"]
+    except (ValueError, KeyError) as error:
+        raise StackError(f"{path} is not a lock file of Spack: {error!r}") from None
+    lock["sha256"] = hashlib.sha256(data).hexdigest()
+    return lock
+
+
+def reachable(lock):
+    """The specs that run: the roots and what they depend on to link or to run, by name.
+
+    What only builds (compilers, autotools) is left out, except where it is linked too.
+    """
+    specs, found = lock["concrete_specs"], {}
+    todo = [root["hash"] for root in lock["roots"]]
+    while todo:
+        dag_hash = todo.pop()
+        spec = specs[dag_hash]
+        if found.get(spec["name"]) is spec:
+            continue
+        found[spec["name"]] = spec
+        for dependency in spec.get("dependencies", []):
+            kinds = dependency.get("parameters", {}).get("deptypes", dependency.get("type", []))
+            if set(kinds) & {"link", "run"}:
+                todo.append(dependency["hash"])
+    return found
+
+
+def is_external(spec):
+    return bool(spec.get("external"))
+
+
+def version_of(spec):
+    version = spec.get("version")
+    return version if version is not None else (spec.get("versions") or ["?"])[0]
+
+
+def variants_of(spec):
+    """The variants without the compiler flags and what a site may choose."""
+    flags = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
+    return {
+        name: value
+        for name, value in sorted(spec.get("parameters", {}).items())
+        if name not in flags and name not in SITE_VARIANTS
+    }
+
+
+def flags_of(spec):
+    names = ("cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs")
+    parameters = spec.get("parameters", {})
+    return {name: parameters[name] for name in names if parameters.get(name)}
+
+
+def identity(spec):
+    """What must be equal at two sites for this package to be the same program."""
+    return {
+        "version": version_of(spec),
+        "namespace": spec.get("namespace"),
+        "recipe": spec.get("package_hash"),
+        "variants": variants_of(spec),
+        "flags": flags_of(spec),
+    }
+
+
+def mpi_of(specs):
+    """The MPI among specs by name, or None."""
+    return next((specs[name] for name in MPIS if name in specs), None)
+
+
+def compiler_of(lock, spec):
+    """name@version of the compiler that a spec was built with."""
+    for dependency in spec.get("dependencies", []):
+        virtuals = dependency.get("parameters", {}).get("virtuals", [])
+        if "c" in virtuals:
+            compiler = lock["concrete_specs"][dependency["hash"]]
+            return f"{compiler['name']}@{version_of(compiler)}"
+    return None
+
+
+def facts_of(environment):
+    """The fingerprint of an environment: what stack.json holds."""
+    environment = Path(environment)
+    lock = read_lock(environment)
+    specs = reachable(lock)
+    tools = {name: identity(specs[name]) for name in TOOLS if name in specs}
+    if "ior" not in tools:
+        raise StackError(
+            f"{environment}/spack.lock has no ior: it is not one of these environments"
+        )
+    text = json.dumps(tools, sort_keys=True).encode()
+    mpi = mpi_of(specs)
+    packages = {}
+    for name in (*TOOLS, "lustre"):
+        if name in specs:
+            spec = specs[name]
+            packages[name] = {
+                "version": version_of(spec),
+                "hash": spec["hash"],
+                "variants": variants_of(spec),
+            }
+    if mpi:
+        packages["mpi"] = {
+            "name": mpi["name"],
+            "version": version_of(mpi),
+            "hash": mpi["hash"],
+            "external": is_external(mpi),
+        }
+    arch = specs["ior"]["arch"]
+    target = arch["target"]
+    return {
+        "environment": environment.resolve().name,
+        "stack": hashlib.sha256(text).hexdigest()[:12],
+        "lock_sha256": lock["sha256"],
+        "spack": lock.get("spack", {}).get("version"),
+        "os": arch["platform_os"],
+        "target": target if isinstance(target, str) else target["name"],
+        "compiler": compiler_of(lock, specs["ior"]),
+        "packages": packages,
+    }
+
+
+def external_prefix(spec):
+    return (spec.get("external") or {}).get("path")
+
+
+def external_modules(spec):
+    return list((spec.get("external") or {}).get("module") or [])
+
+
+def path_of(environment):
+    """Directories in front of PATH: the view's, and that of an MPI outside of it."""
+    environment = Path(environment).resolve()
+    mpi = mpi_of(reachable(read_lock(environment)))
+    front = [str(environment / VIEW / "bin")]
+    prefix = external_prefix(mpi) if mpi else None
+    if prefix and prefix not in ("/usr", "/"):
+        front.append(str(Path(prefix) / "bin"))
+    return front
+
+
+def activate_text(environment, facts):
+    environment = Path(environment).resolve()
+    mpi = mpi_of(reachable(read_lock(environment)))
+    packages = facts["packages"]
+    values = {
+        "IOGAUGE_SPACK_ENVIRONMENT": facts["environment"],
+        "IOGAUGE_STACK_JSON": str(environment / ".spack-env" / "stack.json"),
+        "IOGAUGE_STACK_FINGERPRINT": facts["stack"],
+        "IOGAUGE_STACK_LOCK_SHA256": facts["lock_sha256"],
+    }
+    for name in ("ior", "fio", "mpi", "darshan-runtime"):
+        if name in packages:
+            key = "IOGAUGE_STACK_HASH_" + name.split("-")[0].upper()
+            values[key] = packages[name]["hash"]
+    lines = [
+        "# shellcheck shell=sh",
+        "# Written by ci/stack_facts.py. Sourced by a job; starts no process.",
+    ]
+    for module in external_modules(mpi) if mpi else []:
+        lines.append(f"module load {shlex.quote(module)} || return 1")
+    front = ":".join(shlex.quote(directory) for directory in path_of(environment))
+    lines.append(f'export PATH={front}"${{PATH:+:$PATH}}"')
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def replace(path, text):
+    """Write a file so that a reader sees the old or the new one, never half of it."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def write_facts(environment):
+    """Write stack.json and activate.sh beside the view; return the facts."""
+    environment = Path(environment)
+    if not (environment / VIEW / "bin").is_dir():
+        raise StackError(
+            f"{environment / VIEW} has no bin/: nothing is installed; spack -e {environment} install"
+        )
+    facts = facts_of(environment)
+    directory = environment / ".spack-env"
+    replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    replace(directory / "activate.sh", activate_text(environment, facts))
+    return facts
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("environments", nargs="+", metavar="ENVIRONMENT")
+    status = 0
+    for environment in parser.parse_args().environments:
+        try:
+            facts = write_facts(environment)
+        except StackError as error:
+            print(f"stack_facts: {error}", file=sys.stderr)
+            status = 1
+            continue
+        print(
+            f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
+        )
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
