@@ -18,7 +18,15 @@ import pytest
 from e2e.rig import ROOT, SAMPLES, Rig, Run, processes, program_of, wait_for
 from e2e.test_values import GENEROUS, METADATA
 
-BANDWIDTHS = {"write_bw": [1, -0.5, None, "MiB/s"], "read_bw": [1, -0.5, None, "MiB/s"]}
+
+def indexed(name: str, value: str) -> str:
+    """References of IorPosix by partition and one more name."""
+    return (
+        "$sources: {IorPosix: made up by a test}\n"
+        f"IorPosix:\n  $index: [$partition, {name}]\n  rig:default:\n    {value}:\n"
+        "      write_bw: [1, -0.5, null, MiB/s]\n      read_bw: [1, -0.5, null, MiB/s]\n"
+    )
+
 
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
@@ -323,16 +331,12 @@ class TestOverrides:
             "efficiency": {"read": 0.0001, "write": 0.0001},
         }
         ior_rig.write_settings()
-        ior_rig.write_references(
-            {"IorPosix": {"$index": ["$partition", "files"], "rig:default": {"sharde": BANDWIDTHS}}}
-        )
+        ior_rig.write_references(indexed("files", "sharde"))
         run = ior_rig.run(*IOR, gate=True)
         run.never_passed("has an entry for IorPosix, but none for rig:default, files='shared'")
 
     def test_an_index_of_something_that_is_no_variable(self, ior_rig: Rig) -> None:
-        ior_rig.write_references(
-            {"IorPosix": {"$index": ["$partition", "fils"], "rig:default": {"shared": BANDWIDTHS}}}
-        )
+        ior_rig.write_references(indexed("fils", "shared"))
         ior_rig.run(*IOR, gate=True).never_passed("'fils'")
 
 

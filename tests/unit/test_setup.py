@@ -196,8 +196,8 @@ def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None
     done = project.stack()
     assert done.returncode == 1
     assert "nothing can be measured" in done.stderr
-    assert "missing: ior and mdtest: spack -e environments/local install" in done.stdout
-    assert "missing: fio: spack -e environments/local install" in done.stdout
+    assert "missing: ior and mdtest: ci/build-stack" in done.stdout
+    assert "missing: fio: ci/build-stack" in done.stdout
     stub(project.bin / "fio")
     done = project.stack()
     assert done.returncode == 0
@@ -209,7 +209,7 @@ def test_stack_names_the_single_missing_program(project: Project) -> None:
     for name in ("ior", "fio"):
         stub(project.bin / name)
     stub(project.bin / "mpirun", OPEN_MPI)
-    assert "missing: mdtest: spack" in project.stack().stdout
+    assert "missing: mdtest: ci/build-stack" in project.stack().stdout
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from iogauge.yamlfile import Mistake
 
 #: The command that brings a program, where it is missing.
 BRINGS: Final = {
-    "ior": "spack install ior@4.0.0, then export IOGAUGE_STACK=$(spack location -i ior)",
-    "mdtest": "spack install ior@4.0.0 (mdtest comes with it)",
+    "ior": "ci/build-stack",
+    "mdtest": "ci/build-stack",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
 }
