@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from math import comb
 from pathlib import Path
 
@@ -79,6 +80,12 @@ def by_hand(
         shutil.rmtree(scratch)
 
 
+def settle(seconds: float) -> None:
+    """Let the file system finish with what was deleted: a journal commits, and discards, seconds later."""
+    os.sync()
+    time.sleep(seconds)
+
+
 def interval(values: list[float]) -> tuple[float, float]:
     """95 % confidence interval of the median from order statistics (binomial, distribution-free)."""
     ordered, count = sorted(values), len(values)
@@ -96,6 +103,7 @@ def main() -> None:
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--bytes", default="256 MiB")
+    parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT / "reframe" / "src"))
     from iogauge.detect import mpi_environment
@@ -120,9 +128,13 @@ def main() -> None:
             + "   (suite, hand, ratio)"
         )
         for pair in range(options.pairs):
-            hand = by_hand(record, options.target, environment) if pair % 2 else {}
-            record = by_suite(environment, home)
-            hand = hand or by_hand(record, options.target, environment)
+            hand: dict[str, float] = {}
+            for ours in (pair % 2 == 0, pair % 2 == 1):
+                settle(options.settle)
+                if ours:
+                    record = by_suite(environment, home)
+                else:
+                    hand = by_hand(record, options.target, environment)
             line = f"{pair + 1:4}       "
             for metric in record["metrics"]:  # type: ignore[attr-defined]
                 ratio = metric["median"] / hand[metric["name"]]
