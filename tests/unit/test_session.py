@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,13 @@ def test_a_caller_may_name_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOGAUGE_SESSION", "given")
     assert session.current().name == "given"
     assert session.current() is session.current()
+
+
+def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    for name, days in (("old", 8), ("new", 6)):
+        stage = tmp_path / "reframe" / "stage" / name
+        stage.mkdir(parents=True)
+        then = time.time() - days * 86400
+        os.utime(stage, (then, then))
+    assert [path.name for path in session.old_stages()] == ["old"]

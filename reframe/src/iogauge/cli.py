@@ -309,7 +309,10 @@ def clean(
         bool, typer.Option("--all", help="Also sessions that may be alive.")
     ] = False,
 ) -> None:
-    """Remove what sessions that ended hard left on the targets. Nothing without our marker is touched."""
+    """Remove what sessions that ended hard left on the targets, and stage directories a week old.
+
+    On a target nothing without our marker is touched.
+    """
     console, failed = _console(), False
     found = [
         (one.path, workdir.may_be_alive(one))
@@ -329,7 +332,12 @@ def clean(
         except OSError as error:
             console.print(escape(f"refused: {error}"))
             failed = True
-    if not doomed:
+    stages = [] if paths else session.old_stages()
+    for stage in stages:
+        if not dry_run:
+            shutil.rmtree(stage, ignore_errors=True)
+        console.print(escape(f"{'would remove' if dry_run else 'removed'}: {stage} (a week old)"))
+    if not doomed and not stages:
         console.print("nothing to remove")
     raise typer.Exit(1 if failed else 0)
 

@@ -44,6 +44,13 @@ def known_targets() -> list[str]:
         return []
 
 
+def old_stages(days: float = 7.0) -> list[Path]:
+    """Stage directories of sessions that began so many days ago; every session has one of its own."""
+    oldest = time.time() - days * 86400
+    found = (state_dir() / "reframe" / "stage").glob("*")
+    return sorted(path for path in found if path.is_dir() and path.lstat().st_mtime < oldest)
+
+
 def is_gate() -> bool:
     """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes.
 
