@@ -324,6 +324,7 @@ class TestOverrides:
     def test_a_case_runs_where_its_partition_says(self, fio_rig: Rig) -> None:
         fio_rig.run(*METADATA, "-S", "local=1", gate=True).never_passed("local is set")
 
+    @pytest.mark.needs_ior
     def test_an_index_that_never_fits_is_no_reason_for_the_ceiling(self, ior_rig: Rig) -> None:
         ior_rig.topology = {
             "source": "a test",
@@ -335,6 +336,7 @@ class TestOverrides:
         run = ior_rig.run(*IOR, gate=True)
         run.never_passed("has an entry for IorPosix, but none for rig:default, files='shared'")
 
+    @pytest.mark.needs_ior
     def test_an_index_of_something_that_is_no_variable(self, ior_rig: Rig) -> None:
         ior_rig.write_references(indexed("fils", "shared"))
         ior_rig.run(*IOR, gate=True).never_passed("'fils'")
