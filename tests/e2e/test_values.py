@@ -110,7 +110,7 @@ def test_fio_random_read_values(fio_run: Run) -> None:
 def mpi_run(make_module_rig: Callable[..., Rig]) -> Run:
     rig = make_module_rig(
         tools=("ior", "ior-mpiio", "mdtest"),
-        limits={"repetitions": 2, "case_bytes": "96 MiB", "case_files": 6400},
+        limits={"repetitions": 2, "case_bytes": "96 MiB", "case_files": 12800},
     )
     run = rig.run(
         *("-n", "IorPosix%files=shared%order=sequential%cache=buffered"),
@@ -165,7 +165,8 @@ def test_mdtest_values(mpi_run: Run) -> None:
 @pytest.mark.needs_ior
 @pytest.mark.slow
 def test_without_references_nothing_is_ok(mpi_run: Run) -> None:
-    assert {r["verdict"] for r in mpi_run.records} == {"UNREFERENCED"}, mpi_run.out
+    seen = {r["verdict"] for r in mpi_run.records}
+    assert seen <= {"UNREFERENCED", "UNSTABLE"} and "UNREFERENCED" in seen, mpi_run.out
     assert mpi_run.rc == 0
     mpi_run.shows_no_pass()
 
