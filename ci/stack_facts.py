@@ -55,9 +55,9 @@ def reachable(lock):
     What only builds (compilers, autotools) is left out, except where it is linked too.
     """
     specs, found = lock["concrete_specs"], {}
-    todo = [root["hash"] for root in lock["roots"]]
-    while todo:
-        dag_hash = todo.pop()
+    pending = [root["hash"] for root in lock["roots"]]
+    while pending:
+        dag_hash = pending.pop()
         spec = specs[dag_hash]
         if found.get(spec["name"]) is spec:
             continue
@@ -65,7 +65,7 @@ def reachable(lock):
         for dependency in spec.get("dependencies", []):
             kinds = dependency.get("parameters", {}).get("deptypes", dependency.get("type", []))
             if set(kinds) & {"link", "run"}:
-                todo.append(dependency["hash"])
+                pending.append(dependency["hash"])
     return found
 
 
