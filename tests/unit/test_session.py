@@ -106,7 +106,7 @@ def test_what_cannot_be_removed_is_said_with_the_command(
     ],
 )
 def test_which_command_line_runs_cases(words: list[str], runs: bool) -> None:
-    assert session._runs_cases(words) is runs
+    assert session.runs_cases(words) is runs
 
 
 @pytest.mark.parametrize(

@@ -416,9 +416,15 @@ def stacked(*environments: dict[str, Any]) -> SimpleNamespace:
     )
 
 
-def test_a_site_without_its_stack_cannot_run() -> None:
+def test_a_site_without_its_stack_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "-r"])
     with pytest.raises(SystemExit, match="spack -e x install"):
         site.require_ready(stacked({"not_installed": "spack -e x install"}))
+
+
+def test_a_site_without_its_stack_can_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "--dry-run"])
+    site.require_ready(stacked({"not_installed": "spack -e x install"}))
 
 
 def test_one_stack_of_two_is_enough_and_the_other_is_named(capsys: Any) -> None:

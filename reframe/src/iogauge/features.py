@@ -13,6 +13,10 @@ from typing import Final
 TARGET: Final = "target"
 #: O_DIRECT on the target bypasses every cache of the client.
 O_DIRECT: Final = "o_direct"
+#: Lustre lays files out on the target; added where the target is so.
+LUSTRE: Final = "lustre"
+#: Cases may switch Lustre's checksums; added where the partition's rights say so.
+CHECKSUMS: Final = "lustre-checksums"
 
 # Of an environment.
 IOR: Final = "ior"
@@ -22,6 +26,9 @@ IOR_NCMPI: Final = "ior-ncmpi"
 IOR_LUSTRE: Final = "ior-lustre"
 MDTEST: Final = "mdtest"
 FIO: Final = "fio"
+DARSHAN: Final = "darshan"
 
-PARTITION: Final = frozenset({TARGET, O_DIRECT})
-ENVIRONMENT: Final = frozenset({IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO})
+PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
+ENVIRONMENT: Final = frozenset(
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
+)

@@ -120,7 +120,7 @@ def current() -> Session:
     return _current
 
 
-def _runs_cases(argv: list[str]) -> bool:
+def runs_cases(argv: list[str]) -> bool:
     """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags).
 
     Only R, q, r and v are flags without a value; whatever follows another letter is its value.
@@ -137,7 +137,7 @@ def guard_gate() -> None:
     ReFrame itself ends with 0 where it selected nothing, and where a retry passed after a failure. Called
     when the site configuration is loaded: handlers run in reverse order, so this one comes last.
     """
-    if not is_gate() or not _runs_cases(sys.argv[1:]):
+    if not is_gate() or not runs_cases(sys.argv[1:]):
         return
     session = current()
 

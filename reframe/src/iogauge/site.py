@@ -7,6 +7,7 @@ when the configuration is loaded, and again, as an error, when the site is the o
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -20,11 +21,11 @@ import yaml
 from pydantic import ValidationError
 from reframe.core.logging import getlogger
 
-from iogauge import detect, features, stack
+from iogauge import detect, features, hints, stack
 from iogauge.filesystem import traits
 from iogauge.references import FILE as REFERENCES
 from iogauge.references import References, known_checks
-from iogauge.session import current, guard_gate, is_gate, project_root, state_dir
+from iogauge.session import current, guard_gate, is_gate, project_root, runs_cases, state_dir
 from iogauge.target import PartitionExtras
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
@@ -39,9 +40,20 @@ DETECT: Final = "detect"
 _MISTAKES: Final = "mistakes"
 #: Key under an environment's ``extras``: the Spack environment in environments/ that it uses.
 STACK: Final = "stack"
+#: Key under an environment's ``extras``: whose MPI-IO hints its MPI understands.
+MPI: Final = "mpi"
+#: Key under an environment's ``extras``: path of Darshan's library (libdarshan.so).
+DARSHAN: Final = "darshan"
 #: Key that is added to it: what was built.
 INSTALLED: Final = "installed"
 _NOT_INSTALLED: Final = "not_installed"
+#: What an environment's ``extras`` may hold: form and meaning of each value.
+_ENVIRONMENT_EXTRAS: Final = {
+    STACK: (re.compile(r"[\w.-]+"), "name of a folder in environments/"),
+    MPI: (re.compile("|".join(hints.DIALECTS)), f"one of {', '.join(hints.DIALECTS)}"),
+    DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
+}
+_NO_EXTRAS: Final = (re.compile(r"(?!)"), f"the keys {', '.join(_ENVIRONMENT_EXTRAS)}")
 _TIME_LIMIT: Final = re.compile(r"(?=\d)(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 _MISSING: Final = "nothing"
 
@@ -176,16 +188,12 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
         key = f"environments.{environment['name']}"
         mistakes += _feature_mistakes(file, key, environment.get("features"), features.ENVIRONMENT)
         extras = environment.get("extras", {})
-        for name in extras:
-            if name != STACK or not re.fullmatch(r"[\w.-]+", str(extras[name])):
-                mistakes.append(
-                    Mistake(
-                        file,
-                        f"{key}.extras.{name}",
-                        show(extras[name]),
-                        f"the key {STACK}: name of a folder in environments/",
-                    )
-                )
+        for name, value in extras.items():
+            allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
+            if not allowed.fullmatch(str(value)):
+                mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
+        if DARSHAN in extras:
+            environment["features"] = sorted({*environment.get("features", []), features.DARSHAN})
         if environment.get("target_systems") != [site]:
             mistakes.append(
                 Mistake(
@@ -244,7 +252,12 @@ def _complete(data: dict[str, Any], state: Path) -> dict[str, Any]:
             extras = PartitionExtras.model_validate(partition["extras"])
             target = extras.target
             known = traits(target.type, target.cache, target.honours_o_direct)
-            added = [features.TARGET, *([features.O_DIRECT] if known.honours_o_direct else [])]
+            added = [
+                features.TARGET,
+                *([features.O_DIRECT] if known.honours_o_direct else []),
+                *([features.LUSTRE] if target.striped_by == "lustre" else []),
+                *(right for right in extras.rights if right in features.PARTITION),
+            ]
             partition["features"] = sorted({*partition.get("features", []), *added})
     for environment in data["environments"]:
         _install(environment)
@@ -256,12 +269,20 @@ def _install(environment: dict[str, Any]) -> None:
     extras = environment.get("extras", {})
     if STACK not in extras:
         return
+    environments = project_root() / "environments"
     try:
-        built = stack.of_environment(project_root() / "environments", extras[STACK])
+        built = stack.of_environment(environments, extras[STACK])
+        extras[INSTALLED] = built.to_record()
     except stack.StackError as error:
         extras[_NOT_INSTALLED] = str(error)
-        return
-    extras[INSTALLED] = built.to_record()
+        if runs_cases(sys.argv[1:]):
+            return
+        try:  # to list and to dry-run, it is enough to know what will be installed
+            built = stack.planned(environments, extras[STACK])
+        except stack.StackError:
+            return
+    if built.darshan:
+        extras.setdefault(DARSHAN, built.darshan)
     environment["prepare_cmds"] = [built.prepare_command, *environment.get("prepare_cmds", [])]
     environment["features"] = sorted({*environment.get("features", []), *built.features})
 
@@ -287,12 +308,47 @@ def read_site(folder: Path) -> tuple[dict[str, Any], list[Mistake]]:
     references = References.of_site(folder.name)
     checks = project_root() / "checks"
     mistakes += references.mistakes
-    if references.checks and checks.is_dir():
-        mistakes += references.unknown_checks(known_checks(checks))
+    if checks.is_dir():
+        known = known_checks(checks)
+        mistakes += references.unknown_checks(known)
+        if not mistakes:
+            mistakes += _name_mistakes(str(file), data, known)
     if mistakes:
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
+
+
+def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
+    """Checks and partitions that a valid site's extras name and that do not exist."""
+    found = []
+    (system,) = data["systems"]
+    names = [partition["name"] for partition in system["partitions"]]
+    for partition in system["partitions"]:
+        extras = PartitionExtras.of_partition(partition["extras"])
+        key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
+        spoken = [(f"{key}.cases", check) for check in extras.cases]
+        if extras.baseline:
+            spoken += [(f"{key}.baseline.checks", check) for check in extras.baseline.checks]
+            others = [name for name in names if name != partition["name"]]
+            if extras.baseline.partition not in others:
+                here = ", ".join(others) or "none: it has one partition"
+                found.append(
+                    Mistake(
+                        file,
+                        f"{key}.baseline.partition",
+                        show(extras.baseline.partition),
+                        f"another partition of {system['name']} ({here})",
+                    )
+                )
+        for where, check in spoken:
+            if check not in known:
+                close = difflib.get_close_matches(check, known, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                found.append(
+                    Mistake(file, where, f"no check {check!r}{hint}", ", ".join(sorted(known)))
+                )
+    return found
 
 
 def site_folders(folder: Path) -> list[Path]:
@@ -351,7 +407,7 @@ def require_ready(system: Any) -> None:
         )
     environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
     missing = [text for e in environments.values() if (text := e.get(_NOT_INSTALLED))]
-    if missing and len(missing) == len(environments):
+    if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):
         lines = "\n  ".join(missing)
         raise SystemExit(
             f"iogauge: no software stack of site {system.name!r} is installed:\n  {lines}\n"

@@ -8,12 +8,14 @@ its features from the variants that were built.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge import features
+from iogauge.yamlfile import YamlError, load
 
 FACTS: Final = "stack.json"
 _FEATURE_OF_VARIANT: Final = {
@@ -42,6 +44,12 @@ class Stack:
     directory: str
 
     @property
+    def darshan(self) -> str | None:
+        """Path of Darshan's library; None where the stack has none."""
+        library = Path(self.directory) / "view" / "lib" / "libdarshan.so"
+        return str(library) if features.DARSHAN in self.features else None
+
+    @property
     def prepare_command(self) -> str:
         """Shell command that puts the programs on PATH in a job; starts no process."""
         return f". {shlex.quote(str(Path(self.directory) / 'activate.sh'))}"
@@ -67,6 +75,8 @@ def read(file: Path) -> Stack:
             built |= {f for name, f in _FEATURE_OF_VARIANT.items() if variants.get(name) is True}
         if "fio" in packages:
             built.add(features.FIO)
+        if "darshan-runtime" in packages:
+            built.add(features.DARSHAN)
         names = {"ior": "ior", "fio": "fio", "mpi": "mpi", "darshan": "darshan-runtime"}
         return Stack(
             environment=str(facts["environment"]),
@@ -85,6 +95,30 @@ def read(file: Path) -> Stack:
 def of_environment(environments: Path, name: str) -> Stack:
     """The stack of a Spack environment by its folder's name; raises :class:`StackError`."""
     return read(environments / name / ".spack-env" / FACTS)
+
+
+_SPEC = re.compile(r"iogauge-stack\b\S*((?:\s*[+~][a-z0-9]+)*)")
+
+
+def planned(environments: Path, name: str) -> Stack:
+    """The stack that an environment will install, from the specs in its ``spack.yaml``; no hashes.
+
+    For listing and dry runs where nothing is installed. Raises :class:`StackError`.
+    """
+    folder = environments / name
+    file = folder / "spack.yaml"
+    try:
+        text = "\n".join(load(file)["spack"]["specs"])
+    except (OSError, YamlError, KeyError, TypeError) as error:
+        raise StackError(f"{file}: no specs to be read there ({error})") from error
+    chosen = set(re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text))))
+    if "iogauge-stack" not in text:
+        raise StackError(f"{file}: no spec iogauge-stack in it")
+    built = {features.IOR, features.IOR_MPIIO, features.MDTEST, features.FIO}
+    built |= {f for variant, f in _FEATURE_OF_VARIANT.items() if variant in chosen}
+    built |= {features.DARSHAN} if "darshan" in chosen else set()
+    directory = str(folder / ".spack-env")
+    return Stack(str(folder), "", "", {}, tuple(sorted(built)), directory)
 
 
 def of_program(path: str) -> Stack | None:

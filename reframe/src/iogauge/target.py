@@ -22,13 +22,24 @@ Tier = Literal["quick", "daily", "acceptance"]
 #: How a client of this file system caches data, see :mod:`iogauge.filesystem`.
 CacheKind = Literal["page-cache", "opaque", "memory"]
 
+#: Who lays files out over storage targets.
+Striping = Literal["lustre", "none"]
+
+#: What a case may change on the client beyond its own directory, where an administrator allows it.
+#: ``lustre-checksums``: switch the checksums of bulk data off and on again (``lctl set_param``, root).
+Right = Literal["lustre-checksums"]
+
+#: A path that only the job knows: the variable in which a resource manager says where its space is.
+_VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
+
 _REFRAME_ADDS: Final = ("scheduler", "launcher")
 
 
 class Target(SiteModel):
     """A file system under test as the partition sees it."""
 
-    #: Directory below which ``iogauge/<user>/<session>`` is made. Absolute.
+    #: Directory below which ``iogauge/<user>/<session>`` is made: absolute, or one variable of the job's
+    #: environment (``$DW_JOB_STRIPED``) where a resource manager makes the space for each job.
     path: str
     #: File-system type as the kernel names it in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
     type: str = Field(min_length=1)
@@ -38,13 +49,27 @@ class Target(SiteModel):
     honours_o_direct: bool | None = None
     #: Overrides what is known of the type: where a client keeps data that it has read or written.
     cache: CacheKind | None = None
+    #: Overrides what follows from the type: who stripes files (``lustre`` on a Lustre file system).
+    striping: Striping | None = None
+
+    @property
+    def striped_by(self) -> Striping:
+        """Who lays files out: as declared, else by type."""
+        return self.striping or ("lustre" if self.type == "lustre" else "none")
+
+    @property
+    def of_job(self) -> bool:
+        """Whether the path is known only inside the job, whose resource manager makes and removes it."""
+        return self.path.startswith("$")
 
     @field_validator("path")
     @classmethod
     def _absolute(cls, path: str) -> str:
+        if _VARIABLE.fullmatch(path):
+            return path
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
-            raise ValueError(f"{path!r} must be an absolute path without '..'")
+            raise ValueError(f"{path!r} must be an absolute path without '..', or one variable")
         # IOR and mdtest split a path at '@', fio at ':'; the others end up in job scripts and job files.
         odd = sorted(set(re.findall(r"[^A-Za-z0-9_./+,=%~-]", path)))
         if odd:
@@ -97,6 +122,59 @@ class Limits(SiteModel):
         return self
 
 
+class Sweeps(SiteModel):
+    """Points of the scenarios that vary one thing; without points a scenario has no cases here."""
+
+    #: Tasks on each node (TaskScaling).
+    tasks_per_node: tuple[Count, ...] = ()
+    #: Object storage servers that hold the files (ServerScaling).
+    servers: tuple[Count, ...] = ()
+    #: Stripe counts of a shared file (StripeCount); the first is what the others are compared with.
+    stripe_counts: tuple[Count, ...] = ()
+    #: Stripe sizes of a shared file (StripeSize).
+    stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    #: Processes that write on behalf of all (Aggregators).
+    aggregators: tuple[Count, ...] = ()
+    #: Nodes that read at once (RandomRead).
+    clients: tuple[Count, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Sweeps:
+        for name, points in self:
+            if len(set(points)) != len(points):
+                raise ValueError(f"{name} names a point twice: {list(points)}")
+        return self
+
+
+class CaseSize(SiteModel):
+    """Scale and limits of one check where they differ from the partition's."""
+
+    nodes: Count | None = None
+    tasks_per_node: Count | None = None
+    case_bytes: Bytes | None = None
+    case_files: Count | None = None
+    phase_seconds: Seconds | None = None
+    repetitions: Count | None = None
+    tier: Tier | None = None
+    max_spread: Fraction | None = None
+
+
+class Baseline(SiteModel):
+    """A partition of the same system that this one is compared with, and on which checks."""
+
+    partition: str = Field(min_length=1)
+    checks: tuple[str, ...] = Field(min_length=1)
+
+
+class Price(SiteModel):
+    """What the target costs: for the report, never for a verdict."""
+
+    source: str = Field(min_length=1)
+    currency: str = Field(min_length=1)
+    per_gb_month: Annotated[float, Field(gt=0, strict=True)]
+    capacity: Annotated[Bytes, Field(gt=0)]
+
+
 class PartitionExtras(SiteModel):
     """All keys that a partition may have under ``extras``."""
 
@@ -105,6 +183,34 @@ class PartitionExtras(SiteModel):
     scale: Scale
     limits: Limits
     topology: Topology | None = None
+    #: Points of the scenarios that vary one thing.
+    sweeps: Sweeps = Sweeps()
+    #: By name of the check: what differs from ``scale`` and ``limits``.
+    cases: dict[str, CaseSize] = {}
+    #: What this partition is compared with.
+    baseline: Baseline | None = None
+    price: Price | None = None
+    #: Hosts that run the tasks where no scheduler gives nodes: as many as the largest case uses, or more.
+    hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")], ...] = ()
+    #: Network interface that servers of a benchmark listen on (fio); none: the one that the host name has.
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
+    rights: tuple[Right, ...] = ()
+
+    def for_check(self, check: str) -> PartitionExtras:
+        """These extras with scale and limits as declared for a check."""
+        own = self.cases.get(check)
+        if own is None:
+            return self
+        given: dict[str, Any] = {name: value for name, value in own if value is not None}
+        scale: dict[str, Any] = {
+            name: given.pop(name) for name in ("nodes", "tasks_per_node") if name in given
+        }
+        return self.model_copy(
+            update={
+                "scale": self.scale.model_copy(update=scale),
+                "limits": self.limits.model_copy(update=given),
+            }
+        )
 
     @classmethod
     def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:
