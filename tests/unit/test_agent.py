@@ -13,6 +13,9 @@ import pytest
 
 from iogauge import agent, filesystem, workdir
 from iogauge.filesystem import Mount, Quota, Space, View
+from iogauge.lustre import FileLayout, Pins
+
+PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +45,9 @@ def case(place: Path, **change: Any) -> str:
         "files": 1,
         "max_fill": 1.0,
         "keep_free": 0.0,
+        "striping": "none",
+        "targets": None,
+        "restore": str(place.parent / "restore"),
         **change,
     }
     Path("case.json").write_text(json.dumps(data))
@@ -161,8 +167,292 @@ def test_each_node_writes_what_it_emptied(disk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["open"], ["remove", "/"], ["view", "/"], ["evict", "/", "/", "/"]]
+    "words",
+    [
+        [],
+        ["open"],
+        ["remove", "/"],
+        ["view", "/"],
+        ["evict", "/", "/", "/"],
+        ["pin", "/", "/"],
+        ["stripes", "/"],
+    ],
 )
 def test_other_words_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert agent.main(words) == 2
     assert "usage" in capsys.readouterr().err
+
+
+# --- a path that only the job knows ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expanded"),
+    [
+        ("$DW_JOB_STRIPED", "/dw/1", "/dw/1"),
+        ("$DW_JOB_STRIPED/a/b", "/dw/1", "/dw/1/a/b"),
+        ("$DW_JOB_STRIPED/a", "/dw/1/", "/dw/1/a"),
+        ("/a/$DW_JOB_STRIPED", "/dw/1", "/a/$DW_JOB_STRIPED"),
+        ("$DW_JOB_STRIPED.x/a", "/dw/1", "$DW_JOB_STRIPED.x/a"),
+        ("${DW_JOB_STRIPED}", "/dw/1", "${DW_JOB_STRIPED}"),
+        ("x$DW_JOB_STRIPED", "/dw/1", "x$DW_JOB_STRIPED"),
+        ("/plain", "/dw/1", "/plain"),
+    ],
+)
+def test_only_a_variable_in_front_is_expanded(
+    monkeypatch: pytest.MonkeyPatch, path: str, value: str, expanded: str
+) -> None:
+    monkeypatch.setenv("DW_JOB_STRIPED", value)
+    assert agent.expand(path) == expanded
+
+
+@pytest.mark.parametrize(("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")])
+def test_a_variable_without_a_path_is_a_refusal_that_names_it(
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    value: str | None,
+    why: str,
+) -> None:
+    monkeypatch.delenv("DW_JOB_STRIPED", raising=False)
+    if value is not None:
+        monkeypatch.setenv("DW_JOB_STRIPED", value)
+    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == agent.REFUSED
+    assert f"$DW_JOB_STRIPED is {why} in this job" in opened()["refused"][0]
+    capsys.readouterr()
+    for words in (["view", "$DW_JOB_STRIPED/x", "out"], ["evict", "$DW_JOB_STRIPED", "out"]):
+        assert agent.main(words) == 1
+        assert f"{words[0]}: $DW_JOB_STRIPED is {why}" in capsys.readouterr().err
+
+
+def test_a_target_that_only_the_job_knows_is_opened(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DW_JOB_STRIPED", str(target))
+    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == 0
+    assert opened()["view"]["path"] == str(target)
+    assert (Path(workdir.session_dir(str(target), "session")) / "case").is_dir()
+    assert agent.main(["view", "$DW_JOB_STRIPED", "view"]) == 0
+
+
+# --- Lustre ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The target counts as a Lustre file system with four storage targets on two servers."""
+    monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
+    monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LFS_MOUNT", str(target))
+    monkeypatch.setenv("LFS_SERVERS", "2")
+    return target
+
+
+def test_a_striped_target_is_opened_with_its_storage_targets(lustre: Path) -> None:
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    view = View.from_json(opened()["view"])
+    assert [(t.index, t.active, t.server) for t in view.targets] == [
+        (0, True, "10.0.0.11@tcp"),
+        (1, True, "10.0.0.12@tcp"),
+        (2, True, "10.0.0.11@tcp"),
+        (3, True, "10.0.0.12@tcp"),
+    ]
+    assert [quota.owner.split()[0] for quota in view.quotas] == ["user", "group"]
+
+
+@pytest.mark.parametrize("striping", [{}, {"striping": "none"}])
+def test_a_target_without_striping_is_not_asked_for_storage_targets(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, striping: dict[str, str]
+) -> None:
+    monkeypatch.setenv("LFS_INACTIVE", "1")
+    assert agent.main(["open", case(lustre, **striping)]) == 0
+    assert opened()["view"]["targets"] == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("LFS_INACTIVE", "2", "G12: inactive: lustre-OST0002_UUID"),
+        ("LFS_NO_CREATE", "1", "G12: new files land elsewhere than on lustre-OST0001_UUID"),
+        ("LFS_FULL", "3", "G13: lustre-OST0003_UUID: 1008 KiB free"),
+        ("LFS_QUOTA", "1000 1024 0 0", "G14: quota of user"),
+        ("LFS_MOUNT", "", "lfs df {}: exit status 95: df:{} Not a Lustre filesystem"),
+        ("PATH", "/nowhere", "lfs cannot be run on"),
+    ],
+)
+def test_a_striped_target_that_will_not_do_is_refused(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85)
+    assert agent.main(["open", wish]) == agent.REFUSED
+    wanted = why.format(lustre, lustre)
+    assert any(wanted in reason for reason in opened()["refused"]), opened()["refused"]
+    assert not list(lustre.iterdir())
+
+
+def test_a_degraded_storage_target_is_no_refusal(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LFS_DEGRADED", "2")
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    assert [t.flags for t in View.from_json(opened()["view"]).targets] == ["", "", "D", ""]
+
+
+def test_without_lctl_only_the_servers_are_unknown(
+    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = tmp_path / "bin"
+    only.mkdir()
+    (only / "lfs").symlink_to(PROGRAMS / "lfs")
+    monkeypatch.setenv("PATH", f"{only}:/usr/bin:/bin")
+    assert [t.server for t in agent.storage_targets(str(lustre))] == [None] * 4
+
+
+def pin(directory: Path, pins: Pins) -> int:
+    Path("pins.in").write_text(json.dumps(pins.to_json()))
+    return agent.main(["pin", "pins.in", str(directory), "pinned.1"])
+
+
+FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20)
+DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
+
+
+@pytest.mark.parametrize("names_at_a_time", [200, 2])
+def test_files_are_made_on_their_storage_targets(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, names_at_a_time: int
+) -> None:
+    monkeypatch.setattr(agent, "_NAMES", names_at_a_time)
+    assert pin(lustre, FILES) == 0
+    done = answer("pinned.1")
+    assert done["placed"] == {f"sub/f.{i:08d}": i % 4 for i in range(9)} == done["found"]
+    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 0
+    text = Path(f"stripes.1.{os.uname().nodename}.json").read_text()
+    files = [FileLayout.from_json(file) for file in json.loads(text)["files"]]
+    assert {file.path: file.osts for file in files} == {
+        name: (target,) for name, target in done["placed"].items()
+    }
+    assert {file.stripe_bytes for file in files} == {1 << 20}
+
+
+def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
+    assert pin(lustre, DIRECTORIES) == 0
+    assert answer("pinned.1")["found"] == {"k0": 0, "k1": 1, "a/k2": 2, "a/k3": 3}
+    (lustre / "a/k3/probe").write_bytes(b"x")
+    (lustre / "k1/sub").mkdir()
+    (lustre / "k1/sub/probe").write_bytes(b"x")
+    agent.main(["stripes", str(lustre), "stripes.1"])
+    text = Path(f"stripes.1.{os.uname().nodename}.json").read_text()
+    files = [FileLayout.from_json(file) for file in json.loads(text)["files"]]
+    assert [(file.path, file.osts) for file in files] == [
+        ("a/k3/probe", (3,)),
+        ("k1/sub/probe", (1,)),
+    ]
+
+
+@pytest.mark.parametrize(("servers", "where"), [(1, {0, 2}), (2, {0, 1, 2, 3})])
+def test_pins_go_to_the_servers_asked_for(lustre: Path, servers: int, where: set[int]) -> None:
+    assert pin(lustre, Pins(names=FILES.names, kind="file", servers=servers)) == 0
+    assert set(answer("pinned.1")["found"].values()) == where
+
+
+def test_where_a_file_landed_instead_is_told(lustre: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LFS_NO_CREATE", "2")
+    assert pin(lustre, Pins(names=("a", "b", "c"), kind="file")) == 0
+    done = answer("pinned.1")
+    assert done == {"placed": {"a": 0, "b": 1, "c": 2}, "found": {"a": 0, "b": 1, "c": 3}}
+
+
+def test_a_file_on_several_targets_is_on_none(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LFS_LIE_COUNT", "2")
+    assert pin(lustre, Pins(names=("a",), kind="file")) == 0
+    assert answer("pinned.1") == {"placed": {"a": 0}, "found": {"a": None}}
+
+
+@pytest.mark.parametrize(
+    ("pins", "variable", "value", "why"),
+    [
+        (FILES, "PATH", "/nowhere", "lfs cannot be run on"),
+        (FILES, "LFS_MOUNT", "", "exit status 95"),
+        (
+            Pins(names=("a",), kind="file", servers=3),
+            "LFS_OSTS",
+            "4",
+            "3 servers asked for, 2 known",
+        ),
+        (Pins(names=("a",), kind="file", targets=(2,)), "LFS_INACTIVE", "2", "storage target 2"),
+        (Pins(names=("there",), kind="file"), "LFS_OSTS", "4", "'{}/there': stripe already set"),
+        (Pins(names=("dir",), kind="directory"), "LFS_OSTS", "4", "File exists: '{}/dir'"),
+    ],
+)
+def test_pins_that_cannot_be_set(
+    lustre: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    pins: Pins,
+    variable: str,
+    value: str,
+    why: str,
+) -> None:
+    (lustre / "there").touch()
+    (lustre / "dir").mkdir()
+    monkeypatch.setenv(variable, value)
+    assert pin(lustre, pins) == 1
+    assert why.format(lustre) in capsys.readouterr().err
+    assert not list(Path().glob("pinned*"))
+
+
+def test_pins_where_there_is_no_lustre_are_refused(
+    lustre: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    assert pin(tmp_path / "elsewhere", FILES) == 1
+    assert "Not a Lustre filesystem" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("PATH", "/nowhere", "lfs cannot be run on"),
+        ("LFS_MOUNT", "", "not on a Lustre fs?"),
+    ],
+)
+@pytest.mark.parametrize("empty", [True, False])
+def test_layouts_that_cannot_be_read(
+    lustre: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+    value: str,
+    why: str,
+    empty: bool,
+) -> None:
+    if not empty:
+        (lustre / "f").touch()
+    monkeypatch.setenv(variable, value)
+    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
+    assert why in capsys.readouterr().err
+    assert not list(Path().glob("stripes*"))
+
+
+def test_an_lfs_that_says_nothing_sensible_is_no_answer(
+    lustre: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = tmp_path / "bin" / "lfs"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    assert agent.main(["open", case(lustre, striping="lustre")]) == agent.REFUSED
+    assert "no storage target in an empty answer" in opened()["refused"][0]
+    (lustre / "f").touch()
+    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
+    assert "lfs getstripe -y f: no layout in an empty answer" in capsys.readouterr().err

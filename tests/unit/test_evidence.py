@@ -283,7 +283,7 @@ def test_a_phase_must_be_in_an_output_once(names: tuple[str, ...], there: str) -
     with pytest.raises(
         ToolOutputError, match=rf"{names.count('write')} phases 'write'.*\(there: {there}\)"
     ):
-        evidence.tool_phase(output(*names), "write")
+        evidence.tool_phases(output(*names), "write")
 
 
 def test_a_rate_that_the_tool_did_not_print_is_not_made_up() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from iogauge import filesystem
 from iogauge.filesystem import Cache, Mount, Quota, Space, View
+from iogauge.lustre import StorageTarget
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -179,6 +180,21 @@ def test_an_empty_file_system_counts_as_full() -> None:
 def test_a_view_survives_json(mount: Mount | None) -> None:
     view = View("host", "/a b", mount, Space(4, 3, 2, 1), (Quota("u", None, 3),))
     assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
+
+
+def test_a_view_of_striped_storage_survives_json() -> None:
+    targets = (
+        StorageTarget(index=0, uuid="a", active=True, flags="D", bytes_total=9, bytes_free=4),
+        StorageTarget(index=1, uuid="b", active=False, server="10.0.0.1@tcp"),
+    )
+    view = View("host", "/a", None, Space(4, 3, 2, 1), targets=targets)
+    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
+
+
+def test_a_view_of_before_there_were_targets_is_read() -> None:
+    old = View("host", "/a", None, Space(4, 3, 2, 1)).to_json()
+    del old["targets"]
+    assert View.from_json(old).targets == ()
 
 
 @given(

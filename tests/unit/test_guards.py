@@ -10,6 +10,7 @@ import pytest
 from iogauge import guards
 from iogauge.filesystem import TRAITS, Mount, Quota, Space, Traits, View
 from iogauge.guards import Finding, Outcome
+from iogauge.lustre import Component, FileLayout, Layout, StorageTarget
 from iogauge.measurement import Stonewall
 from iogauge.pagecache import Eviction
 from iogauge.target import Tier
@@ -561,3 +562,273 @@ def test_g19_another_case_on_the_target_contaminates() -> None:
     finding = guards.neighbours(others=["/s/iogauge/u/t/c"])
     assert finding.outcome is Outcome.CONTAMINATED
     assert "/s/iogauge/u/t/c" in finding.saw and "iogauge clean" in finding.remedy
+
+
+# --- G10: the layout that was asked for -----------------------------------------------------------
+
+MIB = 1 << 20
+
+
+def laid(path: str, *osts: int, **change: Any) -> FileLayout:
+    """A plain file with one stripe on each of its targets."""
+    fields: dict[str, Any] = {
+        "path": path,
+        "stripe_count": len(osts),
+        "stripe_bytes": MIB,
+        "pattern": "raid0",
+        "start": osts[0],
+        "osts": osts,
+        **change,
+    }
+    return FileLayout(**fields)
+
+
+ENDS = (16 * MIB, 64 * MIB, None)
+PROGRESSIVE = Layout(
+    components=tuple(
+        Component(end_bytes=end, stripe_count=count)
+        for end, count in zip(ENDS, (1, 2, -1), strict=True)
+    )
+)
+
+
+def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) -> FileLayout:
+    components = tuple(
+        Component(end_bytes=end, stripe_count=count, stripe_bytes=size)
+        for end, count in zip(ends, counts, strict=True)
+    )
+    return laid("f", 0, components=components, instantiated=1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "placed", "files"),
+    [
+        (Layout(stripe_count=2), {}, [laid("a", 0, 1), laid("b", 2, 3)]),
+        (Layout(stripe_count=-1), {}, [laid("a", 3, 0, 1, 2)]),
+        (Layout(stripe_count=2, stripe_bytes=MIB, start=1), {}, [laid("a", 1, 2)]),
+        (Layout(pool="flash"), {}, [laid("a", 1, pool="flash")]),
+        (Layout(stripe_count=-1, pool="flash"), {}, [laid("a", 1, 0, pool="flash")]),
+        (Layout(stripe_bytes=MIB), {}, [laid("a", 1), laid("b", 1, 2, 3)]),
+        (None, {"a": 0, "d/b": 3}, [laid("a", 0), laid("d/b", 3)]),
+        (None, {"d": 2}, [laid("d/a", 2), laid("d/e/b", 2)]),
+        (Layout(stripe_count=2), {"a": 3}, [laid("a", 3), laid("b", 0, 1)]),
+        (PROGRESSIVE, {}, [grown(1, 2, -1)]),
+        (PROGRESSIVE, {}, [grown(1, 2, 4)]),
+    ],
+)
+def test_g10_believes(
+    request_: Layout | None, placed: dict[str, int], files: list[FileLayout]
+) -> None:
+    finding = guards.layout(request=request_, placed=placed, files=files, active=4)
+    assert finding.outcome is OK, finding
+    assert finding.saw == f"{len(files)} file(s) as asked"
+
+
+@pytest.mark.parametrize(
+    ("request_", "placed", "files", "saw"),
+    [
+        (Layout(stripe_count=1), {}, [], "no file was found"),
+        (
+            Layout(stripe_count=99),
+            {},
+            [laid("a", 0, 1, 2, 3)],
+            "a has 4 stripe(s); 1 of 1 are not as asked; demanded: lfs setstripe -c 99",
+        ),
+        (Layout(stripe_count=-1), {}, [laid("a", 0, 1, 3)], "a has 3 stripe(s)"),
+        (
+            Layout(stripe_count=1),
+            {},
+            [laid("a", 0), laid("b", 0, 1), laid("c", 0, 1)],
+            "b has 2 stripe(s); 2 of 3 are not as asked",
+        ),
+        (Layout(stripe_bytes=4 * MIB), {}, [laid("a", 0)], "a has stripes of 1048576 bytes"),
+        (Layout(stripe_count=1, start=2), {}, [laid("a", 3)], "a starts on target 3"),
+        (Layout(pool="flash"), {}, [laid("a", 0)], "a is in pool none"),
+        (Layout(pool="flash"), {}, [laid("a", 0, pool="slow")], "a is in pool slow"),
+        (
+            Layout(stripe_count=-1, pool="flash"),
+            {},
+            [laid("a", 0, 1, 2, 3, 4, pool="flash")],
+            "a has 5 stripe(s)",
+        ),
+        (Layout(stripe_count=1), {}, [grown(1, 2, -1)], "f has 3 components"),
+        (PROGRESSIVE, {}, [laid("a", 0)], "a has 0 components"),
+        (PROGRESSIVE, {}, [grown(2, 2, -1)], "f has 2 stripe(s) in component 1"),
+        (PROGRESSIVE, {}, [grown(1, 2, 3)], "f has 3 stripe(s) in component 3"),
+        (PROGRESSIVE, {}, [grown(1, 2, -1, ends=(MIB, *ENDS[1:]))], "component 1 up to 1048576"),
+        (
+            Layout(components=(Component(end_bytes=None, stripe_count=1, stripe_bytes=4 * MIB),)),
+            {},
+            [grown(1, ends=(None,))],
+            "stripes of 1048576 bytes in component 1",
+        ),
+        (None, {"a": 0}, [laid("a", 1)], "a is on target 1, asked was 0"),
+        (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1, asked was 0"),
+        (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was pinned to no target"),
+        (None, {"a": 0, "b": 1}, [laid("a", 0)], "b was pinned and holds no file"),
+        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1, asked was 2"),
+        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was pinned to no target"),
+    ],
+)
+def test_g10_objects(
+    request_: Layout | None, placed: dict[str, int], files: list[FileLayout], saw: str
+) -> None:
+    finding = guards.layout(request=request_, placed=placed, files=files, active=4)
+    assert finding.outcome is INVALID, finding
+    says(finding, "G10", saw, "lfs getstripe")
+
+
+# --- G11: storage targets that are hit ------------------------------------------------------------
+
+
+def spread_over(*osts: int) -> list[FileLayout]:
+    return [laid(f"f.{i}", ost) for i, ost in enumerate(osts)]
+
+
+@pytest.mark.parametrize(
+    ("files", "targets", "shared"),
+    [
+        (spread_over(0, 1, 2, 3), 4, False),
+        (spread_over(0, 1), 4, False),
+        (spread_over(0, 1, 2, 3, 0), 4, False),
+        (spread_over(0, 0, 0, 1, 1, 1, 2, 2, 3, 3), 4, False),
+        (spread_over(*range(9)), 10, False),
+        (spread_over(*range(9), *range(9), 0, 1), 10, False),
+        ([laid("a", 0, 1), laid("b", 2, 3)], 4, False),
+        ([laid("a", 0)], 4, True),
+        ([laid("a", 0)], 1, False),
+    ],
+)
+def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> None:
+    finding = guards.coverage(files=files, targets=range(targets), shared=shared)
+    assert finding.outcome is OK, finding
+
+
+@pytest.mark.parametrize(
+    ("files", "targets", "saw"),
+    [
+        ([], 4, "0 file(s) on 0 of 4 storage targets"),
+        (spread_over(0), 0, "1 file(s) on 0 of 0"),
+        (spread_over(0, 0), 4, "2 file(s) on 1 of 4 storage targets (placed at random: 1.8)"),
+        (spread_over(0, 1, 2, 0), 4, "on 3 of 4 storage targets (placed at random: 2.7)"),
+        (spread_over(*range(8), 0, 0), 10, "on 8 of 10"),
+        (spread_over(*range(9), 0), 10, "at most 2 on one (target 0), mean 1"),
+        (spread_over(5, 6, 7, 8), 4, "on 0 of 4"),
+        (spread_over(0, 0, 0, 0, 1, 2, 3, 3), 4, "at most 4 on one (target 0), mean 2"),
+        (spread_over(0, 1, 1, 1, 2, 3), 4, "at most 3 on one (target 1), mean 1.5"),
+    ],
+)
+def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
+    finding = guards.coverage(files=files, targets=range(targets), shared=False)
+    assert finding.outcome is INVALID, finding
+    says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
+
+
+def test_g11_demands_files_of_a_shared_one_too() -> None:
+    assert guards.coverage(files=[], targets=[0], shared=True).outcome is INVALID
+
+
+# --- G12: health of the storage targets -----------------------------------------------------------
+
+
+def ost(index: int, flags: str = "", active: bool = True, free: int = 90) -> StorageTarget:
+    return StorageTarget(
+        index=index,
+        uuid=f"OST{index}",
+        active=active,
+        flags=flags,
+        bytes_total=100,
+        bytes_free=free,
+    )
+
+
+@pytest.mark.parametrize("declared", [None, 2])
+def test_g12_believes(declared: int | None) -> None:
+    finding = guards.health(targets=[ost(0), ost(1, "f")], declared=declared)
+    assert finding.outcome is OK
+    assert finding.saw == "2 storage targets, all active"
+
+
+@pytest.mark.parametrize(
+    ("targets", "declared", "outcome", "saw"),
+    [
+        ([], None, INVALID, "no storage target is known"),
+        ([ost(0)], 2, INVALID, "1 storage targets; demanded: 2 storage targets"),
+        ([ost(0), ost(1, active=False)], None, INVALID, "inactive: OST1;"),
+        ([ost(0, active=False), ost(1, "D", False)], 2, INVALID, "inactive: OST0, OST1;"),
+        ([ost(0, "N"), ost(1, "D")], None, INVALID, "elsewhere than on OST0 (no new files);"),
+        ([ost(0, "DN")], None, INVALID, "elsewhere than on OST0 (no new files)"),
+        ([ost(0, "R"), ost(1, "S")], None, INVALID, "OST0 (read-only), OST1 (full)"),
+        ([ost(0, "I")], None, INVALID, "OST0 (no inodes left)"),
+        ([ost(0), ost(1, "D")], None, WARN, "OST1 (degraded)"),
+        ([ost(0, "x"), ost(1, "fD")], None, WARN, "OST0 (flag x), OST1 (degraded)"),
+    ],
+)
+def test_g12_objects(
+    targets: list[StorageTarget], declared: int | None, outcome: Outcome, saw: str
+) -> None:
+    finding = guards.health(targets=targets, declared=declared)
+    assert finding.outcome is outcome, finding
+    says(finding, "G12", saw, "lfs df")
+
+
+# --- G13: room on each storage target -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("targets", "need", "max_fill"),
+    [
+        ([ost(0, free=90), ost(1, free=12)], 20, 1.0),
+        ([ost(0, free=60), ost(1, free=60)], 90, 0.85),
+        ([ost(0, free=90), ost(1, active=False, free=0)], 10, 0.85),
+        ([ost(0)], 0, 0.85),
+    ],
+)
+def test_g13_believes_where_every_storage_target_has_room(
+    targets: list[StorageTarget], need: int, max_fill: float
+) -> None:
+    finding = guards.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
+    assert finding.outcome is OK, finding
+
+
+@pytest.mark.parametrize(
+    ("targets", "need", "max_fill", "saw"),
+    [
+        ([ost(0, free=90), ost(1, free=11)], 20, 1.0, "OST1: 11 B free of 100 B, 99% full with"),
+        ([ost(0, free=60), ost(1, free=59)], 90, 0.85, "OST1: 59 B free of 100 B, 86% full"),
+        ([ost(0, free=0), ost(1, free=0)], 2, 1.0, "2 of 2 storage targets are short of room"),
+        ([ost(0, free=10), ost(1, active=False)], 10, 1.0, "OST0: 10 B free"),
+        ([ost(0, active=False)], 1, 1.0, "no storage target is active"),
+        ([], 1, 1.0, "no storage target is active"),
+    ],
+)
+def test_g13_objects_to_a_full_storage_target(
+    targets: list[StorageTarget], need: int, max_fill: float, saw: str
+) -> None:
+    finding = guards.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
+    assert finding.outcome is INVALID
+    says(finding, "G13", saw, "limits.case_bytes", "on each storage target")
+
+
+# --- G23: stripes against the size of a file ------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (8, 1, 1)])
+def test_g23_believes(size: int, stripe: int, count: int) -> None:
+    finding = guards.stripes_against_size(file_bytes=size, stripe_bytes=stripe, stripe_count=count)
+    assert finding.outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("size", "stripe", "count"),
+    [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4), (MIB, 65536, 0), (MIB, 0, 1)],
+)
+def test_g23_objects(size: int, stripe: int, count: int) -> None:
+    finding = guards.stripes_against_size(file_bytes=size, stripe_bytes=stripe, stripe_count=count)
+    assert finding.outcome is INVALID
+    says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
+
+
+def test_g23_names_the_size_that_is_needed() -> None:
+    finding = guards.stripes_against_size(file_bytes=MIB, stripe_bytes=MIB, stripe_count=4)
+    says(finding, "limits.case_bytes to 32 MiB", "1 MiB in stripes of 1 MiB")

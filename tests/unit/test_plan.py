@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 from typing import Any, Literal
 
@@ -11,16 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iogauge.lustre import Layout, Pins
 from iogauge.measurement import ToolOutput
 from iogauge.plan import (
     DIR,
     REP,
     Access,
     CasePlan,
+    Launch,
     PhasePlan,
     Printed,
+    host_options,
     job_functions,
     per_node_launcher,
+    placing_options,
     shell_command,
     shell_word,
 )
@@ -134,11 +139,12 @@ def no_parser(printed: Printed) -> ToolOutput:
 def phase(
     name: str,
     direction: Literal["read", "write", "metadata"] = "write",
-    launch: Literal["tasks", "once"] = "tasks",
+    launch: Literal["tasks", "once", "clients", "agent"] = "tasks",
     evict: bool = False,
     data: int | None = 100,
+    **change: Any,
 ) -> PhasePlan:
-    return PhasePlan(
+    plan = PhasePlan(
         name=name,
         command=["tool", f"{DIR}/{name}"],
         launch=launch,
@@ -147,6 +153,7 @@ def phase(
         access=Access(direction=direction, evict=evict),
         data_bytes=data,
     )
+    return dataclasses.replace(plan, **change)
 
 
 WRITE, READ = phase("write"), phase("read", "read", evict=True)
@@ -159,8 +166,16 @@ def case(**change: Any) -> CasePlan:
     return dataclasses.replace(plan, **change)
 
 
+def launch(
+    run_tasks: str, launcher: str, nodes: int = 1, agent: tuple[str, ...] = ("agent",)
+) -> Launch:
+    each = per_node_launcher(launcher, nodes)
+    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, account="/account.sh")
+
+
 def test_a_case_of_one_node() -> None:
-    assert job_functions(case(), "mpirun -np 2", ["agent", "x y"], "/account.sh", "mpirun") == [
+    started = launch("mpirun -np 2", "mpirun", agent=("agent", "x y"))
+    assert job_functions(case(), started) == [
         "iog_case() {",
         "    iog_reset",
         '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
@@ -172,7 +187,7 @@ def test_a_case_of_one_node() -> None:
 
 def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 agent"
-    assert job_functions(case(nodes=2), "srun", ["agent"], "/account.sh", "srun") == [
+    assert job_functions(case(nodes=2), launch("srun", "srun", 2)) == [
         "iog_prepare() {",
         f'    iog_phase view {each} view "$IOG_DIR" view',
         "}",
@@ -187,7 +202,7 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once")], repeat=[READ])
-    assert job_functions(plan, "run", ["agent"], "/account.sh", "local") == [
+    assert job_functions(plan, launch("run", "local")) == [
         "iog_prepare() {",
         '    iog_phase layout tool "$IOG_DIR/layout"',
         "}",
@@ -213,3 +228,81 @@ def test_footprint(change: dict[str, Any], written: int, read: int, seconds: flo
     assert (cost.written_bytes, cost.read_bytes, cost.seconds) == (written, read, seconds)
     assert cost.node_minutes == pytest.approx(2 * seconds / 60)
     assert (cost.held_bytes, cost.files) == (100, 2)
+
+
+# --- hosts, servers, layouts ----------------------------------------------------------------------
+
+
+def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file() -> None:
+    assert per_node_launcher("mpirun", 2, ["a", "b"]) == [
+        *("mpirun", "-np", "2", "--hostfile", "hosts.txt", "--map-by", "ppr:1:node")
+    ]
+    with pytest.raises(ValueError, match="'srun' with extras"):
+        host_options("srun", ["a"])
+    assert host_options("srun", []) == []
+
+
+@pytest.mark.parametrize(
+    ("launcher", "cyclic", "words"),
+    [
+        ("srun", False, ["--distribution=block"]),
+        ("srun", True, ["--distribution=cyclic"]),
+        ("mpirun", False, ["--map-by", "ppr:8:node"]),
+        ("mpirun-openmpi", True, ["--map-by", "node"]),
+        ("local", True, []),
+    ],
+)
+def test_placing_speaks_the_launchers_dialect(
+    launcher: str, cyclic: bool, words: list[str]
+) -> None:
+    assert placing_options(launcher, 8, cyclic) == words
+
+
+def test_what_runs_within_another_phase_has_no_line() -> None:
+    both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
+    lines = job_functions(both, launch("run", "local"))
+    assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
+    assert both.samples == 6
+
+
+def test_a_layout_is_asked_for_before_and_read_back_after_the_first_write() -> None:
+    write = phase("write")
+    read = phase("read", "read")
+    plan = case(repeat=[write, read], layout=Layout(stripe_count=4), pins=None)
+    lines = job_functions(plan, launch("run", "local"))
+    assert [line.split()[1] for line in lines if "iog_phase" in line] == [
+        *("setstripe", "write", "getstripe", "read")
+    ]
+    assert '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR"' in lines
+    assert '    iog_phase getstripe agent stripes "$IOG_DIR" "stripes.$IOG_REP"' in lines
+
+
+def test_pins_of_files_that_are_made_once_are_set_once() -> None:
+    laid_out = phase("layout", launch="once")
+    read = phase("read", "read")
+    pins = Pins(names=("0", "1"), kind="directory", stripe_bytes=None)
+    plan = case(prepare=[laid_out], repeat=[read], pins=pins)
+    text = "\n".join(job_functions(plan, launch("run", "local")))
+    prepare, _, repeat = text.partition("iog_case()")
+    assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout", "getstripe"]
+    assert re.findall(r"iog_phase (\S+)", repeat) == ["read"]
+
+
+def test_servers_are_started_before_their_first_client() -> None:
+    work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
+    lines = job_functions(case(nodes=2, repeat=[work]), launch("srun", "srun", 2))
+    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
+    assert lines[1:4] == [
+        f'    iog_phase view {each} agent view "$IOG_DIR" view',
+        f"    iog_servers 2 '' {each}",
+        "}",
+    ]
+    assert '    iog_client read read.fio "read.$IOG_REP.json"' in lines
+
+
+def test_what_a_case_changes_is_put_back_by_its_job() -> None:
+    switch = phase("off", launch="agent", command=["checksums", "off", "$IOG_DIR"])
+    started = dataclasses.replace(launch("run", "local"), restore="/home/x y")
+    lines = job_functions(case(repeat=[switch], restores=True), started)
+    assert "    iog_at_close agent restore '/home/x y'" in lines
+    assert "    iog_phase off agent checksums off \"$IOG_DIR\" '/home/x y'" in lines

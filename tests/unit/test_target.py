@@ -104,3 +104,66 @@ def test_several_mistakes_are_all_named() -> None:
     with pytest.raises(ValidationError) as refusal:
         PartitionExtras.of_partition(data)
     assert refusal.value.error_count() == 3
+
+
+# --- beyond what every site needs -----------------------------------------------------------------
+
+
+def test_a_check_may_have_sizes_of_its_own() -> None:
+    own = {"nodes": 3, "case_bytes": "4 GiB", "tier": "acceptance"}
+    extras = PartitionExtras.of_partition({**GOOD, "cases": {"Steady": own}})
+    steady, other = extras.for_check("Steady"), extras.for_check("Burst")
+    assert (steady.scale.nodes, steady.scale.tasks_per_node) == (3, 2)
+    assert (steady.limits.case_bytes, steady.limits.tier) == (4 << 30, "acceptance")
+    assert steady.limits.case_files == other.limits.case_files
+    assert other == extras
+
+
+@pytest.mark.parametrize(
+    ("extras", "message"),
+    [
+        ({"cases": {"Steady": {"node": 3}}}, "Extra inputs"),
+        ({"cases": {"Steady": {"nodes": 0}}}, "greater than or equal to 1"),
+        ({"sweeps": {"servers": [1, 2, 1]}}, "servers names a point twice"),
+        ({"sweeps": {"stripe_sizes": ["100000 B"]}}, "multiple of 65536"),
+        ({"baseline": {"partition": "block", "checks": []}}, "at least 1 item"),
+        (
+            {"price": {"source": "x", "currency": "USD", "per_gb_month": 0, "capacity": "1 TB"}},
+            "greater than 0",
+        ),
+        ({"hosts": ["n1", "-x"]}, "String should match"),
+        ({"interface": "eth0; rm"}, "String should match"),
+        ({"rights": ["root"]}, "lustre-checksums"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(extras: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        PartitionExtras.of_partition({**GOOD, **extras})
+
+
+@pytest.mark.parametrize(
+    ("target", "striped_by"),
+    [
+        ({"type": "lustre"}, "lustre"),
+        ({"type": "ext4"}, "none"),
+        ({"type": "ext4", "striping": "lustre"}, "lustre"),
+        ({"type": "lustre", "striping": "none"}, "none"),
+    ],
+)
+def test_who_stripes_follows_from_the_type_unless_declared(
+    target: dict[str, str], striped_by: str
+) -> None:
+    extras = PartitionExtras.of_partition({**GOOD, "target": {"path": "/s", **target}})
+    assert extras.target.striped_by == striped_by
+
+
+def test_a_path_may_be_a_variable_of_the_job() -> None:
+    target = {"path": "$DW_JOB_STRIPED", "type": "dvs"}
+    assert PartitionExtras.of_partition({**GOOD, "target": target}).target.of_job
+    assert not PartitionExtras.of_partition(GOOD).target.of_job
+
+
+@pytest.mark.parametrize("path", ["$dw", "$DW/x", "${DW}", "$DW$DW", "$(id)", "$1", "$"])
+def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
+    with pytest.raises(ValidationError, match="absolute path"):
+        PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})

@@ -91,3 +91,20 @@ def test_mistakes_are_refused(data: dict[str, Any]) -> None:
 def test_an_efficiency_that_nothing_can_miss_is_refused(way: str) -> None:
     with pytest.raises(ValidationError, match="greater than 0"):
         topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0})
+
+
+def test_a_part_of_the_servers_carries_its_part() -> None:
+    topology = Topology.model_validate(
+        {
+            "source": "x",
+            "servers": {"count": 4, "nic": "1 GB/s"},
+            "devices": {"count": 8, "read": "0.4 GB/s", "read_iops": 1000.0},
+        }
+    )
+    whole, one = topology.bandwidth_ceiling("read", 9), topology.bandwidth_ceiling("read", 9, 1)
+    assert whole is not None and one is not None
+    assert (whole.value, whole.limited_by) == (pytest.approx(3.2e9), "8 device(s) x 381 MiB/s")
+    assert (one.value, one.limited_by) == (pytest.approx(0.8e9), "2 device(s) x 381 MiB/s")
+    operations = topology.operations_ceiling("read", 1)
+    assert operations is not None
+    assert operations.value == pytest.approx(2000)

@@ -2,21 +2,28 @@
 
 ``python -m iogauge.agent open CASE.json`` checks the target and makes the case's directory, or refuses
 with status 3; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
-of all files below a directory: each writes its answer to ``OUT.<host>.json``, a file for each node, because
-launchers mix what the nodes print.
+of all files below a directory, ``pin PINS.json DIR OUT`` puts files or directories on storage targets of
+Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its answer to
+``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``checksums on|off DIR
+KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
+that back; ``open`` does so too, for jobs that were killed before they could. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from iogauge import guards, pagecache, workdir
+from iogauge import guards, lustre, pagecache, tunables, workdir
 from iogauge.filesystem import (
     Quota,
     View,
@@ -26,11 +33,79 @@ from iogauge.filesystem import (
     parse_lfs_quota,
     space_of,
 )
+from iogauge.lustre import FileLayout, LustreError, Pins, StorageTarget
+
+_T = TypeVar("_T")
 
 #: Exit status of a refusal, as against a crash.
 REFUSED: Final = 3
 #: File in the stage directory with what ``open`` saw and decided.
 OPENED: Final = "open.json"
+#: Programs that run at a time, names on one command line, seconds that one program may take.
+_WORKERS: Final = 16
+_NAMES: Final = 200
+_TIMEOUT: Final = 120
+
+
+def expand(path: str) -> str:
+    """A path whose first component is exactly one variable (``$DW_JOB_STRIPED/x``), with its value.
+
+    Every other path is returned as it is. Raises OSError where the variable holds no absolute path.
+    """
+    first, slash, rest = path.partition("/")
+    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
+        return path
+    value = os.environ.get(first[1:], "")
+    if not value.startswith("/"):
+        raise OSError(
+            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
+            "which the resource manager sets for a job that asks for the space"
+        )
+    return os.path.join(value, rest) if slash else value
+
+
+def _run(*words: str) -> subprocess.CompletedProcess[str]:
+    """A finished program, whatever its status; raises :class:`LustreError` where it cannot run or hangs."""
+    try:
+        return subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LustreError(
+            f"{words[0]} cannot be run on {os.uname().nodename} ({error}): a target that Lustre stripes "
+            "needs it on every node"
+        ) from error
+
+
+def _lfs(*words: str) -> str:
+    """What ``lfs`` prints; raises :class:`LustreError` with its complaint where it fails."""
+    done = _run("lfs", *words)
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
+        shown = " ".join(["lfs", *words[:6], *(["..."] if len(words) > 6 else [])])
+        raise LustreError(f"{shown}: exit status {done.returncode}: {said[0]}")
+    return done.stdout
+
+
+def _each(work: Callable[[str], _T], items: Sequence[str]) -> list[_T]:
+    """``work`` on every item, several at a time; the answers in the order of the items."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        return list(pool.map(work, items))
+
+
+def storage_targets(path: str) -> tuple[StorageTarget, ...]:
+    """Storage targets behind a path on Lustre; raises :class:`LustreError` where ``lfs`` does not tell."""
+    room = lustre.parse_df(_lfs("df", path))
+    osts = lustre.parse_osts(_lfs("osts", path))
+    checked = _run("lfs", "check", "osts")
+    failed = lustre.parse_check(checked.stdout + checked.stderr)
+    named = ""
+    # Without an answer, which the exit status of lctl says nothing about, the servers are not known.
+    with contextlib.suppress(LustreError):
+        named = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
+    return lustre.join_targets(
+        osts=osts, room=room, servers=lustre.parse_servers(named), failed=failed
+    )
 
 
 def _lustre_quotas(path: str) -> tuple[Quota, ...]:
@@ -40,14 +115,8 @@ def _lustre_quotas(path: str) -> tuple[Quota, ...]:
     quotas = []
     for flag, number, owner in (("-u", os.getuid(), "user"), ("-g", os.getgid(), "group")):
         try:
-            done = subprocess.run(
-                ["lfs", "quota", "-q", flag, str(number), path],
-                capture_output=True,
-                text=True,
-                timeout=30,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
+            done = _run("lfs", "quota", "-q", flag, str(number), path)
+        except LustreError:
             continue
         quota = parse_lfs_quota(done.stdout, f"{owner} {number}")
         if quota:
@@ -55,17 +124,33 @@ def _lustre_quotas(path: str) -> tuple[Quota, ...]:
     return tuple(quotas)
 
 
-def look(path: str) -> View:
-    """What this host sees of a path; raises OSError where it cannot be looked at."""
+def look(path: str, striped: bool = False) -> View:
+    """What this host sees of a path; raises OSError where it cannot be looked at.
+
+    ``striped``: Lustre lays its files out, whose storage targets are looked at too. Raises
+    :class:`LustreError` where they cannot be.
+    """
     mount = find_mount(path)
-    quotas = _lustre_quotas(path) if mount and mount.type == "lustre" else ()
-    below = mount is not None and cached_below(mount)
-    return View(os.uname().nodename, path, mount, space_of(path), quotas, cache_id(path), below)
+    on_lustre = striped or (mount is not None and mount.type == "lustre")
+    return View(
+        host=os.uname().nodename,
+        path=path,
+        mount=mount,
+        space=space_of(path),
+        quotas=_lustre_quotas(path) if on_lustre else (),
+        cache_id=cache_id(path),
+        cached_below=mount is not None and cached_below(mount),
+        targets=storage_targets(path) if striped else (),
+    )
+
+
+def _striped(case: dict[str, Any]) -> bool:
+    return bool(case.get("striping", "none") == "lustre")
 
 
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     """Guards that must hold before the first byte is written."""
-    return [
+    findings = [
         guards.identity(declared_type=case["type"], declared_source=case["source"], views=[view]),
         guards.room(
             space=view.space,
@@ -80,18 +165,28 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
             need_files=case["files"],
         ),
     ]
+    if _striped(case):
+        findings += [
+            guards.health(targets=view.targets, declared=case["targets"]),
+            guards.target_room(
+                targets=view.targets, need_bytes=case["held_bytes"], max_fill=case["max_fill"]
+            ),
+        ]
+    return findings
 
 
 def _open(case_file: str) -> int:
     case = json.loads(Path(case_file).read_text(encoding="utf-8"))
     try:
-        view = look(case["target"])
+        _restore(case["restore"])
+        target = expand(case["target"])
+        view = look(target, _striped(case))
         findings = preflight(view, case)
         refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
         seen: dict[str, Any] = {"view": view.to_json(), "refused": refused}
         if not refused:
-            workdir.create(case["target"], case["session"], case["case"], case["host"])
-    except OSError as error:
+            workdir.create(target, case["session"], case["case"], case["host"])
+    except (OSError, LustreError) as error:
         seen = {"view": None, "refused": [f"{case['target']}: {error}"]}
     seen |= {"session": case["session"], "case": case["case"]}
     Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
@@ -109,17 +204,94 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
     return 0
 
 
-def main(argv: list[str]) -> int:
-    """Run one of the agent's commands; returns the exit status."""
+def _pin(pins_file: str, directory: str, out: str) -> int:
+    """Put every name on its storage target, and say where it was asked to be and where it is.
+
+    Files must not be there before: ``lfs setstripe`` makes them.
+    """
+    pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
+    placed = lustre.place(pins, storage_targets(directory))
+    paths = {name: os.path.join(directory, name) for name in pins.names}
+    for path in paths.values():
+        if pins.kind == "directory":
+            os.makedirs(path)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+    for target in dict.fromkeys(placed.values()):
+        mine = [paths[name] for name in pins.names if placed[name] == target]
+        wish = lustre.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
+        for first in range(0, len(mine), _NAMES):
+            _lfs("setstripe", *wish.arguments(), *mine[first : first + _NAMES])
+
+    def landed(name: str) -> int | None:
+        path = paths[name]
+        if pins.kind == "directory":
+            return lustre.parse_default_start(_lfs("getstripe", "-d", "-y", path), path)
+        osts = lustre.parse_getstripe(_lfs("getstripe", "-y", path), path).osts
+        return osts[0] if len(osts) == 1 else None
+
+    found = dict(zip(pins.names, _each(landed, pins.names), strict=True))
+    return _answer(out, {"placed": placed, "found": found})
+
+
+def _stripes(directory: str, out: str) -> int:
+    """Layouts of all regular files below a directory, by their path from there, in order of it."""
+    _lfs("getstripe", "-d", "-y", directory)  # Without a file, too, it must be Lustre that answers.
+    names = sorted(os.path.relpath(path, directory) for path in pagecache.files_below(directory))
+
+    def read(name: str) -> FileLayout:
+        text = _lfs("getstripe", "-y", os.path.join(directory, name))
+        return lustre.parse_getstripe(text, name)
+
+    return _answer(out, {"files": [layout.to_json() for layout in _each(read, names)]})
+
+
+def _checksums(state: str, directory: str, folder: str) -> int:
+    mount = find_mount(expand(directory))
+    tunables.switch_checksums(state == "on", mount.source if mount else "", Path(folder))
+    return 0
+
+
+def _restore(folder: str) -> int:
+    for done in tunables.restore(Path(folder)):
+        print(f"iogauge: put back: {done}")
+    return 0
+
+
+def _command(argv: list[str]) -> int | None:
+    """Exit status of one of the agent's commands, None where it is not one."""
     match argv:
         case ["open", case_file]:
             return _open(case_file)
         case ["view", path, out]:
-            return _answer(out, look(path).to_json())
+            return _answer(out, look(expand(path)).to_json())
         case ["evict", directory, out]:
-            done = pagecache.evict(pagecache.files_below(directory))
+            done = pagecache.evict(pagecache.files_below(expand(directory)))
             return _answer(out, done.to_json())
-    usage = "open FILE | view PATH OUT | evict DIR OUT"
+        case ["pin", pins_file, directory, out]:
+            return _pin(pins_file, expand(directory), out)
+        case ["checksums", ("on" | "off") as state, directory, folder]:
+            return _checksums(state, directory, folder)
+        case ["restore", folder]:
+            return _restore(folder)
+        case ["stripes", directory, out]:
+            return _stripes(expand(directory), out)
+    return None
+
+
+def main(argv: list[str]) -> int:
+    """Run one of the agent's commands; returns the exit status."""
+    try:
+        status = _command(argv)
+    except (OSError, ValueError) as error:
+        print(f"iogauge: {' '.join(argv[:1])}: {error}", file=sys.stderr)
+        return 1
+    if status is not None:
+        return status
+    usage = (
+        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
+        "checksums on|off DIR KEEP | restore KEEP"
+    )
     print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
     return 2
 

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.filesystem import View
+from iogauge.lustre import FileLayout, LustreError
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
-from iogauge.plan import REP, CasePlan, PhasePlan, Printed
+from iogauge.plan import PINNED, REP, STRIPES, CasePlan, PhasePlan, Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,26 @@ class PhaseRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Striping:
+    """What was asked and obtained of the storage targets in one repetition.
+
+    ``placed`` maps a name to the target that it was pinned to; ``files`` are the layouts that were read
+    back after the first write.
+    """
+
+    repetition: int
+    placed: Mapping[str, int]
+    files: tuple[FileLayout, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions.
 
     ``cold`` holds the outputs of the warm-up, which are kept and not judged. ``fetched``: bytes that the
     tasks fetched from storage, by phase name, for phases before which the page cache was emptied;
-    ``neighbours``: directories of other cases that were on the target meanwhile.
+    ``neighbours``: directories of other cases that were on the target meanwhile; ``striping``: layouts,
+    where the case asked for one; ``opened``: what the first node saw before anything was written.
     """
 
     views: tuple[View, ...]
@@ -51,6 +66,8 @@ class Evidence:
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     fetched: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()
+    striping: tuple[Striping, ...] = ()
+    opened: View | None = None
 
 
 def describe_status(status: int) -> str:
@@ -130,7 +147,9 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
     return "it printed nothing"
 
 
-def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput:
+def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
+    if phase.parse is None:
+        return None
     what = f"{phase.name}, repetition {repetition}"
 
     def text(name: str) -> str:
@@ -172,11 +191,33 @@ def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> 
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
+    """Every execution of a phase: (repetition, phase)."""
     return [(0, phase) for phase in plan.prepare] + [
         (rep, phase)
         for rep in range(plan.first_repetition, plan.repetitions + 1)
         for phase in plan.repeat
+        if phase.within is None
     ]
+
+
+def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
+    """Layouts of every repetition that is judged (the preparing one, where files are made once)."""
+    repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
+    found = []
+    for repetition in repetitions if plan.striped else ():
+        what = f"{STRIPES}.{repetition}"
+        try:
+            (answer,) = _answers(stage, what, 1)
+            files = tuple(FileLayout.from_json(file) for file in answer["files"])
+            placed: dict[str, int] = {}
+            if plan.pins is not None:
+                what = f"{PINNED}.{repetition}"
+                (pinned,) = _answers(stage, what, 1)
+                placed = {str(name): int(target) for name, target in pinned["placed"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError, LustreError) as error:
+            raise ToolOutputError(f"{what}: not the layouts of the files: {error!r}") from error
+        found.append(Striping(repetition, placed, files))
+    return tuple(found)
 
 
 def collect(
@@ -220,6 +261,7 @@ def collect(
     if job_status:
         raise ToolOutputError(f"all phases finished, but the job's {describe_status(job_status)}")
 
+    opened_view = views[0] if views else None
     if plan.nodes > 1:
         try:
             views = [View.from_json(answer) for answer in _answers(stage, "view", plan.nodes)]
@@ -235,7 +277,10 @@ def collect(
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in cold
-        (cold if warm_up else outputs)[phase.name].append(_parse(stage, phase, repetition))
+        parsed = _parse(stage, phase, repetition)
+        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
+            if parsed is not None:
+                (cold if warm_up else outputs)[part.name].append(parsed)
         if phase.access.evict and not warm_up:
             evictions[phase.name] += _evictions(stage, plan, phase, repetition)
             fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
@@ -248,18 +293,20 @@ def collect(
         {name: tuple(found) for name, found in cold.items()},
         {name: tuple(found) for name, found in fetched.items()},
         tuple(dict.fromkeys(_text(stage / "neighbours.txt", "neighbours").splitlines())),
+        _striping(stage, plan),
+        opened_view,
     )
 
 
-def tool_phase(output: ToolOutput, name: str) -> Phase:
-    """The one phase of that name in a tool's output; raises :class:`ToolOutputError`."""
+def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
+    """The phases of that name in a tool's output, ``count`` of them; raises :class:`ToolOutputError`."""
     found = [phase for phase in output.phases if phase.name == name]
-    if len(found) != 1:
+    if len(found) != count:
         names = ", ".join(phase.name for phase in output.phases) or "none"
         raise ToolOutputError(
-            f"{output.tool}: {len(found)} phases {name!r} in the output, 1 expected (there: {names})"
+            f"{output.tool}: {len(found)} phases {name!r} in the output, {count} expected (there: {names})"
         )
-    return found[0]
+    return found
 
 
 def rates_of(
@@ -270,7 +317,11 @@ def rates_of(
     for phase in plan.repeat:
         for metric, (name, rate) in phase.rates.items():
             for output in outputs[phase.name]:
-                quantity = tool_phase(output, name).rates.get(rate)
-                if quantity is not None:
-                    found.setdefault(metric, []).append(quantity)
+                for one in tool_phases(output, name, phase.samples):
+                    if rate in one.rates:
+                        found.setdefault(metric, []).append(one.rates[rate])
+    for metric, computed in plan.computed.items():
+        sources = [found.get(source, []) for source in computed.sources]
+        if len({len(values) for values in sources}) == 1:
+            found[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
     return dict(found)

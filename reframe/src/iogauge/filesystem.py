@@ -11,6 +11,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from iogauge.lustre import StorageTarget
+
 Cache = Literal["page-cache", "opaque", "memory"]
 
 
@@ -135,7 +137,7 @@ class View:
 
     ``cache_id`` names the page cache that serves the path: kernel and mounted file system. Two hosts that
     are containers of one kernel may share it. ``cached_below``: what is mounted is itself served from this
-    kernel's page cache.
+    kernel's page cache. ``targets``: the storage targets behind it, where files are striped over them.
     """
 
     host: str
@@ -145,6 +147,7 @@ class View:
     quotas: tuple[Quota, ...] = ()
     cache_id: str = ""
     cached_below: bool = False
+    targets: tuple[StorageTarget, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -161,6 +164,8 @@ class View:
             quotas=tuple(Quota(**quota) for quota in data["quotas"]),
             cache_id=data["cache_id"],
             cached_below=data["cached_below"],
+            # Records of before there were targets have no such key.
+            targets=tuple(StorageTarget(**target) for target in data.get("targets", ())),
         )
 
 

@@ -4,6 +4,7 @@
 #   iog_open COMMAND...     run the agent that checks the target and makes $IOG_DIR; stops the job if refused
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
+#   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
 # $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out.
@@ -11,6 +12,7 @@
 IOG_PID=
 IOG_REP=0
 IOG_MINE=
+IOG_AT_CLOSE=()
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 
@@ -31,6 +33,8 @@ iog_close() {
     local status=$?
     trap '' TERM INT HUP USR1
     iog_stop_tool
+    [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
+    [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_MINE$IOG_DIR in
         1*/iogauge/*/*/*)
             if [ -f "${IOG_DIR%/*}/.iogauge-session" ] && [ ! -L "$IOG_DIR" ]; then
@@ -79,6 +83,10 @@ iog_phase() {
         tail -n 5 "$name.$IOG_REP.err" >&2
         exit "$status"
     fi
+}
+
+iog_at_close() {
+    IOG_AT_CLOSE=("$@")
 }
 
 iog_reset() {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from iogauge import evidence as ev
 from iogauge import guards
@@ -25,17 +27,20 @@ from iogauge.verdict import (
 
 
 def metric_ceiling(
-    metric: Metric, direction: str, extras: PartitionExtras, nodes: int
+    metric: Metric, direction: str, extras: PartitionExtras, nodes: int, servers: int | None = None
 ) -> Ceiling | None:
-    """Ceiling of a metric in the metric's own unit; None where the topology declares none."""
-    if extras.topology is None or direction == "metadata":
+    """Ceiling of a metric in the metric's own unit; None where the topology declares none.
+
+    ``servers``: how many object storage servers hold the files, None: all.
+    """
+    if extras.topology is None or direction not in ("read", "write"):
         return None
     way = "read" if direction == "read" else "write"
     if dimension(metric.unit) == "bandwidth":
-        limit = extras.topology.bandwidth_ceiling(way, nodes)  # type: ignore[arg-type]
+        limit = extras.topology.bandwidth_ceiling(way, nodes, servers)  # type: ignore[arg-type]
         unit = "B/s"
     elif dimension(metric.unit) == "operations":
-        limit = extras.topology.operations_ceiling(way)  # type: ignore[arg-type]
+        limit = extras.topology.operations_ceiling(way, servers)  # type: ignore[arg-type]
         unit = "ops/s"
     else:
         return None
@@ -43,13 +48,17 @@ def metric_ceiling(
 
 
 def ceiling_reference(
-    metric: Metric, access: Access, extras: PartitionExtras, nodes: int
+    metric: Metric,
+    access: Access,
+    extras: PartitionExtras,
+    nodes: int,
+    servers: int | None = None,
 ) -> Reference | None:
     """Reference of a target without history: its ceiling times the declared efficiency, as lower bound.
 
     Only where the scenario drives the target to that limit: small random reads never reach a bandwidth.
     """
-    limit = metric_ceiling(metric, access.direction, extras, nodes)
+    limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
     topology = extras.topology
     if limit is None or topology is None or topology.efficiency is None:
         return None
@@ -97,7 +106,12 @@ def _phase_findings(
     """Findings that speak of all metrics of one phase."""
     outputs = evidence.outputs[phase.name]
     wanted = sorted({name for name, _ in phase.rates.values()})
-    reported = [(output, ev.tool_phase(output, name)) for output in outputs for name in wanted]
+    reported = [
+        (output, one)
+        for output in outputs
+        for name in wanted
+        for one in ev.tool_phases(output, name, phase.samples)
+    ]
     tool_phases = [one for _, one in reported]
     access, limits = phase.access, extras.limits
     known = traits(extras.target.type, extras.target.cache, extras.target.honours_o_direct)
@@ -135,7 +149,7 @@ def _phase_findings(
                 memory_factor=limits.memory_factor,
             )
         )
-    if tool_phases:
+    if tool_phases and access.direction != "none":
         findings.append(guards.duration(seconds=[p.seconds for p in tool_phases], tier=tier))
         findings.append(
             guards.tail(
@@ -156,8 +170,13 @@ def _phase_findings(
                     bytes_s=convert(one.rates["bw"].value, one.rates["bw"].unit, "B/s"),
                 )
             )
-    warnings = [warning for output in outputs for warning in output.warnings]
-    if access.direction != "metadata" or warnings:
+    warnings = [
+        warning
+        for output in outputs
+        for warning in output.warnings
+        if phase.expected is None or not re.search(phase.expected, warning)
+    ]
+    if access.direction in ("read", "write") or warnings:
         findings.append(
             guards.bytes_moved(
                 expected=phase.data_bytes,
@@ -167,7 +186,7 @@ def _phase_findings(
         )
     findings.append(
         guards.tool_integrity(
-            tool=plan.tool,
+            tool=outputs[0].tool if outputs else plan.tool,
             versions=[output.version for output in outputs],
             tasks=[output.tasks for output in outputs],
             nodes=[output.nodes for output in outputs],
@@ -194,14 +213,18 @@ def findings_of(
             views=evidence.views,
         ),
         guards.neighbours(others=evidence.neighbours),
+        *_striping_findings(plan, evidence, extras),
     ]
     by_name = {metric.name: metric for metric in metrics}
+    own_of: dict[str, list[Finding]] = {}
     for phase in plan.repeat:
         of_phase = _phase_findings(phase, plan, evidence, extras, tier)
         for name in phase.rates:
             metric = by_name[name]
             own = [dataclasses.replace(finding, metric=name) for finding in of_phase]
-            limit = metric_ceiling(metric, phase.access.direction, extras, plan.nodes)
+            limit = metric_ceiling(
+                metric, phase.access.direction, extras, plan.nodes, plan.servers
+            )
             own.append(
                 dataclasses.replace(
                     guards.ceiling(
@@ -214,18 +237,65 @@ def findings_of(
                     metric=name,
                 )
             )
-            own.append(
-                dataclasses.replace(
-                    guards.spread(samples=values[name], limit=extras.limits.max_spread), metric=name
-                )
-            )
-            findings += own
+            own_of[name] = own
+    for name, computed in plan.computed.items():
+        # What cannot be believed of the sources cannot be believed of what follows from them.
+        own_of[name] = [
+            dataclasses.replace(f, metric=name) for source in computed.sources for f in own_of[source]
+        ]
+    for name, own in own_of.items():
+        spread = guards.spread(samples=values[name], limit=extras.limits.max_spread)
+        findings += [*own, dataclasses.replace(spread, metric=name)]
     return findings
 
 
+def _striping_findings(
+    plan: CasePlan, evidence: ev.Evidence, extras: PartitionExtras
+) -> list[Finding]:
+    """Whether the files lie where the case asked for them; nothing where it asked for no layout."""
+    if not plan.striped:
+        return []
+    targets = evidence.opened.targets if evidence.opened else ()
+    active = [target.index for target in targets if target.active]
+    declared = extras.topology.targets if extras.topology else None
+    findings = [guards.health(targets=targets, declared=declared)]
+    for seen in evidence.striping:
+        wanted = sorted(set(seen.placed.values())) if plan.pins else active
+        findings += [
+            guards.layout(
+                request=plan.layout, placed=seen.placed, files=seen.files, active=len(active)
+            ),
+            guards.coverage(files=seen.files, targets=wanted, shared=plan.shared_file),
+        ]
+        if plan.shared_file and seen.files:
+            one = seen.files[0]
+            findings.append(
+                guards.stripes_against_size(
+                    file_bytes=plan.held_bytes,
+                    stripe_bytes=one.stripe_bytes,
+                    stripe_count=one.stripe_count,
+                )
+            )
+    return list(dict.fromkeys(findings))  # each repetition says the same, unless it differs
+
+
 def access_of(plan: CasePlan, metric: str) -> Access:
-    """How the phase that yields a metric touches data."""
-    return next(phase.access for phase in plan.repeat if metric in phase.rates)
+    """How the phase that yields a metric touches data; a computed metric touches none."""
+    found = (phase.access for phase in plan.repeat if metric in phase.rates)
+    return next(found, Access(direction="none"))
+
+
+def _notes(plan: CasePlan, evidence: ev.Evidence, metric: str) -> list[str]:
+    """What the outputs say of a metric beside its value, each once."""
+    found = [
+        output.notes[rate]
+        for phase in plan.repeat
+        for name, (_, rate) in phase.rates.items()
+        if name == metric
+        for output in evidence.outputs[phase.name]
+        if rate in output.notes
+    ]
+    return list(dict.fromkeys(found))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -271,25 +341,31 @@ def judge(
     extras: PartitionExtras,
     tier: Tier,
     unreferenced: str = "",
+    standing: Mapping[str, Reference] = MappingProxyType({}),
 ) -> Judgement:
     """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR.
 
-    ``unreferenced`` says why a metric may have no reference: then the ceiling does not stand in for one.
+    ``unreferenced`` says why a metric may have no reference: then neither ``standing`` references nor the
+    ceiling stand in for one.
     """
     if evidence.refused:
         return Judgement(
             (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
         )
-    values = check_samples(metrics, ev.rates_of(plan, evidence.outputs), plan.repetitions)
+    values = check_samples(metrics, ev.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(plan, evidence, metrics, values, extras, tier)
     decided = []
     for metric in metrics:
         reference = references.get(metric.name)
         if reference is None and not unreferenced:
             access = access_of(plan, metric.name)
-            reference = ceiling_reference(metric, access, extras, plan.nodes)
+            reference = standing.get(metric.name) or ceiling_reference(
+                metric, access, extras, plan.nodes, plan.servers
+            )
+        one = decide_metric(metric, values[metric.name], findings, reference, unreferenced)
+        notes = "; ".join(_notes(plan, evidence, metric.name))
         decided.append(
-            decide_metric(metric, values[metric.name], findings, reference, unreferenced)
+            dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
         )
     verdict = worst([m.verdict for m in decided])
     if verdict is Verdict.ERROR:

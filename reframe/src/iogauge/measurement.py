@@ -75,7 +75,7 @@ class ToolOutput:
 
     ``tasks`` and ``nodes`` are what the tool itself counted. ``warnings`` are the tool's own complaints
     (each makes a measurement INVALID unless the scenario expects it); ``parameters`` what it says it ran
-    with, for the guards.
+    with, for the guards. ``notes``: by quantity, what a reader of its verdict should know.
     """
 
     tool: str
@@ -86,3 +86,4 @@ class ToolOutput:
     command: str = ""
     warnings: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)

@@ -122,6 +122,18 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
     except ValidationError as error:
         found = _pydantic_mistakes(file, f"{key}.extras", error)
         mistakes += [m for m in found if not extras.get(DETECT) or m.found != _MISSING]
+    offered = [resource["name"] for resource in partition.get("resources", [])]
+    asked = extras.get("resources", [])
+    mistakes += [
+        Mistake(
+            file,
+            f"{key}.extras.resources",
+            f"resource {name!r}",
+            f"a name under {key}.resources ({', '.join(offered) or 'there is none'})",
+        )
+        for name in (asked if isinstance(asked, list) else [])
+        if name not in offered
+    ]
     limit = partition.get("time_limit")
     if not limit or not _TIME_LIMIT.fullmatch(str(limit)):
         mistakes.append(

@@ -112,6 +112,8 @@ class Limits(SiteModel):
     keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
+    #: How much less than the median of all a single storage target or node may do alone.
+    max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
     #: Write and read at least this many times the memory where only size defeats a cache (G1).
     memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
 
@@ -135,8 +137,8 @@ class Sweeps(SiteModel):
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
-    #: Nodes that read at once (RandomRead).
-    clients: tuple[Count, ...] = ()
+    #: Tasks on each client (RandomRead).
+    tasks_per_client: tuple[Count, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Sweeps:
@@ -195,6 +197,9 @@ class PartitionExtras(SiteModel):
     #: Network interface that servers of a benchmark listen on (fio); none: the one that the host name has.
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
     rights: tuple[Right, ...] = ()
+    #: Names of the partition's ``resources`` that every case asks the scheduler for; ``{capacity}`` in their
+    #: options is filled with what the case needs (``#DW jobdw ... capacity={capacity}``).
+    resources: tuple[str, ...] = ()
 
     def for_check(self, check: str) -> PartitionExtras:
         """These extras with scale and limits as declared for a check."""

@@ -77,6 +77,8 @@ class Topology(SiteModel):
     clients: Clients | None = None
     servers: Servers | None = None
     devices: Devices | None = None
+    #: Storage targets (OSTs) of all servers.
+    targets: Count | None = None
     efficiency: Efficiency | None = None
 
     @model_validator(mode="after")
@@ -87,28 +89,40 @@ class Topology(SiteModel):
             )
         return self
 
-    def bandwidth_ceiling(self, direction: Direction, nodes: int) -> Ceiling | None:
-        """Smallest of clients, servers and devices, in bytes/s; None where nothing is declared."""
+    def _part(self, servers: int | None) -> float:
+        """Share of the devices that so many servers (None: all) have."""
+        return servers / self.servers.count if servers and self.servers else 1.0
+
+    def bandwidth_ceiling(
+        self, direction: Direction, nodes: int, servers: int | None = None
+    ) -> Ceiling | None:
+        """Smallest of clients, servers and devices, in bytes/s; None where nothing is declared.
+
+        ``servers``: how many of the object storage servers take part, each with as many devices.
+        """
         parts: list[Ceiling] = []
         if self.clients:
             nic = self.clients.nic
             parts.append(Ceiling(nodes * nic, f"{nodes} client(s) x {format_bytes(nic)}/s"))
         if self.servers:
-            count, nic = self.servers.count, self.servers.nic
+            count, nic = servers or self.servers.count, self.servers.nic
             parts.append(Ceiling(count * nic, f"{count} server(s) x {format_bytes(nic)}/s"))
         if self.devices:
             rate = self.devices.read if direction == "read" else self.devices.write
             if rate:
-                count = self.devices.count
-                parts.append(Ceiling(count * rate, f"{count} device(s) x {format_bytes(rate)}/s"))
+                devices = self.devices.count * self._part(servers)
+                text = f"{devices:g} device(s) x {format_bytes(rate)}/s"
+                parts.append(Ceiling(devices * rate, text))
         return min(parts, key=lambda part: part.value, default=None)
 
-    def operations_ceiling(self, direction: Direction) -> Ceiling | None:
-        """Operations/s that all devices together can serve; None where not declared."""
+    def operations_ceiling(
+        self, direction: Direction, servers: int | None = None
+    ) -> Ceiling | None:
+        """Operations/s that all devices (of so many servers) can serve; None where not declared."""
         if self.devices is None:
             return None
         rate = self.devices.read_iops if direction == "read" else self.devices.write_iops
         if rate is None:
             return None
-        count = self.devices.count
-        return Ceiling(count * rate, f"{count} device(s) x {rate:g} ops/s")
+        devices = self.devices.count * self._part(servers)
+        return Ceiling(devices * rate, f"{devices:g} device(s) x {rate:g} ops/s")

@@ -1,0 +1,45 @@
+"""What ``lfs`` and ``lctl`` of Lustre 2.17.0 printed (tests/data/lustre), command by command.
+
+The files are terminal sessions: a command after ``$``, its output, lines of its standard error marked
+``[stderr]``, its exit status. A remark after ``#`` tells the state of the file system.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+DATA = Path(__file__).parents[2] / "data" / "lustre"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command printed, and its exit status."""
+
+    stdout: str
+    stderr: str
+    status: int
+
+
+def sessions(file: str) -> dict[str, Answer]:
+    """Answers of a file by command, in its order; one that was cut off is left out."""
+    found = {}
+    for block in re.split(r"^\$ ", (DATA / file).read_text(), flags=re.MULTILINE)[1:]:
+        whole = re.fullmatch(r"([^\n]*)\n(.*)\[exit (\d+)\]\s*", block, re.DOTALL)
+        if not whole:
+            continue
+        lines = whole[2].splitlines(keepends=True)
+        errors = "".join(line[9:] for line in lines if line.startswith("[stderr] "))
+        out = "".join(line for line in lines if not line.startswith("[stderr] "))
+        found[whole[1]] = Answer(out, errors, int(whole[3]))
+    return found
+
+
+def answer(file: str, command: str) -> Answer:
+    """The answer to a command; that of another user's is found by the end of its line."""
+    known = sessions(file)
+    if command in known:
+        return known[command]
+    (found,) = [known[other] for other in known if other.endswith(f" {command}")]
+    return found

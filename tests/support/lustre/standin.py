@@ -1,0 +1,850 @@
+"""Stand-ins for ``lfs`` and ``lctl`` that answer on an ordinary file system as Lustre 2.17.0 did.
+
+They exist for tests: no byte goes to a storage target. Output, messages and exit statuses are those that a
+real file system with four targets and two metadata servers gave (tests/data/lustre;
+tests/unit/test_lustre_standin.py compares the two). What was never seen of the real program, or is not
+needed, ends with status 70 and ``stand-in:`` on standard error, so that a test cannot rest on a guess.
+
+Environment:
+
+* ``LFS_STATE``: directory of what they remember (needed by lfs getstripe, setstripe, find; lctl set_param).
+* ``LFS_MOUNT``: where Lustre is mounted; not set: everywhere, empty: nowhere.
+* ``LFS_OSTS``: number of targets (4). ``LFS_POOLS``: pools, such as ``flash:0,1 slow:2,3``.
+* ``LFS_INACTIVE``: targets that this client has switched off, such as ``1 2``. As on the real one,
+  ``lfs df`` hides them, ``lfs osts`` and ``lfs check osts`` tell, and ``lfs setstripe`` still uses them.
+* ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
+  take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
+* ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
+* ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``).
+* ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
+  on the client itself, ``0@lo``). ``LFS_SERVERS_BLOCK=1``: consecutive targets on one server instead.
+* ``LCTL_USER=1``: lctl set_param and lfs mkdir -c refuse, as they refuse an ordinary user.
+
+A file has the layout that ``lfs setstripe`` made it with; one that another program made takes, when it is
+looked at first, the default of the nearest directory above that has one. Who removes a file and makes it
+again loses its layout. Simplified against the real one: a directory inherits its default from above even
+if it is older than the default; a target that is switched off still takes data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import fnmatch
+import getopt
+import grp
+import json
+import os
+import pwd
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+VERSION = "2.17.0"
+DEFAULT_SIZE = 4 << 20
+CLIENT = "ffff888129458800"
+#: Of each target, in 1K blocks: all, and used.
+BLOCKS, RESERVED, USED, USED_FULL = 3833116, 226096, 1528, 3606012
+MDT_LINE = (1160264, 2028, 1038656)
+
+SETSTRIPE_USAGE = """\
+Create a file with specified striping/composite layout, or
+set the default layout on an existing directory.
+Usage: setstripe   [--component-add|--component-del|--delete|-d]
+\t\t[--comp-set --comp-id|-I COMP_ID|--comp-flags=COMP_FLAGS]
+\t\t[--component-end|-E END_OFFSET]
+\t\t[--copy=SOURCE_LAYOUT_FILE]|--yaml|-y YAML_TEMPLATE_FILE]
+\t\t[--extension-size|--ext-size|-z EXT_SIZE]
+\t\t[--help|-h]
+\t\t[--foreign=FOREIGN_TYPE --xattr|-x LAYOUT]
+\t\t[--layout|-L PATTERN] [--mode FILE_MODE]
+\t\t[--mirror-count|-N[MIRROR_COUNT]]
+\t\t[--ost|-o OST_INDEX[,OST_INDEX,...]]
+\t\t[--overstripe-count|-C STRIPE_COUNT]
+\t\t[--pool|-p POOL_NAME]
+\t\t[--stripe-count|-c STRIPE_COUNT]
+\t\t[--stripe-index|-i START_OST_IDX]
+\t\t[--stripe-size|-S STRIPE_SIZE]
+\t\tFILENAME|DIRECTORY
+
+"""
+GETSTRIPE_USAGE = """\
+List the layout pattern for a given file or files in a
+directory or recursively for all files in a directory tree.
+Usage: getstripe [--ost|-O OST_NAME] [--quiet|-q] [--verbose|-v]
+\t\t   [--stripe-count|-c] [--stripe-index|-i] [--fid|-F]
+\t\t   [--pool|-p] [--stripe-size|-S] [--directory|-d]
+\t\t   [--mdt-index|-m] [--recursive|-r] [--raw|-R]
+\t\t   [--layout|-L] [--generation|-g] [--yaml|-y]
+\t\t   [--help|-h] [--hex-idx]
+\t\t   [--component-id|-I[=COMP_ID]]
+\t\t   [--component-flags[=COMP_FLAGS]]
+\t\t   [--component-count]
+\t\t   [--extension-size|--ext-size|-z]
+\t\t   [--component-start[=[+-]START_OFFSET]]
+\t\t   [--component-end|-E[[+-]END_OFFSET]]
+\t\t   [[!] --mirror-index=[+-]MIRROR_INDEX |
+\t\t   [!] --mirror-id=[+-]MIRROR_ID] [--mirror-count|-N]
+\t\t   [--no-follow]
+\t\t   FILENAME|DIRECTORY
+"""
+
+
+class Refused(Exception):
+    """The program ends: exit status, what it says on standard error, and a usage text before that."""
+
+    def __init__(self, status: int, *lines: str, usage: str = "") -> None:
+        super().__init__(status, lines)
+        self.status, self.lines, self.usage = status, lines, usage
+
+
+def not_covered(what: str) -> Refused:
+    return Refused(70, f"stand-in: {what}: what Lustre does here is not covered")
+
+
+def _numbers(variable: str) -> list[int]:
+    return [int(number) for number in os.environ.get(variable, "").replace(",", " ").split()]
+
+
+def ost_count() -> int:
+    return int(os.environ.get("LFS_OSTS", "4"))
+
+
+def uuid(index: int) -> str:
+    return f"lustre-OST{index:04x}_UUID"
+
+
+def pools() -> dict[str, list[int]]:
+    pairs = (word.partition(":") for word in os.environ.get("LFS_POOLS", "").split())
+    return {name: [int(i) for i in members.split(",")] for name, _, members in pairs}
+
+
+def mount() -> str | None:
+    """Where Lustre is mounted; None: nowhere."""
+    place = os.environ.get("LFS_MOUNT", "/")
+    return os.path.realpath(place) if place else None
+
+
+def on_lustre(path: str) -> bool:
+    top = mount()
+    return top is not None and os.path.commonpath([top, os.path.realpath(path)]) == top
+
+
+# --- what is remembered ---------------------------------------------------------------------------
+
+
+class _Statx(ctypes.Structure):
+    # linux/stat.h: mask to blocks, then attributes_mask, then four timestamps, the second is the birth.
+    _fields_ = [
+        ("head", ctypes.c_byte * 64),
+        ("atime", ctypes.c_byte * 16),
+        ("btime_s", ctypes.c_int64),
+        ("btime_ns", ctypes.c_uint32),
+        ("rest", ctypes.c_byte * 164),
+    ]
+
+
+def identity(path: str) -> str:
+    """Names a file as long as it exists: an inode number alone may be given to the next file."""
+    info, found = _Statx(), os.stat(path)
+    status = ctypes.CDLL(None, use_errno=True).statx(
+        -100, os.fsencode(path), 0, 0x800, ctypes.byref(info)
+    )
+    if status != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+    return f"{found.st_dev}:{found.st_ino}:{info.btime_s}.{info.btime_ns}"
+
+
+@contextlib.contextmanager
+def remembered() -> Iterator[dict[str, Any]]:
+    """All that the stand-ins remember; written back, one program at a time."""
+    folder = os.environ.get("LFS_STATE")
+    if not folder:
+        raise Refused(70, "stand-in: LFS_STATE must name a directory to remember layouts in")
+    os.makedirs(folder, exist_ok=True)
+    file = os.path.join(folder, "state.json")
+    with open(os.path.join(folder, "lock"), "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state: dict[str, Any] = {
+            "files": {},
+            "defaults": {},
+            "next": 0,
+            "object": 2,
+            "checksums": {},
+        }
+        with contextlib.suppress(FileNotFoundError), open(file, encoding="ascii") as text:
+            state = json.load(text)
+        before = json.dumps(state)
+        yield state
+        after = json.dumps(state)
+        if after != before:
+            with open(file + ".new", "w", encoding="ascii") as text:
+                text.write(after)
+            os.replace(file + ".new", file)
+
+
+# --- layouts --------------------------------------------------------------------------------------
+
+
+def new_part() -> dict[str, Any]:
+    """One part of a layout, as asked for: end None is the end of the file, count 0 and size 0 defaults."""
+    return {"end": None, "count": 0, "size": 0, "start": -1, "pool": "", "osts": []}
+
+
+PLAIN: dict[str, Any] = {"composite": False, "parts": [new_part()]}
+
+
+def allocate(state: dict[str, Any], part: dict[str, Any]) -> None:
+    """Give a part its objects."""
+    if part["osts"]:
+        wanted = part["osts"]
+    else:
+        members = pools()[part["pool"]] if part["pool"] else list(range(ost_count()))
+        closed, degraded = _numbers("LFS_NO_CREATE"), _numbers("LFS_DEGRADED")
+        usable = [i for i in members if i not in closed and i not in degraded]
+        start = part["start"]
+        if start < 0:
+            start = usable[state["next"] % len(usable)]
+            state["next"] += 1
+        while start in closed:
+            start = (start + 1) % ost_count()
+        ordered = sorted({*usable, start}, key=lambda i: (i - start) % ost_count())
+        count = part["count"] or 1
+        lie = os.environ.get("LFS_LIE_COUNT")
+        count = int(lie) if lie else len(ordered) if count == -1 else count
+        wanted = ordered[:count]
+    part["objects"] = []
+    for index in wanted:
+        part["objects"].append([index, state["object"]])
+        state["object"] += 1
+
+
+def default_above(state: dict[str, Any], path: str) -> dict[str, Any] | None:
+    """The default that a directory has, or inherits."""
+    path = os.path.realpath(path)
+    top = mount()
+    while True:
+        found = state["defaults"].get(identity(path))
+        if found or path in (top, "/"):
+            return found  # type: ignore[no-any-return]
+        path = os.path.dirname(path)
+
+
+def layout_of(state: dict[str, Any], path: str) -> dict[str, Any]:
+    """The layout of a file, instantiated as far as its size asks for; that of a new file is made up now."""
+    key = identity(path)
+    if key not in state["files"]:
+        request = default_above(state, os.path.dirname(os.path.realpath(path))) or PLAIN
+        state["files"][key] = json.loads(json.dumps(request))
+    layout: dict[str, Any] = state["files"][key]
+    begin, size = 0, os.stat(path).st_size
+    for number, part in enumerate(layout["parts"]):
+        if "objects" not in part and (number == 0 or begin < size):
+            allocate(state, part)
+        begin = part["end"] or begin
+    return layout
+
+
+def fid(index: int, number: int) -> str:
+    return f"0x{0x280000400 + index * 0x40000000:x}:0x{number:x}:0x0"
+
+
+def part_lines(part: dict[str, Any], indent: str) -> list[str]:
+    """The values of one part of a file's layout."""
+    objects = part.get("objects")
+    size = part["size"] or min(DEFAULT_SIZE, part["end"] or DEFAULT_SIZE)
+    lines = [
+        f"lmm_stripe_count:  {len(objects) if objects else part['count'] or 1}",
+        f"lmm_stripe_size:   {size}",
+        "lmm_pattern:       raid0",
+        "lmm_layout_gen:    0",
+        f"lmm_stripe_offset: {objects[0][0] if objects else -1}",
+    ]
+    if part["pool"]:
+        lines.append(f"lmm_pool:          {part['pool']}")
+    return [indent + line for line in lines]
+
+
+def composite_lines(layout: dict[str, Any], indent: str) -> list[str]:
+    parts = layout["parts"]
+    done = sum("objects" in part for part in parts)
+    generation = len(parts) + done - 1 if done else 0
+    return [
+        f"{indent}lcm_layout_gen:    {generation}",
+        f"{indent}lcm_mirror_count:  1",
+        f"{indent}lcm_entry_count:   {len(parts)}",
+    ]
+
+
+def component_lines(layout: dict[str, Any], number: int, first: str, indent: str) -> list[str]:
+    """What stands before the values of a component: of a file, or of a directory's default."""
+    parts = layout["parts"]
+    part = parts[number]
+    begin = parts[number - 1]["end"] if number else 0
+    of_file = any("objects" in one for one in parts)
+    return [
+        f"{first}lcme_id:             {number + 1 if of_file else 'N/A'}",
+        f"{indent}lcme_mirror_id:      {0 if of_file else 'N/A'}",
+        f"{indent}lcme_flags:          {'init' if 'objects' in part else 0}",
+        f"{indent}lcme_extent.e_start: {begin}",
+        f"{indent}lcme_extent.e_end:   {'EOF' if part['end'] is None else part['end']}",
+    ]
+
+
+def yaml_of_file(layout: dict[str, Any]) -> list[str]:
+    def values(part: dict[str, Any], indent: str) -> list[str]:
+        lines = part_lines(part, indent)
+        if "objects" in part:
+            lines.append(f"{indent}lmm_objects:")
+            for index, number in part["objects"]:
+                lines += [f"      - l_ost_idx: {index}", f"        l_fid:     {fid(index, number)}"]
+        return lines
+
+    if not layout["composite"]:
+        return values(layout["parts"][0], "")
+    lines = [*composite_lines(layout, ""), "components:"]
+    for number, part in enumerate(layout["parts"]):
+        lines += component_lines(layout, number, "  - ", "    ")
+        lines += ["    sub_layout:", *values(part, "      ")]
+    return lines
+
+
+def objects_table(part: dict[str, Any]) -> list[str]:
+    lines = ["\tobdidx\t\t objid\t\t objid\t\t group"]
+    for index, number in part["objects"]:
+        group = f"0x{0x280000400 + index * 0x40000000:x}"
+        lines.append(f"\t{index:6}\t{number:14}\t{f'0x{number:x}':>13}\t{group:>14}")
+    return lines
+
+
+def objects_list(part: dict[str, Any]) -> list[str]:
+    lines = ["      lmm_objects:"]
+    for i, (index, number) in enumerate(part["objects"]):
+        lines.append(f"      - {i:3}: {{ l_ost_idx: {index:3}, l_fid: [{fid(index, number)}] }}")
+    return lines
+
+
+def text_of_file(name: str, layout: dict[str, Any], quiet: bool) -> list[str]:
+    if not layout["composite"]:
+        (part,) = layout["parts"]
+        return [name, *([] if quiet else part_lines(part, "")), *objects_table(part), ""]
+    lines = [name, *([] if quiet else composite_lines(layout, "  "))]
+    for number, part in enumerate(layout["parts"]):
+        if not quiet:
+            lines += component_lines(layout, number, "    ", "    ") + part_lines(part, "      ")
+        if "objects" in part:
+            lines += objects_list(part)
+        if not quiet or "objects" in part:
+            lines.append("")
+    return lines
+
+
+def of_directory(default: dict[str, Any] | None, yaml: bool) -> list[str]:
+    """What a directory hands on; pattern 0 where it has no default."""
+    layout = default or PLAIN
+
+    def values(part: dict[str, Any]) -> list[str]:
+        found = [
+            f"stripe_count:  {part['count'] or 1}",
+            f"stripe_size:   {part['size'] or DEFAULT_SIZE}",
+            f"pattern:       {'raid0' if default else 0}",
+            f"stripe_offset: {part['start']}",
+        ]
+        return found + ([f"pool:          {part['pool']}"] if part["pool"] else [])
+
+    if not layout["composite"]:
+        one = values(layout["parts"][0])
+        return one if yaml else [" ".join(one), ""]
+    lines = composite_lines(layout, "" if yaml else "  ") + (["components:"] if yaml else [])
+    for number, part in enumerate(layout["parts"]):
+        lines += component_lines(layout, number, "  - " if yaml else "    ", "    ")
+        if yaml:
+            lines += ["    sub_layout:", *(f"      {value}" for value in values(part))]
+        else:
+            lines += ["      " + "       ".join(values(part)), ""]
+    return lines
+
+
+# --- lfs setstripe --------------------------------------------------------------------------------
+
+
+def parse_size(text: str) -> int:
+    """A stripe size in bytes: numbers below 4096 are KiB, and it is a multiple of 64 KiB."""
+    bad = Refused(
+        4, f"lfs setstripe setstripe: invalid stripe size '{text}'", usage=SETSTRIPE_USAGE
+    )
+    match = re.fullmatch(r"(\d+)([kKmMgGtTpPeE]?)", text)
+    if not match:
+        raise bad
+    size = (
+        int(match[1])
+        << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50, "e": 60}[match[2].lower()]
+    )
+    if not match[2] and size < 4096:
+        size <<= 10
+    if size % 65536:
+        raise bad
+    if size >= 1 << 32:
+        text = f"lfs setstripe: error: stripe size '{size}' over 4GB limit: Invalid argument (22)"
+        raise Refused(22, text)
+    return size
+
+
+def parse_end(text: str) -> int | None:
+    if text in ("-1", "eof", "EOF"):
+        return None
+    match = re.fullmatch(r"(\d+)([kKmMgGtT])", text)
+    if not match:
+        raise not_covered(f"lfs setstripe -E {text}")
+    return int(match[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()]
+
+
+def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
+    """Layout asked for, whether a default is deleted, and the names."""
+    long = [
+        "stripe-count=",
+        "stripe-size=",
+        "stripe-index=",
+        "ost=",
+        "pool=",
+        "component-end=",
+        "delete",
+    ]
+    try:
+        options, names = getopt.gnu_getopt(words, "c:S:i:o:p:E:d", long)
+    except getopt.GetoptError as error:
+        if (
+            not error.opt
+            or f"--{error.opt}" in SETSTRIPE_USAGE
+            or f"-{error.opt} " in SETSTRIPE_USAGE
+        ):
+            raise not_covered(f"lfs setstripe {' '.join(words)}") from error
+        said = f"lfs setstripe: unrecognized option '--{error.opt}'"
+        raise Refused(4, said, usage=SETSTRIPE_USAGE) from error
+    parts: list[dict[str, Any]] = []
+    part = new_part()
+    delete = False
+    for option, value in options:
+        if option in ("-E", "--component-end"):
+            previous = parts[-1] if parts else None
+            part = new_part() | {"end": parse_end(value)}
+            begin = previous["end"] if previous else 0
+            if part["end"] is not None and (begin is None or part["end"] <= begin):
+                lines = f"Set extent [{begin}, {part['end']}) failed. Invalid argument"
+                raise Refused(22, lines, "error: lfs setstripe: invalid layout")
+            if previous:
+                part["pool"] = previous["pool"]
+            parts.append(part)
+        elif option in ("-c", "--stripe-count"):
+            if not re.fullmatch(r"-?\d+", value) or not -1 <= int(value) <= 2000:
+                said = f"lfs setstripe setstripe: invalid stripe count '{value}'"
+                raise Refused(4, said, usage=SETSTRIPE_USAGE)
+            part["count"] = int(value)
+        elif option in ("-S", "--stripe-size"):
+            part["size"] = parse_size(value)
+        elif option in ("-i", "--stripe-index"):
+            if not re.fullmatch(r"-?\d+", value) or int(value) < -1:
+                said = f"lfs setstripe setstripe: invalid stripe offset '{value}'"
+                raise Refused(4, said, usage=SETSTRIPE_USAGE)
+            part["start"] = int(value)
+        elif option in ("-o", "--ost"):
+            part["osts"] = [int(index) for index in value.split(",")]
+        elif option in ("-p", "--pool"):
+            if value not in pools():
+                said = f"pool '{value} fsname lustre' does not exist: No such file or directory (2)"
+                raise Refused(22, f"lfs setstripe: {said}")
+            part["pool"] = value
+        else:
+            delete = True
+    if not names:
+        said = "lfs setstripe setstripe: FILE must be specified"
+        raise Refused(4, said, usage=SETSTRIPE_USAGE)
+    return {"composite": bool(parts), "parts": parts or [part]}, delete, names
+
+
+def set_layout(name: str, request: dict[str, Any], delete: bool) -> None:
+    if not on_lustre(name):
+        # As the real one: the file is made before the file system is asked, and stays.
+        make(name)
+        said = f"setstripe error for '{name}': Inappropriate ioctl for device"
+        raise Refused(25, f"lfs setstripe: {said}")
+    bad = [
+        i for part in request["parts"] for i in [part["start"], *part["osts"]] if i >= ost_count()
+    ]
+    if bad:
+        raise Refused(22, f"lfs setstripe: setstripe error for '{name}': Invalid argument")
+    if os.path.isdir(name):
+        if not os.access(name, os.W_OK):
+            raise Refused(
+                1, f"lfs setstripe: setstripe error for '{name}': Operation not permitted"
+            )
+        with remembered() as state:
+            state["defaults"][identity(name)] = None if delete else request
+        return
+    if os.path.exists(name):
+        raise Refused(17, f"lfs setstripe: setstripe error for '{name}': stripe already set")
+    make(name)
+    with remembered() as state:
+        state["files"][identity(name)] = request
+        layout_of(state, name)
+
+
+def make(name: str) -> None:
+    """Make an empty file, unless something stands there."""
+    try:
+        if not os.path.isdir(name):
+            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644))
+    except OSError as error:
+        said = f"unable to open '{name}': {error.strerror} ({error.errno})"
+        raise Refused(error.errno or 1, f"lfs setstripe: {said}") from error
+
+
+def setstripe(words: list[str]) -> int:
+    request, delete, names = parse_request(words)
+    status = 0
+    for name in names:
+        try:
+            set_layout(name, json.loads(json.dumps(request)), delete)
+        except Refused as refused:
+            print(*refused.lines, sep="\n", file=sys.stderr)
+            status = status or refused.status
+    return status
+
+
+# --- lfs getstripe, find, mkdir -------------------------------------------------------------------
+
+
+def getstripe(words: list[str]) -> int:
+    try:
+        options, names = getopt.gnu_getopt(words, "ydcSipq", ["yaml", "component-count"])
+    except getopt.GetoptError as error:
+        if f"--{error.opt}" in GETSTRIPE_USAGE or f"|-{error.opt}" in GETSTRIPE_USAGE:
+            raise not_covered(f"lfs getstripe {' '.join(words)}") from error
+        said = f"lfs: unrecognized option '--{error.opt}'"
+        raise Refused(4, said, usage=GETSTRIPE_USAGE) from error
+    if not names:
+        raise Refused(4, "error: getstripe: no filename|pathname", usage=GETSTRIPE_USAGE)
+    asked = [option for option, _ in options if option not in ("-d",)]
+    status = 0
+    for name in names:
+        try:
+            lines = show_layout(name, asked, ("-d", "") in options)
+            print(*lines, sep="\n")
+        except Refused as refused:
+            print(*refused.lines, sep="\n", file=sys.stderr)
+            status = refused.status
+    return status
+
+
+def show_layout(name: str, asked: list[str], directory: bool) -> list[str]:
+    if not os.path.exists(name):
+        raise Refused(2, f"lfs: getstripe for '{name}' failed: No such file or directory")
+    if not on_lustre(name):
+        first = f"cb_getstripe: '{name}' not on a Lustre fs?: Inappropriate ioctl for device (25)"
+        second = f"getstripe for '{name}' failed: Inappropriate ioctl for device"
+        raise Refused(25, f"lfs getstripe: {first}", f"lfs: {second}")
+    yaml = "-y" in asked or "--yaml" in asked
+    values = [option for option in asked if option in ("-c", "-S", "-i", "-p", "--component-count")]
+    if os.path.isdir(name):
+        if not directory or values or "-q" in asked:
+            raise not_covered("lfs getstripe of a directory without -d, or of one of its values")
+        with remembered() as state:
+            return of_directory(default_above(state, name), yaml)
+    with remembered() as state:
+        layout = layout_of(state, name)
+    if yaml:
+        return yaml_of_file(layout)
+    if not values:
+        return text_of_file(name, layout, "-q" in asked)
+    if len(values) > 1:
+        raise not_covered("several values at a time")
+    part = [part for part in layout["parts"] if "objects" in part][-1]
+    _, size, *_ = (line.split()[-1] for line in part_lines(part, ""))
+    value = {
+        "-c": [str(len(part["objects"]))],
+        "-S": [size],
+        "-i": [str(part["objects"][0][0])],
+        "-p": [part["pool"]] if part["pool"] else [],
+        "--component-count": [str(len(layout["parts"]) if layout["composite"] else 0)],
+    }[values[0]]
+    return [*value, ""]
+
+
+def find(words: list[str]) -> int:
+    """``lfs find DIR -type f [-O INDEX|UUID] [--printf FORMAT]``."""
+    if not words or words[1:3] != ["-type", "f"]:
+        raise not_covered(f"lfs find {' '.join(words)}")
+    top, rest, only, form = words[0], words[3:], None, "%p\\n"
+    while rest:
+        if rest[0] in ("-O", "--ost") and len(rest) > 1:
+            only = rest[1]
+        elif rest[0] == "--printf" and len(rest) > 1:
+            form = rest[1]
+        else:
+            raise not_covered(f"lfs find {' '.join(words)}")
+        rest = rest[2:]
+    # What the real one warns of is said once for each time that it stands in the format.
+    for bad in re.findall(r"%(?!p|Lc|Lo|Li|s)(?:L.|.)", form):
+        print(f"lfs find: warning: unrecognized format directive: '{bad}'", file=sys.stderr)
+    for folder, _, names in os.walk(top):
+        for name in names:
+            path = os.path.join(folder, name)
+            with remembered() as state:
+                layout = layout_of(state, path)
+            part = [part for part in layout["parts"] if "objects" in part][-1]
+            indices = [index for index, _ in part["objects"]]
+            if only is not None and not any(only in (str(i), uuid(i)) for i in indices):
+                continue
+            text = form.replace("\\n", "\n").replace("%p", path)
+            text = text.replace("%Lc", str(len(indices))).replace("%Li", str(indices[0]))
+            text = text.replace("%Lo", f"[{','.join(map(str, indices))}]")
+            print(text.replace("%s", str(os.path.getsize(path))), end="")
+    return 0
+
+
+def mkdir(words: list[str]) -> int:
+    options, names = getopt.gnu_getopt(words, "c:i:")
+    for name in names:
+        parent = os.path.dirname(os.path.abspath(name))
+        if not os.path.isdir(parent):
+            why = "No such file or directory"
+            raise Refused(
+                2,
+                f"lfs mkdir: cannot resolve path '{name}': {why} (2)",
+                f"lfs mkdir: '{name}' is not on a Lustre filesystem: {why} (2)",
+                f"lfs setdirstripe: cannot create dir '{name}': {why}",
+            )
+        if not on_lustre(parent):
+            raise not_covered("lfs mkdir where there is no Lustre")
+        why = again = ""
+        status = 0
+        if os.environ.get("LCTL_USER") == "1" and options:
+            status, why, again = 1, "Operation not permitted", "Operation not permitted"
+        elif any(
+            int(i) > 1 for option, value in options if option == "-i" for i in value.split(",")
+        ):
+            status, why, again = 19, "No such device", "No such device"
+        elif os.path.exists(name):
+            status, why, again = 17, "stripe already set", "File exists"
+        if status:
+            raise Refused(
+                status,
+                f"lfs mkdir: dirstripe error on '{name}': {why}",
+                f"lfs setdirstripe: cannot create dir '{name}': {again}",
+            )
+        os.mkdir(name)
+    return 0
+
+
+# --- lfs df, osts, check, quota -------------------------------------------------------------------
+
+
+def df_line(name: str, total: int, used: int, free: int, where: str) -> str:
+    percent = -(-100 * used // (used + free))
+    return f"{name:<20} {total:>11} {used:>11} {free:>11} {percent:>3}%  {where}"
+
+
+def df(words: list[str]) -> int:
+    if any(word.startswith("-") for word in words):
+        raise not_covered(f"lfs df {' '.join(words)}")
+    for path in words:
+        if not os.path.exists(path):
+            raise Refused(2, f"error: invalid path '{path}': No such file or directory")
+        if not on_lustre(path):
+            print(f"df:{path} Not a Lustre filesystem")
+            return 95
+    where = mount()
+    if where is None:
+        return 0
+    print("UUID                   1K-blocks        Used   Available Use%  Mounted on")
+    for index in range(2):
+        print(df_line(f"lustre-MDT{index:04x}_UUID", *MDT_LINE, f"{where}[MDT:{index}]"))
+    total = used = free = 0
+    flags = {"D": _numbers("LFS_DEGRADED"), "N": _numbers("LFS_NO_CREATE")}
+    for index in range(ost_count()):
+        if index in _numbers("LFS_INACTIVE"):
+            continue
+        mine = USED_FULL if index in _numbers("LFS_FULL") else USED
+        left = BLOCKS - RESERVED - mine
+        shown = "".join(flag for flag, members in flags.items() if index in members)
+        place = f"{where}[OST:{index}]{' ' + shown if shown else ''}"
+        print(df_line(uuid(index), BLOCKS, mine, left, place))
+        total, used, free = total + BLOCKS, used + mine, free + left
+    print()
+    print(df_line("filesystem_summary:", total, used, free, where), end="\n\n")
+    return 0
+
+
+def osts(words: list[str]) -> int:
+    for path in words:
+        if not os.path.exists(path):
+            raise Refused(2, f"error: invalid path '{path}': No such file or directory")
+        if not on_lustre(path):
+            raise not_covered("lfs osts PATH where there is no Lustre")
+    if mount() is None:
+        return 0
+    print("OBDS:")
+    for index in range(ost_count()):
+        state = "INACTIVE" if index in _numbers("LFS_INACTIVE") else "ACTIVE"
+        print(f"{index}: {uuid(index)} {state}")
+    return 0
+
+
+def check(words: list[str]) -> int:
+    if words != ["osts"]:
+        raise not_covered(f"lfs check {' '.join(words)}")
+    for index in range(ost_count() if mount() is not None else 0):
+        for device in ("MDT0000", "MDT0001", CLIENT):
+            name = f"lustre-OST{index:04x}-osc-{device}"
+            if device == CLIENT and index in _numbers("LFS_INACTIVE"):
+                why = "Cannot send after transport endpoint shutdown (108)"
+                print(f"lfs check: error: check '{name}': {why}", file=sys.stderr)
+            else:
+                print(f"{name} active.")
+    return 0
+
+
+def quota(words: list[str]) -> int:
+    options, names = getopt.gnu_getopt(words, "qu:g:")
+    of = dict(options)
+    if len(names) != 1 or not ("-u" in of) ^ ("-g" in of):
+        raise not_covered(f"lfs quota {' '.join(words)}")
+    used, limit, files, file_limit = _numbers("LFS_QUOTA") or [0, 0, 0, 0]
+    kind, asked = ("usr", of["-u"]) if "-u" in of else ("grp", of["-g"])
+    if "-q" not in of:
+        by_name = pwd.getpwnam if kind == "usr" else grp.getgrnam
+        number = asked if asked.isdigit() else str(by_name(asked)[2])
+        print(f"Disk quotas for {kind} {asked} ({kind[0]}id {number}):")
+        print("     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace ")
+
+    def shown(value: int, most: int) -> str:
+        return f"{value}{'*' if most and value > most else ''}"
+
+    where = mount() if os.environ.get("LFS_MOUNT") else names[0]
+    columns = (shown(used, limit), 0, limit, "-", shown(files, file_limit), 0, file_limit, "-")
+    print(f"{where:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
+    return 0
+
+
+def lfs(argv: list[str]) -> int:
+    """The program ``lfs``."""
+    commands = {
+        "setstripe": setstripe,
+        "getstripe": getstripe,
+        "find": find,
+        "mkdir": mkdir,
+        "df": df,
+        "osts": osts,
+        "check": check,
+        "quota": quota,
+    }
+    return _run("lfs", commands, argv)
+
+
+# --- lctl -----------------------------------------------------------------------------------------
+
+
+def server(index: int) -> str:
+    servers = int(os.environ.get("LFS_SERVERS", "0"))
+    if not servers:
+        return "0@lo"
+    if os.environ.get("LFS_SERVERS_BLOCK") == "1":
+        return f"10.0.0.{11 + index * servers // ost_count()}@tcp"
+    return f"10.0.0.{11 + index % servers}@tcp"
+
+
+def parameters() -> dict[str, str]:
+    """All parameters that the stand-in knows, in the order in which the real one shows them."""
+    with remembered() as state:
+        checksums = state["checksums"]
+    found = {"version": VERSION}
+    if mount() is None:
+        return found
+    for index in range(ost_count()):
+        for device in ("MDT0000", "MDT0001", CLIENT):
+            name = f"osc.lustre-OST{index:04x}-osc-{device}"
+            off = device == CLIENT and index in _numbers("LFS_INACTIVE")
+            found[f"{name}.active"] = "0" if off else "1"
+            found[f"{name}.ost_conn_uuid"] = server(index)
+        found[f"{name}.checksums"] = checksums.get(f"{name}.checksums", "1")
+    name = f"llite.lustre-{CLIENT}.checksums"
+    found[name] = checksums.get(name, "1")
+    return found
+
+
+def matching(pattern: str, command: str) -> list[str]:
+    """Names that fit a pattern, whose ``*`` stays between two dots; one must."""
+
+    def fits(name: str) -> bool:
+        ours, theirs = pattern.replace("[^", "[!").split("."), name.split(".")
+        return len(ours) == len(theirs) and all(
+            fnmatch.fnmatchcase(their, our) for our, their in zip(ours, theirs, strict=True)
+        )
+
+    found = [name for name in parameters() if fits(name)]
+    if not found:
+        known = {"active", "ost_conn_uuid", "checksums", "version", "nosuch", "param"}
+        if mount() is not None and pattern.split(".")[-1] not in known:
+            raise not_covered(f"lctl {command} {pattern}")
+        missing = f"param_path '{pattern.replace('.', '/')}': No such file or directory"
+        raise Refused(2, f"error: {command}: {missing}")
+    return found
+
+
+def get_param(words: list[str]) -> int:
+    options, patterns = getopt.gnu_getopt(words, "n")
+    status = 0
+    for pattern in patterns:
+        try:
+            values = parameters()
+            for name in matching(pattern, "get_param"):
+                print(values[name] if options else f"{name}={values[name]}")
+        except Refused as refused:
+            print(*refused.lines, sep="\n", file=sys.stderr)
+            status = refused.status
+    return status
+
+
+def set_param(words: list[str]) -> int:
+    for word in words:
+        pattern, _, value = word.partition("=")
+        setting = f"error: set_param: setting '{pattern.replace('.', '/')}'='{value}'"
+        try:
+            names = matching(pattern, "set_param")
+        except Refused as refused:
+            again = [f"{setting}: No such file or directory"] if refused.status == 2 else []
+            raise Refused(refused.status, *refused.lines, *again) from refused
+        if not pattern.endswith(".checksums") or value not in ("0", "1"):
+            raise not_covered(f"lctl set_param {word}")
+        if os.environ.get("LCTL_USER") == "1":
+            opening = "error: set_param: opening '/sys/fs/lustre/{}': Permission denied"
+            refusals = [opening.format(name.replace(".", "/")) for name in names]
+            raise Refused(13, *refusals, f"{setting}: Permission denied")
+        # What is set for the mount holds for each of its devices.
+        known = [name for name in parameters() if name.endswith(".checksums")]
+        with remembered() as state:
+            for name in known if pattern.startswith("llite.") else names:
+                state["checksums"][name] = value
+        print(*(f"{name}={value}" for name in names), sep="\n")
+    return 0
+
+
+def lctl(argv: list[str]) -> int:
+    """The program ``lctl``."""
+    return _run("lctl", {"get_param": get_param, "set_param": set_param}, argv)
+
+
+def _run(program: str, commands: dict[str, Any], argv: list[str]) -> int:
+    try:
+        if argv == ["--version"]:
+            print(f"{program} {VERSION}")
+            return 0
+        if not argv or argv[0] not in commands:
+            raise not_covered(f"{program} {' '.join(argv)}")
+        return int(commands[argv[0]](argv[1:]))
+    except Refused as refused:
+        print(refused.usage, end="")
+        print(*refused.lines, sep="\n", file=sys.stderr)
+        return refused.status

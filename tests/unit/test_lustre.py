@@ -1,0 +1,559 @@
+"""Layouts asked for and read back, storage targets, pins."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import lustre
+from iogauge.lustre import Component, FileLayout, Layout, LustreError, Pins, StorageTarget
+from support.lustre.recorded import answer, sessions
+
+MIB = 1 << 20
+PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
+
+
+def recorded(name: str) -> str:
+    return answer("getstripe.txt", f"lfs getstripe -y {name}").stdout
+
+
+# --- what is asked for ----------------------------------------------------------------------------
+
+PFL = Layout(
+    components=(
+        Component(end_bytes=256 * MIB, stripe_count=1),
+        Component(end_bytes=4096 * MIB, stripe_count=4, stripe_bytes=4 * MIB),
+        Component(end_bytes=None, stripe_count=-1),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (Layout(stripe_count=4), "-c 4"),
+        (Layout(stripe_count=-1, stripe_bytes=MIB), "-c -1 -S 1m"),
+        (
+            Layout(stripe_count=4, stripe_bytes=MIB, start=2, pool="flash"),
+            "-c 4 -S 1m -i 2 -p flash",
+        ),
+        (Layout(stripe_bytes=65536), "-S 64k"),
+        (Layout(stripe_bytes=3 * 65536), "-S 192k"),
+        (Layout(stripe_bytes=(1 << 32) - 65536), "-S 4194240k"),
+        (Layout(stripe_count=1, start=0), "-c 1 -i 0"),
+        (Layout(pool="p-1_a"), "-p p-1_a"),
+        (PFL, "-E 256m -c 1 -E 4g -c 4 -S 4m -E -1 -c -1"),
+        (
+            Layout(
+                components=(
+                    Component(end_bytes=MIB, stripe_count=1),
+                    Component(end_bytes=None, stripe_count=2),
+                ),
+                pool="flash",
+            ),
+            "-E 1m -c 1 -p flash -E -1 -c 2 -p flash",
+        ),
+    ],
+)
+def test_words_for_lfs(layout: Layout, words: str) -> None:
+    assert layout.arguments() == words.split()
+
+
+def parts(*ends: int | None, **change: Any) -> dict[str, Any]:
+    whole = {"stripe_count": 1, **change}
+    return {"components": tuple(Component(end_bytes=end, **whole) for end in ends)}
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({}, "asks for nothing"),
+        ({"stripe_count": 0}, "stripe_count is 0"),
+        ({"stripe_count": -2}, "or -1 for all"),
+        ({"stripe_count": 2001}, "1 to 2000"),
+        ({"stripe_bytes": 0}, "stripe_bytes is 0"),
+        ({"stripe_bytes": 4096}, "multiple of 65536 bytes (64 KiB)"),
+        ({"stripe_bytes": 65536 + 1}, "64 KiB"),
+        ({"stripe_bytes": 1 << 32}, "below 4 GiB"),
+        ({"stripe_bytes": -65536}, "stripe_bytes is -65536"),
+        ({"start": -1}, "start is -1"),
+        ({"pool": ""}, "pool is ''"),
+        ({"pool": "lustre.flash"}, "without the name of the file system"),
+        ({"pool": "x" * 16}, "up to 15"),
+        (parts(MIB), "for the last one only"),
+        (parts(None, None), "for the last one only"),
+        (parts(MIB, MIB, None), "above 1048576"),
+        (parts(2 * MIB, MIB, None), "above 2097152"),
+        (parts(4096, None), "multiple of 65536"),
+        (parts(MIB, None, stripe_bytes=2 * MIB), "multiple of 2097152"),
+        (parts(MIB, None, stripe_count=0), "stripe_count of a component is 0"),
+        (parts(MIB, None, stripe_bytes=1), "stripe_bytes of a component is 1"),
+        ({"stripe_count": 1, **parts(None)}, "in its components only"),
+        ({"start": 0, **parts(None)}, "in its components only"),
+    ],
+)
+def test_a_layout_that_lustre_would_refuse_or_round(bad: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as error:
+        Layout(**bad)
+    assert why in str(error.value)
+
+
+@given(
+    st.one_of(st.none(), st.integers(-1, 40)),
+    st.one_of(
+        st.none(), st.integers(-1, 1 << 17).map(lambda n: n * 65536), st.integers(0, 1 << 33)
+    ),
+    st.one_of(st.none(), st.integers(-1, 9)),
+)
+def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
+    count: int | None, size: int | None, start: int | None
+) -> None:
+    with contextlib.suppress(ValueError):
+        words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
+        given_by = dict(zip(words[::2], words[1::2], strict=True))
+        assert (given_by.get("-c"), given_by.get("-i")) == tuple(
+            None if number is None else str(number) for number in (count, start)
+        )
+        if size is not None:
+            text = given_by["-S"]
+            assert int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]] == size
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(stripe_count=2, stripe_bytes=3 * 65536, start=1), PFL, Layout(stripe_count=-1)],
+)
+def test_the_stand_in_gives_what_the_words_ask_for(tmp_path: Path, layout: Layout) -> None:
+    environment = {**os.environ, "LFS_STATE": str(tmp_path / "state")}
+    file = str(tmp_path / "f")
+    lfs = str(PROGRAMS / "lfs")
+    subprocess.run([lfs, "setstripe", *layout.arguments(), file], env=environment, check=True)
+    done = subprocess.run(
+        [lfs, "getstripe", "-y", file], env=environment, check=True, capture_output=True, text=True
+    )
+    found = lustre.parse_getstripe(done.stdout, "f")
+    if layout.components:
+        assert [part.end_bytes for part in found.components] == [
+            part.end_bytes for part in layout.components
+        ]
+    else:
+        want = 4 if layout.stripe_count == -1 else layout.stripe_count
+        assert found.stripe_count == want == len(found.osts)
+        assert found.stripe_bytes == (layout.stripe_bytes or 4 * MIB)
+
+
+# --- what was obtained ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "size", "start", "osts", "components", "instantiated"),
+    [
+        ("w4", 4, MIB, 2, (2, 3, 0, 1), 0, 0),
+        ("w2i1", 2, 4 * MIB, 1, (1, 2), 0, 0),
+        ("o02", 2, 4 * MIB, 0, (0, 2), 0, 0),
+        ("over8", 8, MIB, 0, (0, 1, 2, 3), 0, 0),
+        ("pfl", 1, MIB, 3, (3,), 3, 1),
+        ("dpfl/f", 1, MIB, 0, (0,), 2, 1),
+        ("f8", 1, 4 * MIB, 1, (1,), 3, 1),
+        ("f40", 2, 4 * MIB, 3, (2, 3, 0), 3, 2),
+        ("f100", 4, 4 * MIB, 0, (1, 2, 3, 0), 3, 3),
+        ("dom", 0, 65536, None, (), 2, 1),
+        ("mir", 1, 4 * MIB, 2, (1, 2), 2, 2),
+    ],
+)
+def test_recorded_layouts(
+    name: str,
+    count: int,
+    size: int,
+    start: int | None,
+    osts: tuple[int, ...],
+    components: int,
+    instantiated: int,
+) -> None:
+    found = lustre.parse_getstripe(recorded(name), name)
+    assert (found.path, found.stripe_count, found.stripe_bytes) == (name, count, size)
+    assert (found.start, found.osts) == (start, osts)
+    assert (len(found.components), found.instantiated) == (components, instantiated)
+    assert found.pool is None
+
+
+def test_components_are_told_as_they_are() -> None:
+    assert lustre.parse_getstripe(recorded("f40"), "f40").components == (
+        Component(end_bytes=16 * MIB, stripe_count=1, stripe_bytes=4 * MIB),
+        Component(end_bytes=64 * MIB, stripe_count=2, stripe_bytes=4 * MIB),
+        Component(end_bytes=None, stripe_count=-1, stripe_bytes=4 * MIB),
+    )
+
+
+def test_a_pool_and_a_pattern_are_told() -> None:
+    command = "lfs setstripe -p flash -c -1 pf && lfs getstripe -y pf"
+    found = lustre.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
+    assert (found.pool, found.osts) == ("flash", (1, 0))
+    overstriped = lustre.parse_getstripe(recorded("over8"), "over8")
+    assert overstriped.pattern == "raid0,overstriped"
+
+
+def test_a_pool_whose_name_is_a_number_stays_text() -> None:
+    text = recorded("w4").replace("lmm_objects", "lmm_pool:          010\nlmm_objects")
+    assert lustre.parse_getstripe(text, "w4").pool == "010"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "an empty answer"),
+        ("./e10 has no stripe info\n", "made without objects"),
+        ("w4\n", "no layout in 'w4'"),
+        (
+            answer("getstripe.txt", "lfs getstripe -y f.00000000 f.00000001").stdout,
+            "a key stands twice: more than one file",
+        ),
+        (recorded("f8") + recorded("f40"), "more than one file"),
+        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout, "lmm_stripe_count is None"),
+        (answer("getstripe.txt", "lfs getstripe -d -y dpfl").stdout, "lmm_stripe_count is None"),
+        (answer("getstripe.txt", "lfs getstripe w4").stdout, "f: "),
+        (recorded("w4").rpartition("      - l_ost_idx")[0], "3 object(s) for 4 stripe(s)"),
+        (recorded("w4").partition("lmm_objects")[0], "0 object(s) for 4 stripe(s)"),
+        (recorded("w4").replace("offset: 2", "offset: 1"), "lmm_stripe_offset is 1"),
+        (recorded("w4").replace("1048576", "4M"), "lmm_stripe_size is '4M'"),
+        (recorded("w4").replace("1048576", "0"), "lmm_stripe_size is '0'"),
+        (recorded("w4").replace("count:  4", "count:  -4"), "at least 0"),
+        (recorded("w4").replace("- l_ost_idx: 3", "- l_ost_idx: x"), "l_ost_idx is 'x'"),
+        (recorded("f40").rpartition("  - lcme_id")[0], "expected 3 component(s)"),
+        (recorded("f40").replace("init", "0"), "no component has objects"),
+        (recorded("f40").replace("sub_layout", "sub"), "without sub_layout"),
+        (recorded("f40").replace("e_end:   EOF", "e_end:   never"), "is 'never'"),
+        (recorded("w4").replace("lmm_objects:", "lmm_objects: ["), "not YAML"),
+        ("[" * 10000, "not YAML"),
+        ("a: &a [*a]", "not YAML"),
+        ("? [1]\n: 2\n", "not YAML"),
+    ],
+)
+def test_what_is_damaged_is_refused(text: str, why: str) -> None:
+    with pytest.raises(LustreError) as error:
+        lustre.parse_getstripe(text, "f")
+    assert why in str(error.value)
+    assert "f" in str(error.value)
+
+
+@given(st.text())
+def test_no_text_breaks_the_parsers(text: str) -> None:
+    for parse in (
+        lambda: lustre.parse_getstripe(text, "f"),
+        lambda: lustre.parse_default_start(text, "f"),
+        lambda: lustre.parse_osts(text),
+        lambda: lustre.parse_df(text),
+        lambda: lustre.parse_servers(text),
+        lambda: lustre.parse_check(text),
+    ):
+        with contextlib.suppress(LustreError):
+            parse()
+
+
+@given(st.data())
+def test_a_layout_that_lost_a_part_is_refused_or_the_same(data: st.DataObject) -> None:
+    """An answer without some of its lines never gives other targets, counts or sizes."""
+    name = data.draw(st.sampled_from(["w4", "f40", "f100", "over8", "dom"]))
+    lines = recorded(name).splitlines(keepends=True)
+    gone = data.draw(st.integers(0, len(lines)))
+    until = data.draw(st.integers(gone, len(lines)))
+    with contextlib.suppress(LustreError):
+        found = lustre.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
+        assert found == lustre.parse_getstripe(recorded(name), name)
+
+
+@pytest.mark.parametrize("name", ["w4", "f40", "dom", "mir", "over8"])
+def test_a_layout_survives_json(name: str) -> None:
+    found = lustre.parse_getstripe(recorded(name), name)
+    assert FileLayout.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"osts": None}, {"osts": ["1"]}, {"more": 1}, {"components": [{}]}, {"stripe_count": "4"}],
+)
+def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
+    found = lustre.parse_getstripe(recorded("w4"), "w4").to_json()
+    with pytest.raises((KeyError, TypeError)):
+        FileLayout.from_json({**found, **change})
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout, None),
+        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout.replace("-1", "3"), 3),
+        (answer("getstripe.txt", "lfs getstripe -d -y dpfl").stdout, None),
+        (answer("getstripe.txt", "lfs getstripe -d -y plain").stdout, None),
+    ],
+)
+def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
+    assert lustre.parse_default_start(text, "d") == start
+
+
+@pytest.mark.parametrize(
+    "text", ["", "stripe_count: 1\n", "stripe_offset: x\n", "stripe_offset: -2"]
+)
+def test_a_default_that_is_damaged(text: str) -> None:
+    with pytest.raises(LustreError, match="lfs getstripe -y d:"):
+        lustre.parse_default_start(text, "d")
+
+
+# --- storage targets ------------------------------------------------------------------------------
+
+
+def joined(
+    df: str, osts: str = "lfs osts /mnt/lustre", check: str = "", servers: str = ""
+) -> tuple[StorageTarget, ...]:
+    checked = answer("health.txt", check) if check else None
+    return lustre.join_targets(
+        osts=lustre.parse_osts(answer("health.txt", osts).stdout),
+        room=lustre.parse_df(answer("health.txt", df).stdout),
+        servers=lustre.parse_servers(servers),
+        failed=lustre.parse_check(checked.stdout + checked.stderr) if checked else {},
+    )
+
+
+def test_healthy_targets() -> None:
+    targets = joined("lfs df /mnt/lustre")
+    assert [target.index for target in targets] == [0, 1, 2, 3]
+    assert targets[3] == StorageTarget(
+        index=3,
+        uuid="lustre-OST0003_UUID",
+        active=True,
+        bytes_total=(94708 + 3509216) * 1024,
+        bytes_free=3509216 * 1024,
+    )
+    assert targets[3].fill == pytest.approx(0.0263, abs=1e-4)
+
+
+@pytest.mark.parametrize("check", ["", "lfs check osts # OST 2 inactive"])
+@pytest.mark.parametrize("osts", ["lfs osts # OST 2 inactive", "lfs osts /mnt/lustre"])
+def test_a_target_that_lfs_df_hides_is_inactive(osts: str, check: str) -> None:
+    targets = joined("lfs df # OST 2 inactive", osts, check)
+    assert [(t.index, t.active) for t in targets] == [(0, True), (1, True), (2, False), (3, True)]
+    assert targets[2].fill == 1.0
+
+
+def test_a_target_is_inactive_where_any_of_the_three_says_so() -> None:
+    for osts, check in (
+        ("lfs osts # OST 2 inactive", ""),
+        ("lfs osts /mnt/lustre", "lfs check osts # OST 2 inactive"),
+    ):
+        targets = joined("lfs df /mnt/lustre", osts, check)
+        assert [target.index for target in targets if not target.active] == [2]
+
+
+@pytest.mark.parametrize(
+    ("df", "flags"),
+    [
+        ("lfs df # OST 1 degraded", ["", "D", "", ""]),
+        ("lfs df /mnt/lustre # OST 2 no_create", ["", "", "N", ""]),
+        ("lfs df # OST 3 full", ["", "", "", ""]),
+    ],
+)
+def test_flags_at_the_end_of_the_line(df: str, flags: list[str]) -> None:
+    assert [target.flags for target in joined(df)] == flags
+
+
+def test_a_full_target() -> None:
+    assert joined("lfs df # OST 3 full")[3].fill == pytest.approx(0.9997, abs=1e-4)
+
+
+def test_targets_beyond_ten_have_a_decimal_index_and_a_hexadecimal_name() -> None:
+    line = "scratch-OST001f_UUID  3833116  1528  3605492  1%  /mnt/my scratch[OST:31] DN\n"
+    (found,) = lustre.parse_df(line).values()
+    assert (found.index, found.uuid, found.flags) == (31, "scratch-OST001f_UUID", "DN")
+
+
+def test_a_target_that_does_not_answer_is_inactive() -> None:
+    text = answer("health.txt", "lfs df /mnt/lustre").stdout
+    lines = text.splitlines(keepends=True)
+    lines[4] = "lustre-OST0001_UUID : Resource temporarily unavailable\n"
+    found = lustre.parse_df("".join(lines))
+    assert sorted(target.index for target in found.values()) == [0, 2, 3]
+
+
+@pytest.mark.parametrize("command", ["lfs osts # not mounted", "lfs df /nonexistent"])
+def test_no_targets_are_an_error(command: str) -> None:
+    with pytest.raises(LustreError, match="no storage target in an empty answer"):
+        lustre.parse_osts(answer("health.txt", command).stdout)
+
+
+def test_a_target_that_stands_twice_is_an_error() -> None:
+    text = answer("health.txt", "lfs osts /mnt/lustre").stdout
+    with pytest.raises(LustreError, match="twice"):
+        lustre.parse_osts(text + text)
+
+
+@pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
+def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
+    df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
+    osts = lustre.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
+    with pytest.raises(LustreError, match="lfs osts does not"):
+        lustre.join_targets(osts=osts, room=lustre.parse_df(df), servers={}, failed=())
+
+
+def test_servers_are_those_of_the_clients_own_devices() -> None:
+    text = """\
+osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid=10.0.0.99@tcp
+osc.lustre-OST0000-osc-ffff888129458800.ost_conn_uuid=10.0.0.11@tcp
+osc.lustre-OST0001-osc-ffff888129458800.ost_conn_uuid=10.0.0.12@o2ib1
+osc.lustre-OST0002-osc-ffff888129458800.ost_conn_uuid=<none>
+osc.my-fs-OST001f-osc-ffff888129458800.ost_conn_uuid=fd00::11@tcp
+osc.lustre-OST0003-osc-ffff888129458800.ost_conn_uuid=
+error: get_param: param_path 'osc/x': No such file or directory
+"""
+    assert lustre.parse_servers(text) == {
+        "lustre-OST0000_UUID": "10.0.0.11@tcp",
+        "lustre-OST0001_UUID": "10.0.0.12@o2ib1",
+        "my-fs-OST001f_UUID": "fd00::11@tcp",
+    }
+    targets = joined("lfs df /mnt/lustre", servers=text)
+    assert [t.server for t in targets] == ["10.0.0.11@tcp", "10.0.0.12@o2ib1", None, None]
+
+
+def test_what_lfs_check_complains_of() -> None:
+    checked = answer("health.txt", "lfs check osts # OST 2 inactive")
+    assert checked.status == 0
+    assert lustre.parse_check(checked.stdout + checked.stderr) == {
+        "lustre-OST0002_UUID": "Cannot send after transport endpoint shutdown (108)"
+    }
+    refused = checked.stderr.replace("(108)", "(13)")
+    devices = checked.stderr.replace("ffff8881163c2800", "MDT0000")
+    assert lustre.parse_check(checked.stdout + refused + devices) == {}
+
+
+# --- pins -----------------------------------------------------------------------------------------
+
+
+def storage(servers: list[str | None], inactive: tuple[int, ...] = ()) -> tuple[StorageTarget, ...]:
+    return tuple(
+        StorageTarget(index=i, uuid=f"OST{i}", active=i not in inactive, server=server)
+        for i, server in enumerate(servers)
+    )
+
+
+def pins(number: int, **change: Any) -> Pins:
+    return Pins(names=tuple(f"f.{i}" for i in range(number)), kind="file", **change)
+
+
+ALTERNATING = ["a", "b", "a", "b"]
+BLOCKS = ["a", "a", "b", "b", "c", "c"]
+
+
+@pytest.mark.parametrize(
+    ("change", "servers", "inactive", "where"),
+    [
+        ({}, ALTERNATING, (), [0, 1, 2, 3, 0]),
+        ({}, [None] * 4, (), [0, 1, 2, 3, 0]),
+        ({}, ALTERNATING, (1,), [0, 2, 3, 0, 2]),
+        ({"servers": 1}, ALTERNATING, (), [0, 2, 0, 2, 0]),
+        ({"servers": 1}, ALTERNATING, (0,), [1, 3, 1, 3, 1]),
+        ({"servers": 2}, ALTERNATING, (), [0, 1, 2, 3, 0]),
+        ({"servers": 2}, BLOCKS, (), [0, 2, 1, 3, 0]),
+        ({"servers": 3}, BLOCKS, (1,), [0, 2, 4, 3, 5]),
+        ({"targets": (2,)}, ALTERNATING, (), [2] * 5),
+        ({"targets": (3, 1)}, ALTERNATING, (0,), [3, 1, 3, 1, 3]),
+    ],
+)
+def test_names_go_round_the_targets(
+    change: dict[str, Any],
+    servers: list[str | None],
+    inactive: tuple[int, ...],
+    where: list[int],
+) -> None:
+    placed = lustre.place(pins(5, **change), storage(servers, inactive))
+    assert placed == {f"f.{i}": target for i, target in enumerate(where)}
+
+
+@pytest.mark.parametrize(
+    ("change", "servers", "inactive", "why"),
+    [
+        ({"servers": 3}, ALTERNATING, (), "3 servers asked for, 2 known: a, b"),
+        ({"servers": 2}, ALTERNATING, (1, 3), "2 servers asked for, 1 known: a"),
+        ({"servers": 1}, ["a", None], (), "server of OST1 is not known"),
+        ({"targets": (4,)}, ALTERNATING, (), "storage target 4 is inactive or not there"),
+        ({"targets": (0, 1)}, ALTERNATING, (1,), "storage target 1 is inactive"),
+        ({}, ALTERNATING, (0, 1, 2, 3), "no storage target is active"),
+        ({"servers": 1}, [], (), "1 servers asked for, 0 known"),
+        ({}, [], (), "no storage target"),
+    ],
+)
+def test_names_that_cannot_be_placed(
+    change: dict[str, Any], servers: list[str | None], inactive: tuple[int, ...], why: str
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        lustre.place(pins(2, **change), storage(servers, inactive))
+
+
+@given(
+    st.integers(1, 40),
+    st.lists(st.sampled_from("abc"), min_size=1, max_size=12),
+    st.one_of(st.none(), st.integers(1, 3)),
+)
+def test_names_are_spread_evenly_over_the_servers_asked_for(
+    number: int, servers: list[str | None], wanted: int | None
+) -> None:
+    targets = storage(servers)
+    known = list(dict.fromkeys(servers))
+    if wanted and wanted > len(known):
+        return
+    placed = lustre.place(pins(number, servers=wanted), targets)
+    used = list(placed.values())
+    allowed = [t.index for t in targets if not wanted or t.server in known[:wanted]]
+    counts = [used.count(index) for index in allowed]
+    assert sum(counts) == number
+    assert max(counts) - min(counts) <= 1
+    if wanted:
+        assert len({servers[index] for index in used}) == min(wanted, number)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"names": ()}, "expected one or more"),
+        ({"names": ("a", "a")}, "each once"),
+        *(
+            ({"names": (name,)}, "is not a path below")
+            for name in ("", "/a", "../a", "a/../b", "a//b", "a/", "./a")
+        ),
+        ({"kind": "link"}, "expected file or directory"),
+        ({"stripe_bytes": 4096}, "64 KiB"),
+        ({"servers": 0}, "expected 1 or more"),
+        ({"servers": 1, "targets": (1,)}, "one of the two"),
+    ],
+)
+def test_pins_that_lead_elsewhere_or_exclude_each_other(bad: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        Pins(**{"names": ("a",), "kind": "file", **bad})
+
+
+def test_pins_survive_json() -> None:
+    for wish in (pins(3), pins(2, stripe_bytes=MIB, servers=2), pins(1, targets=(3, 1))):
+        assert Pins.from_json(json.loads(json.dumps(wish.to_json()))) == wish
+
+
+@pytest.mark.parametrize("gone", ["names", "kind", "stripe_bytes", "servers", "targets"])
+def test_what_are_no_pins(gone: str) -> None:
+    data = pins(1).to_json()
+    del data[gone]
+    with pytest.raises(KeyError):
+        Pins.from_json(data)
+
+
+def test_every_recorded_answer_of_getstripe_is_read_or_refused() -> None:
+    read = 0
+    for command, given_answer in sessions("getstripe.txt").items():
+        with contextlib.suppress(LustreError):
+            lustre.parse_getstripe(given_answer.stdout, command)
+            read += 1
+    assert read == sum(" -y " in c and " -d " not in c for c in sessions("getstripe.txt")) - 1

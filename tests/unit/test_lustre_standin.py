@@ -1,0 +1,289 @@
+"""The stand-ins for lfs and lctl answer as the real programs did: else tests that use them prove nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from support.lustre.recorded import Answer, answer, sessions
+
+PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
+
+
+class Place:
+    """A directory that counts as a Lustre file system."""
+
+    def __init__(self, top: Path) -> None:
+        self.mount, self.top = top / "lustre", top
+        self.mount.mkdir()
+        self.environment = {
+            **os.environ,
+            "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
+            "LFS_STATE": str(top / "state"),
+            "LFS_MOUNT": str(self.mount),
+        }
+
+    def run(self, command: str, **variables: str) -> Answer:
+        done = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.mount,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Answer(done.stdout, done.stderr, done.returncode)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def words(text: str) -> str:
+    """Text without what differs from one file system, and one file, to the next."""
+    text = re.sub(r"0x[0-9a-f]+:0x[0-9a-f]+:0x0", "FID", text)
+    text = re.sub(r"(\t +\d+)\t +\d+\t +0x[0-9a-f]+\t +0x[0-9a-f]+", r"\1 OBJECT", text)
+    return re.sub(r"-osc-ffff[0-9a-f]+", "-osc-CLIENT", text)
+
+
+def alike(ours: Answer, theirs: Answer, mount: Path | None = None) -> None:
+    """The same words, and the same status."""
+    assert words(ours.stdout.replace(str(mount), "/mnt/lustre")) == words(theirs.stdout)
+    assert words(ours.stderr) == words(theirs.stderr)
+    assert ours.status == theirs.status
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        ("-c 4 -S 1M -i 2", "w4"),
+        ("-c 2 -S 4M -i 1", "w2i1"),
+        ("-o 0,2", "o02"),
+    ],
+)
+def test_a_plain_layout_is_shown_alike(place: Place, made: str, name: str) -> None:
+    assert place.run(f"lfs setstripe {made} {name}") == Answer("", "", 0)
+    for option in ("", "-y "):
+        command = f"lfs getstripe {option}{name}"
+        alike(place.run(command), answer("getstripe.txt", command))
+
+
+@pytest.mark.parametrize("option", ["-c", "-S", "-i", "-p", "-q", "--component-count"])
+@pytest.mark.parametrize("name", ["w4", "pfl"])
+def test_one_value_of_a_layout_is_shown_alike(place: Place, option: str, name: str) -> None:
+    place.run(
+        "lfs setstripe -c 4 -S 1M -i 2 w4; lfs setstripe -E 1M -c 1 -i 3 -E 64M -c 2 -E -1 -c 4 pfl"
+    )
+    command = f"lfs getstripe {option} {name}"
+    if command in sessions("getstripe.txt"):
+        alike(place.run(command), answer("getstripe.txt", command))
+    else:
+        assert command == "lfs getstripe -p pfl"
+
+
+def test_a_progressive_layout_is_shown_alike(place: Place) -> None:
+    place.run("lfs setstripe -E 1M -c 1 -i 3 -E 64M -c 2 -E -1 -c 4 pfl")
+    alike(place.run("lfs getstripe -y pfl"), answer("getstripe.txt", "lfs getstripe -y pfl"))
+    place.run("mkdir dpfl; lfs setstripe -E 1M -c 1 -E -1 -c -1 dpfl; touch dpfl/f")
+    for command in ("lfs getstripe dpfl/f", "lfs getstripe -y dpfl/f"):
+        alike(place.run(command), answer("getstripe.txt", command))
+
+
+@pytest.mark.parametrize(("size", "starts"), [(8, [1]), (40, [2, 3]), (100, [1, 2, 0])])
+def test_components_get_their_objects_as_the_file_grows(
+    place: Place, size: int, starts: list[int]
+) -> None:
+    asked = zip(["-E 16M -c 1", "-E 64M -c 2", "-E -1 -c -1"], [*starts, -1, -1], strict=False)
+    place.run(f"lfs setstripe {' '.join(f'{words} -i {start}' for words, start in asked)} f{size}")
+    place.run(f"truncate -s {size}M f{size}")
+    command = f"lfs getstripe -y f{size}"
+    alike(place.run(command), answer("getstripe.txt", command))
+    if size == 40:
+        alike(place.run("lfs getstripe f40"), answer("getstripe.txt", "lfs getstripe f40"))
+
+
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [("lfs setstripe -c 4 -S 1M d4", "d4"), ("lfs setstripe -E 1M -c 1 -E -1 -c -1 dpfl", "dpfl")],
+)
+@pytest.mark.parametrize("option", ["-d", "-d -y"])
+def test_a_default_is_shown_alike(place: Place, made: str, name: str, option: str) -> None:
+    place.run(f"mkdir {name}; {made}")
+    alike(
+        place.run(f"lfs getstripe {option} {name}"),
+        answer("getstripe.txt", f"lfs getstripe {option} {name}"),
+    )
+    place.run("mkdir plain")
+    alike(
+        place.run(f"lfs getstripe {option} plain"),
+        answer("getstripe.txt", f"lfs getstripe {option} plain"),
+    )
+
+
+def test_several_files_are_shown_without_their_names(place: Place) -> None:
+    place.run("lfs setstripe -c 1 -i 1 f.00000000; lfs setstripe -c 1 -i 2 f.00000001")
+    command = "lfs getstripe -y f.00000000 f.00000001"
+    alike(place.run(command), answer("getstripe.txt", command))
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lfs getstripe nofile", "lfs getstripe /tmp", "lfs getstripe --bogus w4", "lfs getstripe "],
+)
+def test_getstripe_fails_alike(place: Place, command: str) -> None:
+    alike(place.run(command), answer("getstripe.txt", command))
+
+
+SETSTRIPE = [c for c in sessions("setstripe.txt") if c.startswith("lfs setstripe")]
+
+
+@pytest.mark.parametrize("command", SETSTRIPE)
+def test_setstripe_succeeds_and_fails_alike(place: Place, tmp_path: Path, command: str) -> None:
+    place.run("lfs setstripe -c 4 w4; mkdir d4")
+    run = command.replace("/tmp/e14", str(tmp_path / "e14"))
+    ours = place.run(run, LFS_POOLS="flash:0,1")
+    ours = Answer(ours.stdout, ours.stderr.replace(str(tmp_path), "/tmp"), ours.status)
+    theirs = answer("setstripe.txt", command)
+    alike(ours, theirs)
+    assert (tmp_path / "e14").exists() == ("/tmp/e14" in command)
+
+
+@pytest.mark.parametrize(("name", "made"), [("e1", "-c 99 -i 3"), ("e16", "-c 0 -i 1")])
+def test_what_is_obtained_is_alike(place: Place, name: str, made: str) -> None:
+    place.run(f"lfs setstripe {made} {name}")
+    command = f"lfs getstripe -y {name}"
+    alike(place.run(command), answer("setstripe.txt", command))
+
+
+@pytest.mark.parametrize("command", [c for c in sessions("setstripe.txt") if "lfs mkdir" in c])
+def test_mkdir_fails_alike(place: Place, command: str) -> None:
+    place.run("mkdir plain cap")
+    variables = {"LCTL_USER": "1"} if "user" in command else {}
+    run = command.removeprefix("(user bench) ").replace("/mnt/lustre", str(place.mount))
+    ours = place.run(run, **variables)
+    stderr = ours.stderr.replace(str(place.mount), "/mnt/lustre")
+    alike(Answer(ours.stdout, stderr, ours.status), answer("setstripe.txt", command))
+
+
+STATES: Mapping[str, Mapping[str, str]] = {
+    "": {},
+    "OST 2 inactive": {"LFS_INACTIVE": "2"},
+    "OST 1 degraded": {"LFS_DEGRADED": "1"},
+    "OST 2 no_create": {"LFS_NO_CREATE": "2"},
+    "OST 3 full": {"LFS_FULL": "3"},
+    "not mounted": {"LFS_MOUNT": ""},
+}
+
+
+@pytest.mark.parametrize("command", [c for c in sessions("health.txt") if "-p" not in c.split()])
+def test_the_state_of_the_targets_is_told_alike(place: Place, command: str) -> None:
+    run, _, state = command.partition(" # ")
+    ours = place.run(run.replace("/mnt/lustre", str(place.mount)), **STATES[state])
+    theirs = answer("health.txt", command)
+    stdout = ours.stdout.replace(str(place.mount), "/mnt/lustre")
+    assert ours.status == theirs.status
+    assert words(ours.stderr) == words(theirs.stderr)
+    if "UUID" in theirs.stdout and run.startswith("lfs df"):
+        # Sizes differ, so that numbers are compared by where they end.
+        assert [[m.end() for m in re.finditer(r"\S+", line)] for line in stdout.splitlines()] == [
+            [m.end() for m in re.finditer(r"\S+", line)] for line in theirs.stdout.splitlines()
+        ]
+        assert re.sub(r"\d+", "#", " ".join(stdout.split())) == re.sub(
+            r"\d+", "#", " ".join(theirs.stdout.split())
+        )
+    else:
+        assert words(stdout) == words(theirs.stdout)
+
+
+@pytest.mark.parametrize("command", list(sessions("lctl.txt")))
+def test_lctl_answers_alike(place: Place, command: str) -> None:
+    place.run("lctl set_param osc.*.checksums=0")
+    run, _, state = command.removeprefix("(user bench) ").partition(" # ")
+    variables = dict(STATES[state])
+    if "user" in command:
+        variables["LCTL_USER"] = "1"
+    if "stats" in command:
+        variables["LFS_MOUNT"] = ""
+    if " -n osc" in command:
+        place.run("lctl set_param osc.*.checksums=1")
+    alike(place.run(run, **variables), answer("lctl.txt", command))
+
+
+@pytest.mark.parametrize("over", [False, True])
+def test_a_quota_is_told_alike(place: Place, over: bool) -> None:
+    theirs = answer("quota.txt", "lfs quota -q -u bench /mnt/lustre").stdout
+    numbers = "314528 0 105 0"
+    if over:
+        theirs = answer("quota-over.txt", "lfs quota -u bench /mnt/lustre").stdout.splitlines(True)[
+            -1
+        ]
+        numbers = "40968 5120 3 2"
+        theirs = re.sub(r"3\*       0       0", "3*       0       2", theirs)
+    ours = place.run(f"lfs quota -q -u 1000 {place.mount}", LFS_QUOTA=numbers).stdout
+    head = len(str(place.mount))
+    assert ours[head:] == theirs[len("    /mnt/lustre") :]
+
+
+def test_a_file_that_is_made_anew_loses_its_layout(place: Place) -> None:
+    place.run("lfs setstripe -c 1 -S 1M . && lfs setstripe -c 2 -S 4M -i 3 named")
+    assert place.run("lfs getstripe -c named").stdout == "2\n\n"
+    place.run("echo longer > named")
+    assert place.run("lfs getstripe -c named").stdout == "2\n\n"
+    place.run("rm named; touch named")
+    assert place.run("lfs getstripe -c named; lfs getstripe -S named").stdout == "1\n\n1048576\n\n"
+
+
+def test_a_default_is_inherited_and_its_files_go_round_the_targets(place: Place) -> None:
+    place.run("lfs setstripe -c 1 -S 1M . && mkdir -p a/b && touch a/b/{0..7}")
+    starts = place.run("for i in {0..7}; do lfs getstripe -i a/b/$i; done").stdout.split()
+    assert sorted(starts) == ["0", "0", "1", "1", "2", "2", "3", "3"]
+    again = place.run("for i in {0..7}; do lfs getstripe -i a/b/$i; done").stdout.split()
+    assert again == starts
+
+
+def test_a_target_that_takes_no_files_gives_the_next_one_and_success(place: Place) -> None:
+    made = place.run("lfs setstripe -c 1 -i 2 f", LFS_NO_CREATE="2")
+    assert made == Answer("", "", 0)
+    assert place.run("lfs getstripe -i f").stdout == "3\n\n"
+
+
+def test_a_degraded_target_is_avoided_unless_asked_for(place: Place) -> None:
+    place.run("lfs setstripe -c -1 all; lfs setstripe -c 1 -i 2 forced", LFS_DEGRADED="2")
+    assert place.run("lfs getstripe -c all; lfs getstripe -i forced").stdout == "3\n\n2\n\n"
+
+
+def test_a_layout_can_be_made_to_differ(place: Place) -> None:
+    place.run("lfs setstripe -c 4 f", LFS_LIE_COUNT="2")
+    assert place.run("lfs getstripe -c f").stdout == "2\n\n"
+
+
+def test_find_prints_what_is_asked_for(place: Place) -> None:
+    place.run("lfs setstripe -c 1 -i 3 f.00000006; truncate -s 65536 f.00000006")
+    asked = r'lfs find . -type f --printf "%p %Lc %Lo %Li %Ls %s\n"'
+    warned = "lfs find: warning: unrecognized format directive: '%Ls'\n"
+    assert place.run(asked) == Answer("./f.00000006 1 [3] 3 %Ls 65536\n", warned, 0)
+    assert place.run("lfs find . -type f -O 2").stdout == ""
+    assert place.run("lfs find . -type f -O lustre-OST0003_UUID").stdout == "./f.00000006\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lfs df -h",
+        "lfs getstripe .",
+        "lfs setstripe -C 4 f",
+        "lfs migrate f",
+        "lctl dl",
+        "lctl get_param a.b",
+    ],
+)
+def test_what_was_never_seen_is_no_answer(place: Place, command: str) -> None:
+    found = place.run(command)
+    assert (found.status, found.stdout) == (70, "")
+    assert found.stderr.startswith("stand-in: ")
