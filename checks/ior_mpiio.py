@@ -11,7 +11,7 @@ from iogauge.check import IorCheck
 class IorMpiio(IorCheck):
     descr = "Bandwidth of write and read with IOR, MPI-IO"
     needs = features.IOR_MPIIO
-    api = "MPIIO"
+    back_end = "MPIIO"
 
     files = parameter(["per-process", "shared"], loggable=True)
 

@@ -19,6 +19,8 @@ class IorPosix(IorCheck):
     def choose(self):
         self.file_per_process = self.files == "per-process"
         self.random = self.order == "random"
+        if self.random:
+            self.transfer, self.share = 4096, 16
         self.o_direct = self.cache == "direct"
         if self.o_direct:
             self.valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]

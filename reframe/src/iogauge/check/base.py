@@ -17,6 +17,7 @@ gate: nothing but PASS ends in OK.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import sys
@@ -33,13 +34,26 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 
 from iogauge import evidence, features, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
-from iogauge.plan import CasePlan, block_options, job_functions, shell_command, shell_word
+from iogauge.plan import (
+    HOSTFILE,
+    PINS,
+    CasePlan,
+    Launch,
+    host_options,
+    job_functions,
+    per_node_launcher,
+    placing_options,
+    shell_command,
+    shell_word,
+)
 from iogauge.references import References, ReferencesError
 from iogauge.target import PartitionExtras, Tier
 from iogauge.verdict import MetricVerdict, Reference, Verdict
 
 #: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
 ASSUMED_BYTES_S = 200 * 2**20
+#: Room asked of a resource manager, over what a case holds: file systems keep some for themselves.
+_CAPACITY_FACTOR = 1.25
 
 
 class StorageCheck(rfm.RunOnlyRegressionTest):
@@ -61,6 +75,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     #: :type: str
     tier = builtins.variable(str, value="")
 
+    #: Form of the command: ``sound``, or ``published`` where a document printed another (see docs/checks.md).
+    #: :type: str
+    variant = builtins.variable(str, value="", loggable=True)
+
     #: Verdict of the case, and its reason; in ReFrame's report as in ours.
     #: :type: str
     verdict = builtins.variable(str, value="", loggable=True)
@@ -72,6 +90,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     valid_systems = [f"+{features.TARGET}"]
     #: Feature that the environment must have.
     needs: str = ""
+    #: Forms of the command that the scenario has.
+    variants: tuple[str, ...] = ("sound",)
+    #: What is wrong with the published form.
+    flaw: str = ""
 
     _extras: PartitionExtras
     _plan: CasePlan
@@ -119,27 +141,35 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     def _size(self) -> None:
         self._judgement = None
         try:
-            self._extras = PartitionExtras.of_partition(self.current_partition.extras)
+            extras = PartitionExtras.of_partition(self.current_partition.extras)
+            self._extras = extras.for_check(type(self).__name__)
             self._references = References.of_site(self.current_system.name)
             self._references.check(type(self).__name__, self.promise_all())
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
         if self.local:
             self._refuse(Verdict.ERROR, "local is set: a case runs where its partition says")
-        scale, limits = self._extras.scale, self._extras.limits
+        try:
+            declared = self.declared()
+        except ValueError as error:
+            self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
         self._overridden = {
             name: value
-            for name, declared in self.declared().items()
-            if (value := getattr(self, name)) and value != declared
+            for name, known in declared.items()
+            if (value := getattr(self, name)) and value != known
         }
-        self.nodes = self.nodes or scale.nodes
-        self.tasks_per_node = self.tasks_per_node or scale.tasks_per_node
-        self.repetitions = self.repetitions or limits.repetitions
-        self.tier = self.tier or limits.tier
-        if self.tier not in ("quick", "daily", "acceptance"):
-            self._refuse(
-                Verdict.ERROR, f"tier is {self.tier!r}: expected quick, daily or acceptance"
-            )
+        for name, value in declared.items():
+            if not getattr(self, name):
+                setattr(self, name, value)
+        for name, allowed in (
+            ("tier", ("quick", "daily", "acceptance")),
+            ("variant", self.variants),
+        ):
+            if getattr(self, name) not in allowed:
+                self._refuse(
+                    Verdict.ERROR,
+                    f"{name} is {getattr(self, name)!r}: expected {' or '.join(allowed)}",
+                )
         for name in ("nodes", "tasks_per_node", "repetitions"):
             if getattr(self, name) < 1:
                 self._refuse(Verdict.ERROR, f"{name} is {getattr(self, name)}: expected 1 or more")
@@ -161,11 +191,16 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "tasks_per_node": scale.tasks_per_node,
             "repetitions": limits.repetitions,
             "tier": limits.tier,
+            "variant": "sound",
         }
 
     def promise_all(self) -> tuple[Metric, ...]:
         """Metrics that the scenario may measure at any scale; references may name no others."""
         return self.promise()
+
+    def standing_references(self) -> dict[str, Reference]:
+        """What a metric must meet by the nature of the scenario, where the site has no reference for it."""
+        return {}
 
     def disable_hook(self, hook_name: str) -> None:
         """Refuse ReFrame's ``--disable-hook`` for the hooks that decide; others may be left out."""
@@ -184,6 +219,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "target": target.path,
             "type": target.type,
             "source": target.source,
+            "striping": target.striped_by,
+            "targets": self._extras.topology.targets if self._extras.topology else None,
+            "restore": str(session.state_dir() / "restore"),
             "session": name,
             "host": socket.gethostname(),
             "case": self.case_name,
@@ -213,32 +251,63 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         )
         for file, text in plan.inputs.items():
             (stage / file).write_text(text, encoding="utf-8")
+        if plan.pins is not None:
+            (stage / PINS).write_text(json.dumps(plan.pins.to_json()), encoding="utf-8")
         library = Path(__file__).resolve().parents[1]
-        agent = ["env", f"PYTHONPATH={library.parent}", sys.executable, "-m", "iogauge.agent"]
-        launcher = self.job.launcher
+        try:
+            functions = job_functions(plan, self._launch(library))
+        except ValueError as error:
+            self._refuse(Verdict.ERROR, str(error))
+        capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
+        self.extra_resources = {name: {"capacity": capacity} for name in self._extras.resources}
+        self.job.launcher = getlauncher("local")()
+        served = any(phase.launch == "clients" for phase in plan.phases)
+        agent = shell_command([*_agent(library), "open", "case.json"])
+        self.prerun_cmds = [
+            # Daemons that mpirun starts on hosts by itself have another PATH.
+            *(["export OMPI_MCA_mca_base_env_list=PATH"] if self._extras.hosts else []),
+            f"export IOG_DIR={_directory_word(directory)}",
+            f". {shell_word(str(library / 'job.sh'))}",
+            *([f". {shell_word(str(library / 'servers.sh'))}"] if served else []),
+            *functions,
+            f"iog_open {agent}",
+            *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
+        ]
+        self.executable = "iog_repeat"
+        self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
+        if not self.is_dry_run() and not target.of_job:
+            session.current().track(target.path)
+
+    def _launch(self, library: Path) -> Launch:
+        """What starts processes in the job; writes the host file where the site names hosts.
+
+        Raises ValueError for a launcher that cannot do it.
+        """
+        launcher, name = self.job.launcher, self.job.launcher.registered_name
+        hosts = self._extras.hosts[: self.nodes]
+        if hosts:
+            if len(hosts) < self.nodes:
+                raise ValueError(
+                    f"extras.hosts names {len(hosts)} host(s), the case needs {self.nodes}: name more"
+                )
+            text = "".join(f"{host} slots={self.tasks_per_node}\n" for host in hosts)
+            (Path(self.stagedir) / HOSTFILE).write_text(text, encoding="utf-8")
+            launcher.options += host_options(name, hosts)
         # ReFrame sets these only after the hooks of this stage, and launchers read them from the job.
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
         if self.nodes > 1:
             # Readers are shifted by whole nodes, which takes tasks that fill one node after the other.
-            launcher.options += block_options(launcher.registered_name, self.tasks_per_node)
-        run_tasks = launcher.run_command(self.job)
-        functions = job_functions(
-            plan, run_tasks, agent, str(library / "account.sh"), launcher.registered_name
+            launcher.options += placing_options(name, self.tasks_per_node, self._plan.cyclic)
+        return Launch(
+            run_tasks=launcher.run_command(self.job),
+            each_node=per_node_launcher(name, self.nodes, hosts),
+            agent=_agent(library),
+            account=str(library / "account.sh"),
+            restore=str(session.state_dir() / "restore"),
+            interface=self._extras.interface,
         )
-        self.job.launcher = getlauncher("local")()
-        self.prerun_cmds = [
-            f"export IOG_DIR={shell_word(directory)}",
-            f". {shell_word(str(library / 'job.sh'))}",
-            *functions,
-            f"iog_open {shell_command([*agent, 'open', 'case.json'])}",
-            *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
-        ]
-        self.executable = "iog_repeat"
-        self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
-        if not self.is_dry_run():
-            session.current().track(target.path)
 
     @builtins.sanity_function
     def _judge(self) -> bool:
@@ -256,15 +325,16 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                 self._extras,
                 self._tier,
                 unreferenced,
+                self.standing_references(),
             )
         except (ToolOutputError, ReferencesError) as error:
-            self._refuse(Verdict.ERROR, str(error))
+            self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")
         self._judgement = judgement
         cold = {} if found.refused else evidence.rates_of(self._plan, found.cold)
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
-            raise SanityError(f"{judgement.verdict.value}: {judgement.reason}")
+            raise SanityError(f"{judgement.verdict.value}: {judgement.reason}{self._flaw()}")
         return True
 
     @builtins.run_before("performance")
@@ -314,6 +384,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         tier: Any = self.tier
         return tier  # type: ignore[no-any-return]
 
+    def _flaw(self) -> str:
+        """What a reader should know of the published form, after the reason of its verdict."""
+        return f" [published form: {self.flaw}]" if self.variant == "published" else ""
+
     def _refuse(self, verdict: Verdict, reason: str) -> None:
         """Record a case that was not measured, and fail it."""
         judgement = judge.Judgement((), (), verdict, reason)
@@ -344,9 +418,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "reason": judgement.reason,
             "expected": judgement.failed_as_expected,
             "tier": self.tier,
+            "variant": self.variant,
             "nodes": self.nodes,
             "tasks_per_node": self.tasks_per_node,
             "repetitions": self.repetitions,
+            "parameters": {name: getattr(self, name) for name in type(self).param_space.params},
+            "overridden": getattr(self, "_overridden", {}),
+            "price": self._price_record(),
             "target": self.current_partition.extras.get("target"),
             "tools": list(judgement.tools),
             "stack": self.current_environ.extras.get("installed"),
@@ -367,6 +445,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         file = session.history_dir() / self.current_system.name / f"{run.name}.jsonl"
         history.append(file, record)
 
+    def _price_record(self) -> dict[str, Any] | None:
+        extras: PartitionExtras | None = getattr(self, "_extras", None)
+        return extras.price.model_dump() if extras and extras.price else None
+
     def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
         metric, reference = decided.metric, decided.reference
         limit = judge.metric_ceiling(
@@ -374,6 +456,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             judge.access_of(self._plan, metric.name).direction,
             self._extras,
             self.nodes,
+            self._plan.servers,
         )
         return {
             "name": metric.name,
@@ -389,6 +472,19 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "ceiling_from": limit.limited_by if limit else None,
             "reference": _reference_record(reference) if reference else None,
         }
+
+
+def _agent(library: Path) -> list[str]:
+    """Words that start the agent on a node."""
+    return ["env", f"PYTHONPATH={library.parent}", sys.executable, "-m", "iogauge.agent"]
+
+
+def _directory_word(directory: str) -> str:
+    """The case's directory as a shell word; a variable in front is expanded, and must be set."""
+    variable, slash, rest = directory.partition("/")
+    if not variable:
+        return shell_word(directory)
+    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{shell_word(rest)}'
 
 
 def _reference_record(reference: Reference) -> dict[str, Any]:

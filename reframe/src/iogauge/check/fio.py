@@ -1,16 +1,23 @@
-"""Base class of the scenarios that run fio on one node: one process for each task, on files of its own."""
+"""Base classes of the scenarios that run fio: one process for each task, on files of its own.
+
+On one node fio runs by itself; on several its servers run on all of them and the first node is their client
+(:class:`RandomReadCheck`).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
 from iogauge import features
 from iogauge.check.base import StorageCheck
-from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.lustre import Pins
+from iogauge.measurement import Metric, Quantity, ToolOutput
+from iogauge.plan import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.tools import fio
 from iogauge.units import parse_bytes
 
@@ -23,26 +30,20 @@ def _parse(printed: Printed) -> ToolOutput:
 
 
 class FioCheck(StorageCheck):
-    """fio on the node of the job; a subclass says with which jobs."""
+    """fio on the nodes of the job; a subclass says with which jobs."""
 
     needs = features.FIO
-    #: fio's client/server mode is another scenario: here it runs on one node.
-    nodes = 1
 
     def declared(self) -> dict[str, Any]:
         """As for every check, but on one node."""
         return {**super().declared(), "nodes": 1}
 
     @builtins.run_after("setup")
-    def _one_node(self) -> None:
-        # fio's processes are its own: the job is one task on one node.
-        self.num_tasks = 1
+    def _one_process_a_node(self) -> None:
+        # fio's processes are its own: the job is one task on each node.
+        self.num_tasks = self.nodes
         self.num_tasks_per_node = 1
-        self.num_cpus_per_task = self.tasks_per_node
-
-    def jobs(self) -> Sequence[fio.FioJob]:
-        """Jobs, one a phase."""
-        raise TypeError(f"{type(self).__name__} must define jobs()")
+        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
     def fio_phase(
         self, job: fio.FioJob, rates: Mapping[str, str], access: Access, repeated: bool = True
@@ -51,10 +52,12 @@ class FioCheck(StorageCheck):
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         options = fio.FioOptions(job_file=f"{job.name}.fio", output=output)
         phase = {"randread": "read", "randwrite": "write"}.get(job.pattern, job.pattern)
+        served = self.nodes > 1
+        command = [options.job_file, output] if served else ["fio", *options.arguments()]
         return PhasePlan(
             name=job.name,
-            command=["fio", *options.arguments()],
-            launch="once",
+            command=command,
+            launch="clients" if served else "once",
             parse=_parse,
             rates={
                 metric: (fio.METADATA_PHASES.get(job.engine, phase), rate)
@@ -62,38 +65,34 @@ class FioCheck(StorageCheck):
             },
             access=access,
             output=output,
-            data_bytes=None if job.runtime_s or job.metadata else job.bytes_total,
+            data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * self.nodes,
         )
 
-    def fio_case(
-        self,
-        jobs: Sequence[fio.FioJob],
-        repeat: Sequence[PhasePlan],
-        prepare: Sequence[PhasePlan] = (),
-        warm_up: bool = True,
-        held_bytes: int = 0,
-        files: int = 0,
-    ) -> CasePlan:
-        """A case of fio phases; refuses several nodes, which need fio's client/server mode."""
+    def fio_case(self, jobs: Sequence[fio.FioJob], **case: Any) -> CasePlan:
+        """A case of fio phases; ``case`` holds what :class:`iogauge.plan.CasePlan` takes beside them."""
+        return CasePlan(
+            tool="fio",
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            inputs={f"{job.name}.fio": job.job_file() for job in jobs},
+            **case,
+        )
+
+
+class OneNodeFioCheck(FioCheck):
+    """fio on one node, without servers."""
+
+    def fio_case(self, jobs: Sequence[fio.FioJob], **case: Any) -> CasePlan:
+        """As of every fio check; refuses several nodes."""
         if self.nodes != 1:
             raise ValueError(
                 f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
             )
-        return CasePlan(
-            tool="fio",
-            repetitions=self.repetitions,
-            tasks=self.tasks_per_node,
-            nodes=1,
-            prepare=prepare,
-            repeat=repeat,
-            warm_up=warm_up,
-            held_bytes=held_bytes,
-            files=files,
-            inputs={f"{job.name}.fio": job.job_file() for job in jobs},
-        )
+        return super().fio_case(jobs, **case)
 
 
-class FioRandomReadCheck(FioCheck):
+class FioRandomReadCheck(OneNodeFioCheck):
     """Random reads with O_DIRECT of files that were laid out before.
 
     A subclass sets ``block``, the size of a read as text with a unit.
@@ -142,7 +141,7 @@ class FioRandomReadCheck(FioCheck):
         )
 
 
-class FioMetadataCheck(FioCheck):
+class FioMetadataCheck(OneNodeFioCheck):
     """Create, stat and remove empty files, by the client that created them."""
 
     def promise(self) -> tuple[Metric, ...]:
@@ -183,5 +182,165 @@ class FioMetadataCheck(FioCheck):
                 self.fio_phase(job, {metric.name: "rate"}, metadata)
                 for job, metric in zip(jobs, self.promise(), strict=True)
             ],
+            held_bytes=0,
             files=files * self.tasks_per_node,
         )
+
+
+READ_IOPS = Metric("read_iops", "ops/s")
+READ_BW = Metric("read_bw", "MiB/s")
+UNCHECKED_IOPS = Metric("read_iops_unchecked", "ops/s")
+CHECKSUM_RATIO = Metric("checksum_ratio", "1")
+
+#: Seconds that the document's runs last.
+_PUBLISHED_SECONDS = 10
+
+
+class RandomReadCheck(FioCheck):
+    """Random reads with O_DIRECT by processes of one node or of all, of files laid out by those who read.
+
+    A subclass sets ``block`` (text with a unit), ``span`` and ``tasks``, the processes on each client. On
+    Lustre the processes' files are spread over the storage targets, round robin: each process has a
+    directory of its own, pinned to one target.
+    """
+
+    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    variants = ("sound", "published")
+    flaw = "runs of 10 s: too short to compare systems by"
+    block: str
+    #: Who reads from where: ``one-client``, ``one-server``, ``all``.
+    span: str
+    tasks: int
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Operations per second, and what they move."""
+        return (READ_IOPS, READ_BW)
+
+    def declared(self) -> dict[str, Any]:
+        """As for every check; the nodes follow from the span."""
+        nodes = 1 if self.span == "one-client" else self.site.scale.nodes
+        return {**super().declared(), "nodes": nodes, "tasks_per_node": self.tasks}
+
+    def servers_used(self) -> int | None:
+        """Object storage servers that hold the files; None: all."""
+        return 1 if self.span == "one-server" else None
+
+    def _jobs(self, directory: str) -> tuple[fio.FioJob, fio.FioJob]:
+        """The job that lays out the files, and the one that reads them."""
+        block, limits = parse_bytes(self.block), self.site.limits
+        step = max(block, 1 << 20)
+        # As much for each process whatever the span.
+        most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
+        file_bytes = limits.case_bytes // most // step * step
+        if file_bytes < step:
+            raise ValueError(
+                f"limits.case_bytes is {limits.case_bytes}: less than {step} bytes for each of "
+                f"{most} task(s)"
+            )
+        names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
+        layout = fio.layout_job(
+            directory=directory, file_bytes=file_bytes, numjobs=self.tasks_per_node
+        )
+        seconds = max(1, int(limits.phase_seconds))
+        published = self.variant == "published"
+        read = fio.random_read_job(
+            directory=directory,
+            block_bytes=block,
+            file_bytes=file_bytes,
+            numjobs=self.tasks_per_node,
+            runtime_s=_PUBLISHED_SECONDS if published else seconds,
+            ramp_s=0 if published else 1 if self.tier == "quick" else 2,
+        )
+        return (replace(layout, filename_format=names), replace(read, filename_format=names))
+
+    def _pins(self) -> Pins | None:
+        if self.site.target.striped_by != "lustre":
+            return None
+        names = tuple(str(number) for number in range(self.tasks_per_node))
+        return Pins(names=names, kind="directory", stripe_bytes=None, servers=self.servers_used())
+
+    def plan(self) -> CasePlan:
+        """Lay the files out once, then read."""
+        layout, read = self._jobs(_DIRECTORY)
+        rates = {"read_iops": "iops", "read_bw": "bw"}
+        # Large blocks are limited by the network, small ones by operations.
+        full: Literal["bandwidth"] | None = (
+            "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
+        )
+        return self.fio_case(
+            jobs=[layout, read],
+            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            repeat=[
+                self.fio_phase(read, rates, Access(direction="read", o_direct=True, saturates=full))
+            ],
+            warm_up=self.variant == "published",  # else fio's ramp time is one
+            held_bytes=layout.bytes_total * self.nodes,
+            files=self.total_tasks,
+            pins=self._pins(),
+            servers=self.servers_used(),
+        )
+
+
+_LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
+
+
+class ChecksumCheck(RandomReadCheck):
+    """Random reads of one client with Lustre's checksums on, then off, in turns.
+
+    The two are measured in every repetition, one after the other, so that what drifts touches both alike.
+    The setting that was found is restored by the job whatever ends it; where the job was killed, by the next
+    job of this suite on that node.
+    """
+
+    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT} +{features.CHECKSUMS}"]
+    span = "one-client"
+
+    @builtins.run_after("setup")
+    def _needs_root(self) -> None:
+        if os.getuid() != 0 and not self.is_dry_run():
+            self.skip("lctl set_param needs root: run as root, or take the right lustre-checksums away")
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Operations per second with and without, and the share of them that checksums leave."""
+        return (READ_IOPS, UNCHECKED_IOPS, CHECKSUM_RATIO)
+
+    def plan(self) -> CasePlan:
+        """As every random read, with checksums as found, and again without."""
+        layout, read = self._jobs(_DIRECTORY)
+        unchecked = replace(read, name="unchecked")
+        access = Access(direction="read", o_direct=True)
+        return self.fio_case(
+            jobs=[layout, read, unchecked],
+            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            repeat=[
+                self.set_checksums("on"),
+                self.fio_phase(read, {READ_IOPS.name: "iops"}, access),
+                self.set_checksums("off"),
+                self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access),
+            ],
+            computed={
+                CHECKSUM_RATIO.name: Computed(
+                    sources=(READ_IOPS.name, UNCHECKED_IOPS.name), compute=_ratio
+                )
+            },
+            warm_up=self.variant == "published",
+            held_bytes=layout.bytes_total,
+            files=self.total_tasks,
+            pins=self._pins(),
+            restores=True,
+        )
+
+    def set_checksums(self, state: Literal["on", "off"]) -> PhasePlan:
+        """A phase that switches checksums of this client's connections to the target."""
+        return PhasePlan(
+            name=f"checksums-{state}",
+            command=["checksums", state, DIR],
+            launch="agent",
+            parse=None,
+            rates={},
+            access=Access(direction="none"),
+        )
+
+
+def _ratio(over: Quantity, under: Quantity) -> Quantity:
+    return Quantity(over.value / under.value, "1")

@@ -2,138 +2,376 @@
 
 The two phases are separate executions so that the page cache can be emptied between them, and so that a
 failure names its phase. Readers are shifted to the next node (``-C -Q 1``) where there are two or more:
-each then reads what another node wrote.
+each then reads what another node wrote. A scenario that a document printed another command for offers that
+as variant ``published``: one execution, word for word, with what the guards then say of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge import features
+from iogauge import features, hints
 from iogauge.check.base import StorageCheck
+from iogauge.lustre import Layout, Pins
 from iogauge.measurement import Metric, ToolOutput
 from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import ior
+from iogauge.tools import darshan, ior
+from iogauge.units import tool_size
+from iogauge.verdict import Reference
 
 WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")
+WRITE_IOPS = Metric("write_iops", "ops/s")
+READ_IOPS = Metric("read_iops", "ops/s")
+WRITERS = Metric("writers", "1")
+
+#: Transfers up to this size are counted as operations, too.
+_SMALL = 64 << 10
+#: IOR's warning of files that are there, also where -E says that they shall be.
+_EXISTS = r"exists already and will be overwritten"
 
 
 def _parse(printed: Printed) -> ToolOutput:
     # IOR complains on standard output; what stands on standard error may be the MPI library's.
     output = ior.parse_json(printed.result, printed.stdout)
+    if not printed.ranks:
+        return output
     return ior.with_rank_times(output, ior.rank_times_csv(printed.ranks, output.tasks))
+
+
+def _option(words: Sequence[str], flag: str) -> str | None:
+    """Value of one of IOR's options in ``-i 3`` or ``-i=3``; a flag without a value gives the next word."""
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        if word == flag:
+            return after
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
 
 
 class IorCheck(StorageCheck):
     """IOR with one combination of API, files, order and cache; a subclass sets them."""
 
-    #: Transfer size, bytes; 0: 1 MiB, or 4 KiB in random order.
+    #: Transfer size, bytes; 0: as the scenario says.
     #: :type: int
     transfer_bytes = builtins.variable(int, value=0)
 
-    #: Bytes that all tasks together write, and read, in a repetition; 0: as many as the limits allow, a
-    #: sixteenth of that in random order.
+    #: Bytes that all tasks together write, and read, in a repetition; 0: the scenario's share of what the
+    #: limits allow.
     #: :type: int
     total_bytes = builtins.variable(int, value=0)
 
     needs = features.IOR
     #: IOR's back end.
-    api: str = "POSIX"
+    back_end: str = "POSIX"
     #: A file for each task, or one that all share.
     file_per_process: bool = True
     #: Offsets in a shuffled order, or one after the other.
     random: bool = False
     #: O_DIRECT, or through the page cache. Ask for the feature ``o_direct`` of the partition with it.
     o_direct: bool = False
+    #: All tasks take part in each transfer (MPI-IO and what stands on it).
+    collective: bool = False
+    #: Transfer size, bytes.
+    transfer: int = 1 << 20
+    #: The scenario writes and reads one part in so many of ``limits.case_bytes``.
+    share: int = 1
+    #: What was written is read.
+    reads: bool = True
+    #: One block after the other of each task's file, a block being one transfer (``-s``).
+    segmented: bool = False
+    #: A repetition more goes before those that are judged.
+    warm_up: bool = True
+    #: Words after ``ior`` in the document; ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
+    #: ``{block}``, ``{segments}`` and ``{tasks}`` (on a node) are filled in.
+    published: str = ""
+    #: Ranks go round the nodes in the published form (``--map-by node``).
+    published_cyclic: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """As for every check, and the sizes that the order of offsets gives."""
-        limit = self.site.limits.case_bytes
+        """As for every check, and the scenario's sizes."""
         return {
             **super().declared(),
-            "transfer_bytes": 4096 if self.random else 1 << 20,
-            "total_bytes": limit // 16 if self.random else limit,
+            "transfer_bytes": self.transfer,
+            "total_bytes": self.site.limits.case_bytes // self.share,
         }
 
     def promise(self) -> tuple[Metric, ...]:
-        """Bandwidth of writing and of reading."""
-        return (WRITE, READ)
+        """Bandwidth of writing and of reading; operations where they are small."""
+        small = self.transfer <= _SMALL
+        return (
+            WRITE,
+            *((READ,) if self.reads else ()),
+            *((WRITE_IOPS,) if small else ()),
+            *((READ_IOPS,) if small and self.reads else ()),
+        )
+
+    def layout(self) -> Layout | None:
+        """Layout that the case's directory hands on to its files; None: as the target has it."""
+        return None
+
+    def pins(self) -> Pins | None:
+        """Storage target of each file; None: as the target chooses."""
+        return None
+
+    def servers_used(self) -> int | None:
+        """Object storage servers that hold the files; None: all."""
+        return None
+
+    def tool_words(self) -> Sequence[str]:
+        """The tool as a job starts it: words before its arguments."""
+        return ["ior"]
+
+    def file_name(self, task: int) -> str:
+        """Name of a task's file below the case's directory (aiori's ``%s.%08d``)."""
+        return f"data.{task:08d}" if self.file_per_process else "data"
 
     def options(self) -> ior.IorOptions:
         """What both phases have in common; raises ValueError where the sizes do not fit."""
-        declared = self.declared()
-        transfer = self.transfer_bytes or int(declared["transfer_bytes"])
-        total = self.total_bytes or int(declared["total_bytes"])
-        block = total // self.total_tasks // transfer * transfer
+        transfer = self.transfer_bytes
+        block = self.total_bytes // self.total_tasks // transfer * transfer
         if block < 2 * transfer:
             raise ValueError(
-                f"{total} bytes for {self.total_tasks} task(s) leave less than two transfers of "
-                f"{transfer} bytes each: raise limits.case_bytes or lower the tasks"
+                f"{self.total_bytes} bytes for {self.total_tasks} task(s) leave less than two transfers "
+                f"of {transfer} bytes each: raise limits.case_bytes or lower the tasks"
             )
         return ior.IorOptions(
-            api=self.api,
+            api=self.back_end,
             test_file=f"{DIR}/data",
             transfer_bytes=transfer,
-            block_bytes=block,
+            block_bytes=transfer if self.segmented else block,
+            segments=block // transfer if self.segmented else 1,
             file_per_process=self.file_per_process,
             random_offsets=self.random,
             o_direct=self.o_direct,
+            collective=self.collective,
             barriers=True,
             keep=True,
         )
 
-    def _phase(
-        self, name: str, options: ior.IorOptions, metric: Metric, access: Access
+    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
+        """Metrics of a direction, and where IOR says them."""
+        found = {f"{direction}_bw": (direction, "bw")}
+        if self.transfer <= _SMALL:
+            found[f"{direction}_iops"] = (direction, "iops")
+        return found
+
+    def ior_phase(
+        self, name: str, options: ior.IorOptions, access: Access, words: Sequence[str] = ()
     ) -> PhasePlan:
+        """One execution of IOR; ``words`` start the tool where that is not the scenario's usual way."""
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return PhasePlan(
             name=name,
-            command=["ior", *options.arguments()],
+            command=[*(words or self.tool_words()), *options.arguments()],
             launch="tasks",
             parse=_parse,
-            rates={metric.name: (name, "bw")},
+            rates=self._rates(name) if name in ("write", "read") else {},
             access=access,
             output=output,
             ranks=ranks,
             data_bytes=options.bytes_per_task * self.total_tasks,
+            expected=_EXISTS if options.use_existing else None,
         )
 
-    def plan(self) -> CasePlan:
+    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
+        full: Literal["bandwidth"] | None = "bandwidth" if self.transfer > _SMALL else None
+        return Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
+
+    def sound_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
         """Write with fsync, empty the page cache where the readers would find it full, read."""
-        options = self.options()
+        write = self.ior_phase(
+            "write",
+            replace(options, write=True, fsync=True, use_existing=self.pins() is not None),
+            self._access("write", fsync=True),
+        )
+        if not self.reads:
+            return [write]
         # IOR refuses to reorder tasks over shuffled offsets in a shared file.
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
-        full: Literal["bandwidth"] | None = None if self.random else "bandwidth"
         reader: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
-        write = self._phase(
-            "write",
-            replace(options, write=True, fsync=True),
-            WRITE,
-            Access(direction="write", o_direct=self.o_direct, fsync=True, saturates=full),
-        )
-        read = self._phase(
+        read = self.ior_phase(
             "read",
             replace(options, read=True, **reader),
-            READ,
-            Access(
-                direction="read",
-                o_direct=self.o_direct,
+            self._access(
+                "read",
                 task_offset=1 if shift else None,
                 evict=not shift and not self.o_direct,
-                saturates=full,
             ),
         )
+        return [write, read]
+
+    def published_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
+        """The document's command, as one execution."""
+        output = f"ior-write.{REP}.json"
+        filled = self.published.format(
+            file=options.test_file,
+            summary=output,
+            transfer=tool_size(options.transfer_bytes),
+            block=tool_size(options.block_bytes),
+            segments=options.segments,
+            tasks=self.tasks_per_node,
+            shift=self.tasks_per_node + 1,
+        )
+        words = filled.split()
+        shifted = _option(words, "-C") is not None
+        write = PhasePlan(
+            name="write",
+            command=["ior", *words],
+            launch="tasks",
+            parse=_parse,
+            rates=self._rates("write"),
+            access=self._access("write", fsync=_option(words, "-e") is not None),
+            output=output,
+            data_bytes=options.bytes_per_task * self.total_tasks,
+            samples=int(_option(words, "-i") or 1),
+            expected=_EXISTS if _option(words, "-E") is not None else None,
+        )
+        if not self.reads:
+            return [write]
+        read = replace(
+            write,
+            name="read",
+            command=(),
+            rates=self._rates("read"),
+            access=self._access(
+                "read", task_offset=int(_option(words, "-Q") or 1) if shifted else None
+            ),
+            within="write",
+        )
+        return [write, read]
+
+    def plan(self) -> CasePlan:
+        """The scenario in the variant at hand."""
+        options = self.options()
+        published = self.variant == "published"
+        data = options.bytes_per_task * self.total_tasks
+        phases = self.published_phases(options) if published else self.sound_phases(options)
+        kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
         return CasePlan(
             tool="ior",
-            repetitions=self.repetitions,
+            repetitions=1 if published else self.repetitions,
+            warm_up=self.warm_up and not published,
             tasks=self.total_tasks,
             nodes=self.nodes,
-            repeat=[write, read],
-            held_bytes=options.bytes_per_task * self.total_tasks,
-            files=self.total_tasks if self.file_per_process else 1,
+            repeat=phases,
+            held_bytes=data * kept,
+            files=(self.total_tasks if self.file_per_process else 1) * kept,
+            layout=self.layout(),
+            pins=self.pins(),
+            shared_file=not self.file_per_process,
+            servers=self.servers_used(),
+            cyclic=published and self.published_cyclic,
         )
+
+
+class PinnedFilesCheck(IorCheck):
+    """A file for each task, each on one storage target, round robin, where Lustre stripes them."""
+
+    def pins(self) -> Pins | None:
+        """A target for every task's file; where nothing is striped, the target has but one."""
+        if self.site.target.striped_by != "lustre":
+            return None
+        return Pins(
+            names=tuple(self.file_name(task) for task in range(self.total_tasks)),
+            kind="file",
+            stripe_bytes=None,
+            servers=self.servers_used(),
+        )
+
+
+class SharedFileCheck(IorCheck):
+    """A collective write of one file through MPI-IO or a library that stands on it.
+
+    The tasks' transfers alternate in the file, as the rows of a distributed array do: where each task has a
+    part of its own, MPI libraries leave out the aggregators (OMPIO writes from every rank then).
+    """
+
+    back_end = "MPIIO"
+    file_per_process = False
+    collective = True
+    segmented = True
+    reads = False
+    tags = {"ior", "mpiio", "striping", "acceptance"}
+
+    needs = features.IOR_MPIIO
+
+    def choose_back_end(self, api: str) -> None:
+        """Use one of IOR's back ends, where the environment has it."""
+        self.back_end = api
+        feature = {"HDF5": features.IOR_HDF5, "NCMPI": features.IOR_NCMPI}
+        self.valid_prog_environs = [f"+{feature.get(api, features.IOR_MPIIO)}"]
+
+
+class AggregatorsCheck(SharedFileCheck):
+    """A collective write with a given number of writers; a subclass sets ``aggregators``.
+
+    The bandwidth is measured without Darshan; an execution more, under Darshan, counts the ranks that wrote.
+    On Lustre the file has as many stripes as it has writers.
+    """
+
+    aggregators: int
+
+    @builtins.run_after("init")
+    def _select_darshan(self) -> None:
+        self.valid_prog_environs = [f"+{features.IOR_MPIIO} +{features.DARSHAN}"]
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Bandwidth, and how many ranks wrote."""
+        return (WRITE, WRITERS)
+
+    def standing_references(self) -> dict[str, Reference]:
+        """As many ranks write as the hints ask for."""
+        asked = Reference(
+            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
+        )
+        return {WRITERS.name: asked}
+
+    def layout(self) -> Layout | None:
+        """As many stripes as writers, where Lustre stripes files."""
+        if self.site.target.striped_by != "lustre":
+            return None
+        return Layout(stripe_count=self.aggregators)
+
+    def _given(self) -> hints.Given:
+        """Hints in the words of the environment's MPI; raises ValueError where that is not known."""
+        dialect = self.current_environ.extras.get("mpi")
+        if dialect is None:
+            raise ValueError(
+                f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
+                f"understands: set extras.mpi to one of {', '.join(hints.DIALECTS)}"
+            )
+        return hints.words(
+            dialect, hints.Wish(aggregators=self.aggregators), nodes=self.nodes, pattern="data*"
+        )
+
+    def tool_words(self) -> Sequence[str]:
+        """IOR with the hints in its environment."""
+        given = self._given().environment
+        return ["env", *(f"{name}={value}" for name, value in given.items()), "ior"]
+
+    def sound_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
+        """Write; write once more under Darshan; let Darshan's parser say who wrote."""
+        log = f"darshan.{REP}.log"
+        watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
+        (write,) = super().sound_phases(options)
+        again = self.ior_phase(
+            "watched",
+            replace(options, write=True, fsync=True),
+            self._access("write", fsync=True),
+            [*watched, *self.tool_words()],
+        )
+        count = PhasePlan(
+            name="writers",
+            command=["darshan-parser", log],
+            launch="once",
+            parse=lambda printed: darshan.as_output(printed.result, self.file_name(0)),
+            rates={WRITERS.name: ("writers", "writers")},
+            access=Access(direction="none"),
+        )
+        return [write, again, count]

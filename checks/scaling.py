@@ -1,0 +1,53 @@
+"""Bandwidth against the number of tasks on a node, and against the number of servers.
+
+One file for each task, each pinned to one storage target, round robin; what was written is read from
+another node.
+"""
+
+from reframe.core.builtins import parameter, run_after
+
+from iogauge import features
+from iogauge.check import PinnedFilesCheck, sweep
+
+
+@sweep.simple_test_if("tasks_per_node")
+class TaskScaling(PinnedFilesCheck):
+    descr = "Bandwidth by tasks on a node, a file for each task"
+    variants = ("sound", "published")
+    published = (
+        "-a POSIX -F -E -w -r -C -Q {shift} -e -t {transfer} -b {block} -o {file} "
+        "-O summaryFormat=JSON -O summaryFile={summary}"
+    )
+    flaw = (
+        "the document shifts readers by T + 1 (-Q): with as many nodes as divide that number, every task "
+        "reads its own data; the command itself is not printed there and is reconstructed"
+    )
+
+    tasks = parameter(sweep.points("tasks_per_node"), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("tasks_per_node", self.tasks)
+        self.tags = {"ior", "scaling", "acceptance", "weekly"}
+
+    def declared(self):
+        declared = super().declared()
+        # Every task moves as much at every point, and the largest point as much as the limits allow.
+        most = max(self.site.sweeps.tasks_per_node)
+        share = declared["total_bytes"] // most * self.tasks
+        return {**declared, "tasks_per_node": self.tasks, "total_bytes": share}
+
+
+@sweep.simple_test_if("servers", features.LUSTRE)
+class ServerScaling(PinnedFilesCheck):
+    descr = "Bandwidth by object storage servers that hold the files"
+
+    servers = parameter(sweep.points("servers", features.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("servers", self.servers, features.LUSTRE)
+        self.tags = {"ior", "scaling", "acceptance", "weekly"}
+
+    def servers_used(self):
+        return self.servers

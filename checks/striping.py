@@ -1,0 +1,50 @@
+"""A file that all tasks write together: stripe count, stripe size, and who writes on behalf of whom."""
+
+from reframe.core.builtins import parameter, run_after
+
+from iogauge import features
+from iogauge.check import AggregatorsCheck, SharedFileCheck, sweep
+from iogauge.lustre import Layout
+
+
+@sweep.simple_test_if("stripe_counts", features.LUSTRE)
+class StripeCount(SharedFileCheck):
+    descr = "Collective write of a shared file by stripe count"
+
+    api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
+    stripe_count = parameter(sweep.points("stripe_counts", features.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.choose_back_end(self.api)
+        self.valid_systems = sweep.partitions("stripe_counts", self.stripe_count, features.LUSTRE)
+
+    def layout(self):
+        return Layout(stripe_count=self.stripe_count)
+
+
+@sweep.simple_test_if("stripe_sizes", features.LUSTRE)
+class StripeSize(SharedFileCheck):
+    descr = "Collective write of a shared file over all storage targets by stripe size"
+
+    api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
+    stripe_size = parameter(sweep.points("stripe_sizes", features.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.choose_back_end(self.api)
+        self.valid_systems = sweep.partitions("stripe_sizes", self.stripe_size, features.LUSTRE)
+
+    def layout(self):
+        return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
+
+
+@sweep.simple_test_if("aggregators")
+class Aggregators(AggregatorsCheck):
+    descr = "Collective write by so many tasks on behalf of all, counted with Darshan"
+
+    aggregators = parameter(sweep.points("aggregators"), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("aggregators", self.aggregators)
