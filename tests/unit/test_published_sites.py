@@ -1,0 +1,280 @@
+"""The sites of published systems: what a document says stands in the site's files, converted exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import site
+from iogauge.judge import metric_ceiling
+from iogauge.measurement import Metric
+from iogauge.references import References
+from iogauge.target import PartitionExtras
+from iogauge.units import convert
+from iogauge.verdict import Reference
+from iogauge.yamlfile import load
+
+SITES = Path(__file__).resolve().parents[2] / "site-configs"
+NAMES = ("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-saion", "oracle-oci")
+
+CYCLE, SAION, AMLFS = "azure-cyclecloud", "oist-saion", "azure-managed-lustre"
+KAUST, ORACLE = "kaust-shaheen2", "oracle-oci"
+READ_4K = ("sound", "acceptance", "one-client", 128, "4KiB")
+
+#: Figures of the documents: scenario, site, check, partition and further keys, metric, value, its unit.
+PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
+    *(
+        (scenario, CYCLE, "TaskScaling", (oss, variant, tasks), metric, value, "MiB/s")
+        for scenario, oss, metric, value in (
+            ("R1", "oss4", "write_bw", 12900),
+            ("R1", "oss4", "read_bw", 12500),
+            ("R2", "oss8", "write_bw", 26000),
+            ("R2", "oss8", "read_bw", 27000),
+        )
+        for variant in ("sound", "published")
+        for tasks in (16, 24, 32)
+    ),
+    ("R1", CYCLE, "TaskScalingCurve", ("oss4",), "write_plateau", 12900, "MiB/s"),
+    ("R1", CYCLE, "TaskScalingCurve", ("oss4",), "read_plateau", 12500, "MiB/s"),
+    ("R2", CYCLE, "TaskScalingCurve", ("oss8",), "write_plateau", 26000, "MiB/s"),
+    ("R2", CYCLE, "TaskScalingCurve", ("oss8",), "read_plateau", 27000, "MiB/s"),
+    ("R2", CYCLE, "AgainstBaseline", ("oss8", "TaskScaling"), "write_bw_scale_out", 1.008, "1"),
+    ("R2", CYCLE, "AgainstBaseline", ("oss8", "TaskScaling"), "read_bw_scale_out", 1.08, "1"),
+    *(
+        (scenario, SAION, "RandomRead", ("gpu", *variant, span, 128, block), metric, value, unit)
+        for scenario, span, block, metric, value, unit in (
+            ("O1", "one-client", "4KiB", "read_iops", 333e3, "ops/s"),
+            ("O1", "one-client", "4KiB", "read_bw", 333e3 * 4096, "B/s"),
+            ("O2", "one-client", "128KiB", "read_bw", 11.5, "GB/s"),
+            ("O4a", "one-server", "4KiB", "read_iops", 710e3, "ops/s"),
+            ("O4b", "one-server", "128KiB", "read_bw", 24, "GB/s"),
+            ("O5a", "all", "4KiB", "read_iops", 2.84e6, "ops/s"),
+            ("O5b", "all", "32KiB", "read_iops", 2.39e6, "ops/s"),
+            ("O5b", "all", "32KiB", "read_bw", 76.9, "GB/s"),
+            ("O5c", "all", "128KiB", "read_bw", 95.7, "GB/s"),
+        )
+        for variant in (("sound", "acceptance"), ("published", "quick"))
+    ),
+    *(
+        ("O3", SAION, "ChecksumOverhead", ("gpu", *variant, 128, block), metric, value, unit)
+        for block, metric, value, unit in (
+            ("4KiB", "checksum_ratio", 1 - 0.06, "1"),
+            ("32KiB", "checksum_ratio", 1 - 0.17, "1"),
+            ("128KiB", "checksum_ratio", 1 - 0.0, "1"),
+            ("4KiB", "read_iops", 333e3, "ops/s"),
+        )
+        for variant in (("sound", "acceptance"), ("published", "quick"))
+    ),
+    *(
+        ("A1", AMLFS, "Burst", ("amlfs", variant), metric, 30, "GB/s")
+        for variant in ("sound", "published")
+        for metric in ("write_bw", "read_bw")
+    ),
+    *(
+        (scenario, KAUST, check, keys, "write_bw", 361e9 / seconds, "B/s")
+        for scenario, stripes, seconds in (("K1", 1, 674.26), ("K2", 144, 10.35))
+        for check, keys in (
+            ("StripeCount", ("lustre", "MPIIO", stripes)),
+            ("StripeCount", ("lustre", "NCMPI", stripes)),
+            ("Aggregators", ("lustre", stripes)),
+        )
+    ),
+    ("K1", KAUST, "Aggregators", ("lustre", 1), "writers", 1, "1"),
+    ("K2", KAUST, "Aggregators", ("lustre", 144), "writers", 144, "1"),
+    ("K2", KAUST, "StripeSpeedup", ("lustre", "NCMPI"), "write_speedup", 674.26 / 10.35, "1"),
+    ("K5", KAUST, "Aggregators", ("datawarp", 40), "writers", 40, "1"),
+    ("K5", KAUST, "Aggregators", ("datawarp", 80), "writers", 80, "1"),
+    (
+        *("K6", KAUST, "AgainstBaseline", ("datawarp", "Aggregators")),
+        *("write_bw_time_ratio", 1 - 0.134, "1"),
+    ),
+    ("C1", ORACLE, "ServerScaling", ("block", 2), "write_bw", 5.0, "GiB/s"),
+    ("C1", ORACLE, "ServerScaling", ("block", 2), "read_bw", 5.0, "GiB/s"),
+    *(
+        ("C2", ORACLE, "AgainstBaseline", ("nvme", "ServerScaling"), metric, (1.07 + 1.23) / 2, "1")
+        for metric in ("write_bw_ratio", "read_bw_ratio")
+    ),
+]
+
+#: Metrics whose bound is wider on purpose, and the bound: a document names it, or gives a range.
+WIDE = {"write_speedup": 30.0, "best_stripe_count": 2.0}
+
+
+@pytest.fixture(autouse=True)
+def _sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(SITES))
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+
+
+def extras_of(name: str) -> dict[str, PartitionExtras]:
+    (system,) = load(SITES / name / "settings.yaml")["systems"]
+    return {p["name"]: PartitionExtras.of_partition(p["extras"]) for p in system["partitions"]}
+
+
+def entries(name: str, check: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """References of a check by the keys of its index, the partition's full name first."""
+    data = dict(References.of_site(name).data[check])
+    levels = len(data.pop("$index", ("$partition",)))
+    found: dict[tuple[Any, ...], dict[str, Any]] = {(): data}
+    for _ in range(levels):
+        found = {(*keys, key): inner for keys, body in found.items() for key, inner in body.items()}
+    return found
+
+
+def leaf(name: str, check: str, keys: tuple[Any, ...], metric: str) -> list[Any]:
+    """A reference as ReFrame finds it: a key that is text is an anchored regular expression."""
+
+    def fits(pattern: Any, value: Any) -> bool:
+        text = isinstance(pattern, str) and isinstance(value, str)
+        return bool(re.match(f"^(?:{pattern})$", value)) if text else bool(pattern == value)
+
+    partition, *rest = keys
+    wanted = (f"{name}:{partition}", *rest)
+    (found,) = [
+        body
+        for patterns, body in entries(name, check).items()
+        if len(patterns) == len(wanted) and all(map(fits, patterns, wanted))
+    ]
+    value: list[Any] = found[metric]
+    return value
+
+
+def all_references() -> Iterator[tuple[str, str, tuple[Any, ...], Metric, Reference]]:
+    for name in NAMES:
+        for check in References.of_site(name).checks:
+            for keys, body in entries(name, check).items():
+                for metric, value in body.items():
+                    better = "less" if metric.endswith("_time_ratio") else "more"
+                    described = Metric(metric, value[3], better)  # type: ignore[arg-type]
+                    yield name, check, keys, described, Reference(*value, source="")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_published_site_has_no_mistake(name: str) -> None:
+    _, mistakes = site.read_site(SITES / name)
+    assert [str(mistake) for mistake in mistakes] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_site_uses_the_stack_of_its_name_and_says_what_is_not_verified(name: str) -> None:
+    (environment,) = load(SITES / name / "settings.yaml")["environments"]
+    assert environment["extras"]["stack"] == name
+    assert (SITES.parent / "environments" / name / "spack.yaml").is_file()
+    assert "Not verified" in (SITES / name / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "keys", "metric", "value", "unit"),
+    [figure[1:] for figure in PUBLISHED],
+    ids=[f"{f[0]}-{'-'.join(map(str, f[3]))}-{f[4]}" for f in PUBLISHED],
+)
+def test_a_published_figure_is_a_reference(
+    name: str, check: str, keys: tuple[Any, ...], metric: str, value: float, unit: str
+) -> None:
+    reference, _, _, in_unit = leaf(name, check, keys, metric)
+    assert reference == pytest.approx(convert(value, unit, in_unit), rel=3e-4)
+
+
+def test_the_other_figure_of_a_contradiction_lies_within_the_band() -> None:
+    slide = Reference(
+        *leaf(SAION, "RandomRead", ("gpu", *READ_4K[:-1], "128KiB"), "read_bw"), source=""
+    )
+    assert slide.met_by(convert(11.8, "GB/s", "MiB/s"))
+    as_decimal = Reference(
+        *leaf(CYCLE, "TaskScaling", ("oss4", "sound", 16), "write_bw"), source=""
+    )
+    assert as_decimal.met_by(convert(12900, "MB/s", "MiB/s"))
+
+
+def test_a_fifth_worse_fails_every_reference() -> None:
+    for name, check, keys, metric, reference in all_references():
+        where = f"{name} {check} {keys} {metric.name}"
+        if metric.name in WIDE:
+            assert reference.least == pytest.approx(WIDE[metric.name], rel=0.01), where
+            continue
+        worse = reference.value * (0.8 if metric.better == "more" else 1.2)
+        assert not reference.met_by(worse), where
+        assert reference.met_by(reference.value), where
+
+
+def test_every_reference_has_a_bound_on_the_side_where_it_fails() -> None:
+    for name, check, _, metric, _ in all_references():
+        assert References.of_site(name).against(check, metrics_named(name, check)) == []
+        assert metric.unit in ("MiB/s", "ops/s", "1")
+
+
+def metrics_named(name: str, check: str) -> list[Metric]:
+    found = {m.name: m for n, c, _, m, _ in all_references() if (n, c) == (name, check)}
+    return list(found.values())
+
+
+def test_no_reference_lies_above_what_the_topology_can_carry() -> None:
+    compared = 0
+    for name, check, keys, metric, reference in all_references():
+        partition = str(keys[0]).removeprefix(f"{name}:")
+        extras = extras_of(name)[partition].for_check(check)
+        one_client = "one-client" in keys or check == "ChecksumOverhead"
+        nodes = 1 if one_client else extras.scale.nodes
+        servers = 1 if "one-server" in keys else keys[1] if check == "ServerScaling" else None
+        direction = metric.name.partition("_")[0]
+        limit = metric_ceiling(metric, direction, extras, nodes, servers)
+        if limit is not None:
+            compared += 1
+            where = f"{name} {check} {keys} {metric.name}"
+            assert reference.value <= limit.value, f"{where}: {limit.limited_by}"
+    assert compared > 40
+
+
+def test_a_stand_in_is_the_ceiling_times_the_declared_efficiency() -> None:
+    stand_ins = [
+        (CYCLE, "TaskScaling", ("oss12", "sound", 16), "oss12", None),
+        (CYCLE, "TaskScaling", ("oss12", "published", 32), "oss12", None),
+        (ORACLE, "ServerScaling", ("block", 1), "block", 1),
+        (ORACLE, "ServerScaling", ("nvme", 1), "nvme", 1),
+        (ORACLE, "ServerScaling", ("nvme", 2), "nvme", 2),
+    ]
+    for name, check, keys, partition, servers in stand_ins:
+        extras = extras_of(name)[partition]
+        assert extras.topology is not None
+        assert extras.topology.efficiency is not None
+        for metric in ("write_bw", "read_bw"):
+            value, lower, _, unit = leaf(name, check, keys, metric)
+            limit = metric_ceiling(Metric(metric, unit), metric[:-3], extras, 12, servers)
+            assert limit is not None
+            assert value == pytest.approx(limit.value * extras.topology.efficiency.write, rel=1e-4)
+            assert lower == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "partition", "check", "most_tasks_per_node", "bytes_per_task"),
+    [
+        (CYCLE, "oss4", "TaskScaling", 32, 16 << 30),
+        (CYCLE, "oss8", "TaskScaling", 32, 16 << 30),
+        (CYCLE, "oss12", "TaskScaling", 32, 16 << 30),
+        (AMLFS, "amlfs", "Burst", 48, 8 << 30),
+        (AMLFS, "amlfs", "Steady", 48, 16384 * (4 << 20)),
+        (AMLFS, "amlfs", "AccessMatrix", 160, 4 << 30),
+        (SAION, "gpu", "RandomRead", 128, 4 * 10**9),
+    ],
+)
+def test_a_task_moves_as_much_as_in_the_document(
+    name: str, partition: str, check: str, most_tasks_per_node: int, bytes_per_task: int
+) -> None:
+    extras = extras_of(name)[partition].for_check(check)
+    tasks = extras.scale.nodes * most_tasks_per_node
+    assert extras.limits.case_bytes == tasks * bytes_per_task
+
+
+def test_the_scale_of_each_document() -> None:
+    def tasks(name: str, partition: str, check: str = "") -> int:
+        scale = extras_of(name)[partition].for_check(check).scale
+        return scale.nodes * scale.tasks_per_node
+
+    assert tasks(KAUST, "lustre") == 1216
+    assert tasks(KAUST, "datawarp") == 1280
+    assert tasks(AMLFS, "amlfs") == 480
+    assert tasks(AMLFS, "amlfs", "AccessMatrix") == 1600
