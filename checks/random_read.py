@@ -8,7 +8,7 @@ from iogauge.check import ChecksumCheck, RandomReadCheck, sweep
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 
 
-@sweep.simple_test_if("tasks_per_client", features.O_DIRECT)
+@sweep.simple_test_if(sweep.points("tasks_per_client", features.O_DIRECT))
 class RandomRead(RandomReadCheck):
     descr = "Random reads with O_DIRECT by the processes of one or all clients"
 
@@ -35,7 +35,7 @@ class RandomRead(RandomReadCheck):
         self.tags = {"fio", "acceptance", "weekly"}
 
 
-@sweep.simple_test_if("tasks_per_client", features.CHECKSUMS)
+@sweep.simple_test_if(sweep.points("tasks_per_client", features.CHECKSUMS))
 class ChecksumOverhead(ChecksumCheck):
     descr = "Random reads of one client with Lustre's checksums and without"
     tags = {"fio", "acceptance"}

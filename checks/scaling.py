@@ -10,7 +10,7 @@ from iogauge import features
 from iogauge.check import PinnedFilesCheck, sweep
 
 
-@sweep.simple_test_if("tasks_per_node")
+@sweep.simple_test_if(sweep.points("tasks_per_node"))
 class TaskScaling(PinnedFilesCheck):
     descr = "Bandwidth by tasks on a node, a file for each task"
     variants = ("sound", "published")
@@ -38,7 +38,7 @@ class TaskScaling(PinnedFilesCheck):
         return {**declared, "tasks_per_node": self.tasks, "total_bytes": share}
 
 
-@sweep.simple_test_if("servers", features.LUSTRE)
+@sweep.simple_test_if(sweep.points("servers", features.LUSTRE))
 class ServerScaling(PinnedFilesCheck):
     descr = "Bandwidth by object storage servers that hold the files"
 

@@ -7,7 +7,7 @@ from iogauge.check import AggregatorsCheck, SharedFileCheck, sweep
 from iogauge.lustre import Layout
 
 
-@sweep.simple_test_if("stripe_counts", features.LUSTRE)
+@sweep.simple_test_if(sweep.points("stripe_counts", features.LUSTRE))
 class StripeCount(SharedFileCheck):
     descr = "Collective write of a shared file by stripe count"
 
@@ -23,7 +23,7 @@ class StripeCount(SharedFileCheck):
         return Layout(stripe_count=self.stripe_count)
 
 
-@sweep.simple_test_if("stripe_sizes", features.LUSTRE)
+@sweep.simple_test_if(sweep.points("stripe_sizes", features.LUSTRE))
 class StripeSize(SharedFileCheck):
     descr = "Collective write of a shared file over all storage targets by stripe size"
 
@@ -39,7 +39,7 @@ class StripeSize(SharedFileCheck):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
 
 
-@sweep.simple_test_if("aggregators")
+@sweep.simple_test_if(sweep.points("aggregators"))
 class Aggregators(AggregatorsCheck):
     descr = "Collective write by so many tasks on behalf of all, counted with Darshan"
 

@@ -131,6 +131,57 @@ def test_what_is_not_declared_is_filled_in(programs: Path, tmp_path: Path) -> No
     assert [e.get("features") for e in environments] == [["fio"], None]
 
 
+def put_darshan(programs: Path, mpiio: str = "yes") -> Path:
+    """Darshan's programs, and its library in lib beside their directory."""
+    put(programs, "darshan-config", f'[ "$*" = --mpiio-mod ] && echo {mpiio}')
+    put(programs, "darshan-parser", "exit 0")
+    library = programs.parent / "lib" / "libdarshan.so"
+    library.parent.mkdir()
+    library.write_bytes(b"")
+    return library
+
+
+def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path: Path) -> None:
+    put(programs, "mpirun", MPIRUN)
+    library = put_darshan(programs)
+    _, (used, other) = completed(tmp_path)
+    assert used["extras"] == {"mpi": "ompio5", "darshan": str(library)}
+    assert used["features"] == ["darshan"]
+    assert "extras" not in other
+
+
+def test_an_mpi_that_is_not_known_is_not_guessed(programs: Path, tmp_path: Path) -> None:
+    put(programs, "mpirun", "echo 'a launcher of our own'")
+    _, (used, _) = completed(tmp_path)
+    assert used["extras"] == {}
+
+
+@pytest.mark.parametrize(
+    "missing", ["bin/darshan-config", "bin/darshan-parser", "lib/libdarshan.so"]
+)
+def test_darshan_without_all_of_its_parts_is_none(programs: Path, missing: str) -> None:
+    library = put_darshan(programs)
+    assert detect.darshan_library() == str(library)
+    (programs.parent / missing).unlink()
+    assert detect.darshan_library() is None
+
+
+def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
+    put_darshan(programs, mpiio="no")
+    assert detect.darshan_library() is None
+
+
+def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Path) -> None:
+    put(programs, "mpirun", MPIRUN)
+    put_darshan(programs)
+    partition = {"environs": ["e"], "extras": {"target": {"path": str(tmp_path)}}}
+    environments: list[dict[str, Any]] = [
+        {"name": "e", "extras": {"mpi": "romio", "darshan": "/site/libdarshan.so"}}
+    ]
+    detect.complete(partition, environments)
+    assert environments[0]["extras"] == {"mpi": "romio", "darshan": "/site/libdarshan.so"}
+
+
 def test_what_is_declared_is_kept(programs: Path, tmp_path: Path) -> None:
     put(programs, "mpirun", MPIRUN)
     declared = {

@@ -279,3 +279,71 @@ def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
     (row,) = report.rows([record])
     assert "\x1b" not in row.scenario + row.reason
     assert "\\x1b[2J" in row.scenario
+
+
+# --- derived cases and cost -----------------------------------------------------------------------
+
+
+def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
+    lacking = [
+        finding("invalid", "read_hold", guard="points"),
+        finding("warn", "read_fit", guard="points"),
+        finding("warn", "write_bw", guard="points"),
+    ]
+    found = report.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
+    assert [(row.metric, row.measured, row.verdict.value, row.reason) for row in found] == [
+        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points: saw 5"),
+        ("read_hold", "-", "INVALID", "saw 5"),
+        ("read_fit", "-", "UNREFERENCED", "saw 5"),
+    ]
+
+
+PRICE = {"currency": "USD", "per_gb_month": 0.095, "capacity": 51_200_000_000_000, "source": "list"}
+
+
+def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+    measured = metric(verdict, median=gb_s, unit="GB/s", **change)
+    return record(verdict, metrics=[measured], price=PRICE)
+
+
+def test_cost_at_the_ceiling_of_the_published_server() -> None:
+    (cost,) = report.costs([bandwidth(3.125)])
+    assert cost == report.Cost(
+        "/s",
+        "USD",
+        0.095,
+        "write_bw",
+        "Ior posix",
+        3.125,
+        pytest.approx(1556.48),  # type: ignore[arg-type]
+        "list",
+    )
+
+
+def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
+    other = {**bandwidth(2.0), "case": "Ior %api=mpiio"}
+    found = report.costs(
+        [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
+    )
+    assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        record(),
+        bandwidth(3.0, "INVALID"),
+        record(price=PRICE, metrics=[metric(unit="ops/s")]),
+        record(price=PRICE, metrics=[]),
+    ],
+)
+def test_without_price_or_valid_bandwidth_there_is_no_cost(one: dict[str, Any]) -> None:
+    assert report.costs([one]) == []
+
+
+def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
+    one = {**bandwidth(3.125), "price": {**PRICE, "source": "[red]\x1b[2J"}}
+    stream = io.StringIO()
+    Console(file=stream, width=200, color_system=None).print(report.cost_table(report.costs([one])))
+    for text in ("0.095 USD", "3.125", "1,556.48 USD", "[red]\\x1b[2J"):
+        assert text in stream.getvalue()

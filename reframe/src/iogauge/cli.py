@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from rich.table import Table
 
 from iogauge import (
     agent,
+    compare,
     detect,
     doctor,
     guards,
@@ -95,10 +97,30 @@ def _run(arguments: list[str], gate: bool) -> tuple[int, list[dict[str, Any]]]:
     return status, [*records, *missing]
 
 
+#: Tag of the checks that are computed from the records of others.
+_DERIVED = "^derived$"
+
+
+def _selects_derived(arguments: list[str]) -> bool:
+    """Whether ReFrame's arguments select checks that are derived from others, and some that are not."""
+
+    def found(*more: str) -> int:
+        words = _reframe_command(["-l", *arguments, *more])
+        done = subprocess.run(
+            words, env=_environment(), capture_output=True, text=True, check=False
+        )
+        match = re.search(r"Found (\d+) check", done.stdout)
+        return int(match[1]) if match else 0
+
+    return found("-t", _DERIVED) > 0 and found("-T", _DERIVED) > 0
+
+
 def _show(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
     """Print the table and the summary; returns the exit status of the whole."""
     if records:
         console.print(report.table(report.rows(records), "What was measured"))
+    if found := report.costs(records):
+        console.print(report.cost_table(found))
     worst = max(status, report.exit_status(records, gate))
     word = "ok" if worst == 0 else "FAILED"
     console.print(f"iogauge: {word}: {report.summary(records)}" + (" (gate)" if gate else ""))
@@ -119,9 +141,17 @@ def run(
         bool, typer.Option("--gate", help="Only PASS passes, and nothing run fails.")
     ] = False,
 ) -> None:
-    """Run checks through ReFrame and end with the table; all other options are ReFrame's."""
+    """Run checks through ReFrame and end with the table; all other options are ReFrame's.
+
+    What is derived from other cases comes last, in a run of its own.
+    """
     gate = gate or session.is_gate()
-    status, records = _run(context.args, gate)
+    if any("derived" in word for word in context.args) or not _selects_derived(context.args):
+        status, records = _run(context.args, gate)
+    else:
+        status, records = _run([*context.args, "-T", _DERIVED], gate)
+        after, derived = _run([*context.args, "-t", _DERIVED], gate)
+        status, records = max(status, after), [*records, *derived]
     raise typer.Exit(_show(_console(), records, gate, status))
 
 
@@ -186,6 +216,26 @@ def show_report(
                 records.append(record)
     gate = any(record.get("gate") for record in records)
     raise typer.Exit(_show(console, records, gate, 0))
+
+
+@app.command("compare")
+def show_comparison(
+    a: Annotated[
+        str, typer.Argument(help="A Darshan log; or a session or its .jsonl, with :case.")
+    ],
+    b: Annotated[str, typer.Argument(help="What is put in relation to it; of the same kind.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Put two Darshan logs, or two records, side by side, and say what else was different."""
+    try:
+        found = compare.compare(compare.read(a), compare.read(b))
+    except compare.CompareError as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(compare.to_json(found))
+    else:
+        _console().print(compare.render(found))
 
 
 @app.command("doctor")

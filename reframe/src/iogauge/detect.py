@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iogauge import features, stack
+from iogauge import features, hints, stack
 from iogauge.filesystem import cached_below, find_mount, space_of
 from iogauge.session import state_dir
 from iogauge.stack import Stack
@@ -167,6 +167,22 @@ def machine(cache: Path | None = None) -> Machine:
     return Machine(programs)
 
 
+def darshan_library() -> str | None:
+    """Path of the libdarshan.so that the darshan-config on PATH belongs to; None where it is of no use.
+
+    That is where it does not watch MPI-IO, or where there is no darshan-parser for its logs.
+    """
+    config = shutil.which("darshan-config")
+    if config is None or shutil.which("darshan-parser") is None:
+        return None
+    library = Path(config).parent.parent / "lib" / "libdarshan.so"
+    try:
+        watches = _output([config, "--mpiio-mod"]).strip() == "yes"
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return str(library) if watches and library.exists() else None
+
+
 def memory_bytes() -> int:
     """Memory of this node, ``MemTotal`` of /proc/meminfo."""
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -220,12 +236,16 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     partition["env_vars"] = partition.get("env_vars", []) + [
         [name, value] for name, value in mpi_environment().items() if name not in declared
     ]
-    built = found.stack
+    built, library = found.stack, darshan_library()
+    mpi = hints.dialect_of(found.programs["mpirun"].version) if "mpirun" in found.programs else None
+    seen = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            environment["features"] = sorted({*environment.get("features", []), *found.features})
+            has = [*found.features, *([features.DARSHAN] if library else [])]
+            environment["features"] = sorted({*environment.get("features", []), *has})
+            environment["extras"] = seen | environment.get("extras", {})
             if built:
-                environment.setdefault("extras", {})["installed"] = built.to_record()
+                environment["extras"]["installed"] = built.to_record()
 
 
 def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from rich.markup import escape
 from rich.table import Table
 
-from iogauge.units import format_value
+from iogauge.derive import POINTS, VALID, cost_per_gb_s_month
+from iogauge.units import BANDWIDTH_UNITS, convert, format_value
 from iogauge.verdict import Verdict
 
 _STYLE: Final = {
@@ -108,7 +109,22 @@ def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
                     _visible(_reason(record, metric)),
                 )
             )
+        found += _not_computed(record, name, target)
     return found
+
+
+def _not_computed(record: dict[str, Any], name: str, target: str) -> list[Row]:
+    """Rows of the metrics that a derived case could not compute beside those that it could."""
+    computed = {metric["name"] for metric in record["metrics"]}
+    rows = []
+    for finding in record["findings"] if computed else ():
+        if finding["guard"] != POINTS or finding["metric"] in computed:
+            continue
+        invalid = finding["outcome"] == "invalid"
+        verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
+        reason = _visible(finding["saw"])
+        rows.append(Row(name, target, finding["metric"], "-", "-", "-", verdict, reason))
+    return rows
 
 
 def table(found: Sequence[Row], title: str) -> Table:
@@ -140,6 +156,81 @@ def table(found: Sequence[Row], title: str) -> Table:
             f"[{style}]{row.verdict.value}[/]",
             escape(row.reason),
         )
+    return view
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a target costs for the best that it was seen to deliver: information, never a verdict."""
+
+    target: str
+    currency: str
+    per_gb_month: float
+    metric: str
+    case: str
+    gb_s: float
+    per_gb_s_month: float
+    source: str
+
+
+def costs(records: Iterable[dict[str, Any]]) -> list[Cost]:
+    """Cost by partition and bandwidth metric, from records in the order in which they were made.
+
+    Of each case the newest valid value counts, of each metric the best case; partitions without a price
+    have none.
+    """
+    newest: dict[tuple[str, str], dict[str, tuple[float, dict[str, Any]]]] = {}
+    for record in records:
+        for metric in record["metrics"] if record.get("price") else ():
+            if metric["unit"] not in BANDWIDTH_UNITS or metric["verdict"] not in VALID:
+                continue
+            cases = newest.setdefault((record["partition"], metric["name"]), {})
+            cases[record["case"]] = (convert(metric["median"], metric["unit"], "B/s"), record)
+    found = []
+    for (partition, name), cases in newest.items():
+        bytes_s, record = max(cases.values(), key=lambda one: one[0])
+        price = record["price"]
+        found.append(
+            Cost(
+                target=(record.get("target") or {}).get("path", partition),
+                currency=price["currency"],
+                per_gb_month=price["per_gb_month"],
+                metric=name,
+                case=short_name(record["case"]),
+                gb_s=bytes_s / 1e9,
+                per_gb_s_month=cost_per_gb_s_month(
+                    price["per_gb_month"], price["capacity"], bytes_s
+                ),
+                source=price["source"],
+            )
+        )
+    return found
+
+
+def cost_table(found: Sequence[Cost]) -> Table:
+    """Costs as a table for a terminal; text from outside is escaped."""
+    view = Table(title="What it costs", title_justify="left", pad_edge=False)
+    for heading in (
+        "target",
+        "per GB and month",
+        "for",
+        "of",
+        "GB/s",
+        "per GB/s and month",
+        "price",
+    ):
+        view.add_column(heading, overflow="fold")
+    for cost in found:
+        cells = (
+            cost.target,
+            f"{cost.per_gb_month:g} {cost.currency}",
+            cost.metric,
+            cost.case,
+            format_value(cost.gb_s),
+            f"{cost.per_gb_s_month:,.2f} {cost.currency}",
+            cost.source,
+        )
+        view.add_row(*(escape(_visible(cell)) for cell in cells))
     return view
 
 

@@ -78,6 +78,8 @@ class Session:
     targets: set[str] = field(default_factory=set)
     passed: int = 0
     failed: int = 0
+    #: Cases that were set up and are not decided: check, partition, environment, name of the case.
+    open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
 
     def track(self, target: str) -> None:
         """Remember to remove this session's directory on a target, also after this process is gone."""

@@ -130,6 +130,11 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         where = f"{self.current_partition.name}-{self.current_environ.name}"
         return f"{type(self).__name__}-{self.hashcode}-{where}"
 
+    @property
+    def _open_name(self) -> tuple[str, str, str, str]:
+        where = (self.current_partition.name, self.current_environ.name)
+        return (type(self).__name__, *where, self.display_name)
+
     # The pipeline.
 
     @builtins.run_after("init")
@@ -140,6 +145,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     @builtins.run_after("setup")
     def _size(self) -> None:
         self._judgement = None
+        session.current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
             self._extras = extras.for_check(type(self).__name__)
@@ -399,6 +405,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     def _record(self, judgement: judge.Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, judgement.reason
         run = session.current()
+        run.open_cases.discard(self._open_name)
         if judgement.verdict is Verdict.PASS:
             run.passed += 1
         elif not judgement.failed_as_expected:

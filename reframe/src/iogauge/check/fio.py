@@ -298,7 +298,9 @@ class ChecksumCheck(RandomReadCheck):
     @builtins.run_after("setup")
     def _needs_root(self) -> None:
         if os.getuid() != 0 and not self.is_dry_run():
-            self.skip("lctl set_param needs root: run as root, or take the right lustre-checksums away")
+            self.skip(
+                "lctl set_param needs root: run as root, or take the right lustre-checksums away"
+            )
 
     def promise(self) -> tuple[Metric, ...]:
         """Operations per second with and without, and the share of them that checksums leave."""

@@ -346,9 +346,7 @@ class AggregatorsCheck(SharedFileCheck):
                 f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
                 f"understands: set extras.mpi to one of {', '.join(hints.DIALECTS)}"
             )
-        return hints.words(
-            dialect, hints.Wish(aggregators=self.aggregators), nodes=self.nodes, pattern="data*"
-        )
+        return hints.words(dialect, hints.Wish(aggregators=self.aggregators), nodes=self.nodes)
 
     def tool_words(self) -> Sequence[str]:
         """IOR with the hints in its environment."""

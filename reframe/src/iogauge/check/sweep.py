@@ -43,9 +43,9 @@ def partitions_of(holds: Callable[[PartitionExtras], Any]) -> list[str]:
     return [where for where, extras in _extras(()).items() if holds(extras)]
 
 
-def simple_test_if(name: str, *needs: str) -> Callable[[type], type]:
-    """ReFrame's ``simple_test`` where the selected system has points of a sweep; else the class is no test.
+def simple_test_if(values: Sequence[Any]) -> Callable[[type], type]:
+    """ReFrame's ``simple_test`` where a parameter has values on the selected system; else the class is no test.
 
     A parameter without values would be a warning, which ends a run that is a gate.
     """
-    return rfm.simple_test if points(name, *needs) else lambda check: check
+    return rfm.simple_test if values else lambda check: check

@@ -1,0 +1,90 @@
+"""What follows from several cases: curves of the sweeps, and one partition against another.
+
+Nothing is measured here: run the checks named first, then ``reframe -c checks/ -r -t derived``. The
+formulas stand in docs/derived.md.
+"""
+
+import reframe as rfm
+from reframe.core.builtins import parameter, run_after
+
+from iogauge import derive, features
+from iogauge.check import sweep
+from iogauge.check.derived import BaselineCheck, CurveCheck, SpeedupCheck, baseline_checks
+
+
+@rfm.simple_test
+class TaskScalingCurve(CurveCheck):
+    descr = "Bandwidth over tasks on a node: plateau, linearity up to it, and what holds beyond"
+    needs = features.IOR
+    points_of = "TaskScaling"
+    varied = "tasks"
+    sweep_name = "tasks_per_node"
+    alike = ("nodes",)
+    quantities = {
+        "plateau": (derive.plateau, "MiB/s"),
+        "linearity": (derive.linearity, "1"),
+        "hold": (derive.hold, "1"),
+    }
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: len(extras.sweeps.tasks_per_node) > 1
+        )
+
+
+@rfm.simple_test
+class ServerScalingCurve(CurveCheck):
+    descr = "Bandwidth over servers: efficiency of the largest point, and fit of a straight line"
+    needs = features.IOR
+    points_of = "ServerScaling"
+    varied = "servers"
+    sweep_name = "servers"
+    quantities = {"scale_out": (derive.scale_out, "1"), "fit": (derive.fit, "1")}
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: extras.target.striped_by == "lustre" and len(extras.sweeps.servers) > 1
+        )
+
+
+#: Libraries that StripeCount writes with, and the feature of an environment that has each.
+_LIBRARIES = {
+    "MPIIO": features.IOR_MPIIO,
+    "HDF5": features.IOR_HDF5,
+    "NCMPI": features.IOR_NCMPI,
+}
+
+
+@rfm.simple_test
+class StripeSpeedup(SpeedupCheck):
+    descr = "A shared file over many storage targets against the same on the first stripe count"
+    points_of = "StripeCount"
+    varied = "stripe_count"
+    sweep_name = "stripe_counts"
+    fixed_parameters = ("api",)
+
+    api = parameter(list(_LIBRARIES), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_prog_environs = [f"+{_LIBRARIES[self.api]}"]
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: (
+                extras.target.striped_by == "lustre" and len(extras.sweeps.stripe_counts) > 1
+            )
+        )
+
+
+@sweep.simple_test_if(baseline_checks())
+class AgainstBaseline(BaselineCheck):
+    descr = "The best of a check's cases here against the best on the partition's baseline"
+
+    check = parameter(baseline_checks(), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: extras.baseline and self.check in extras.baseline.checks
+        )

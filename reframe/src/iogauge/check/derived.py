@@ -1,0 +1,467 @@
+"""Base classes of what is computed from the records of other cases and judged like any measurement.
+
+Such a case has no job worth speaking of. In the sanity stage it reads the history for the newest valid
+records of the cases that it rests on, computes, and from there on takes the way of every case: reference,
+verdict, record. What cannot be computed never passes: INVALID where the operands were measured and not
+valid, UNREFERENCED (skipped, and a failure in a gate) where they have not been measured yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import reframe.core.builtins as builtins
+from pydantic import ValidationError
+from reframe.core.exceptions import SanityError
+from reframe.core.runtime import runtime
+
+from iogauge import derive, history, session
+from iogauge.check.base import StorageCheck
+from iogauge.derive import (
+    Derived,
+    LeftOut,
+    NotComputable,
+    NotMeasured,
+    Operands,
+    Point,
+    Source,
+)
+from iogauge.guards import Finding, Outcome
+from iogauge.judge import Judgement
+from iogauge.measurement import Metric
+from iogauge.plan import CasePlan
+from iogauge.references import References, ReferencesError
+from iogauge.target import PartitionExtras
+from iogauge.units import dimension
+from iogauge.verdict import MetricVerdict, Verdict, decide_metric, worst
+
+_BANDWIDTHS: Final = ("write_bw", "read_bw")
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """A metric, how it is computed, and which points are not there to compute it from.
+
+    ``compute`` raises :class:`iogauge.derive.NotComputable`.
+    """
+
+    metric: Metric
+    compute: Callable[[], Derived]
+    left_out: tuple[LeftOut, ...]
+
+
+def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
+    """Records of a system, newest first, from files written to since ``oldest`` (seconds since the epoch).
+
+    One file is read at a time. Damaged lines are passed over; raises OSError for a file that cannot be read.
+    """
+    files = [(file.stat().st_mtime, file) for file in folder.glob("*.jsonl")]
+    for written, file in sorted(files, reverse=True):
+        if written < oldest:
+            return
+        yield from (r for r in reversed(list(history.read(file))) if isinstance(r, dict))
+
+
+class DerivedCheck(StorageCheck):
+    """Metrics computed from other cases' records; a subclass says from which, and how."""
+
+    #: Age in days from which a record is no operand; 0: 30 days.
+    #: :type: int
+    max_age_days = builtins.variable(int, value=0)
+
+    local = True
+    executable = "true"
+    tags = {"derived"}
+
+    _used: dict[str, tuple[Point, ...]]
+
+    # What a scenario defines.
+
+    def sources(self) -> tuple[Source, ...]:
+        """The cases whose records are operands."""
+        raise TypeError(f"{type(self).__name__} must define sources()")
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """What is computed from the operands of each source; raises NotComputable where nothing can be."""
+        raise TypeError(f"{type(self).__name__} must define formulas()")
+
+    def plan(self) -> CasePlan:
+        """Nothing is done on the target."""
+        return CasePlan(tool="", repetitions=1, tasks=1, nodes=1, repeat=(), held_bytes=0, files=0)
+
+    def declared(self) -> dict[str, Any]:
+        """The age from which records are too old."""
+        return {"max_age_days": 30}
+
+    # What a scenario may use.
+
+    def source(self, check: str, partition: str, **more: Any) -> Source:
+        """Cases of a check on a partition, in this case's environment and in the tier declared here."""
+        return Source(
+            check=check,
+            partition=partition,
+            environment=self.current_environ.name,
+            tier=self.tier_of(check),
+            **more,
+        )
+
+    def tier_of(self, check: str) -> str:
+        """Tier that this partition declares for a check."""
+        extras = PartitionExtras.of_partition(self.current_partition.extras)
+        return extras.for_check(check).limits.tier
+
+    # The pipeline.
+
+    @builtins.run_after("setup")
+    def _size(self) -> None:
+        self._judgement, self._used, self._cold = None, {}, {}
+        name = type(self).__name__
+        try:
+            self._extras = PartitionExtras.of_partition(self.current_partition.extras)
+            self._references = References.of_site(self.current_system.name)
+            self._references.check(name, self.promise_all())
+        except (ValidationError, ReferencesError) as error:
+            self._refuse(Verdict.ERROR, str(error))
+        self._overridden = {
+            name: value
+            for name, known in self.declared().items()
+            if (value := getattr(self, name)) and value != known
+        }
+        for variable, value in self.declared().items():
+            setattr(self, variable, getattr(self, variable) or value)
+        if self.max_age_days < 1:
+            self._refuse(Verdict.ERROR, f"max_age_days is {self.max_age_days}: expected 1 or more")
+        self.tier = self.sources()[0].tier
+        path = self._references.path_for(name)
+        if path:
+            self.reference = {"$ref": str(path)}
+        self._plan = self.plan()
+
+    @builtins.run_before("run")
+    def _write_job(self) -> None:
+        """The job has nothing to do: ``true``, where ReFrame runs."""
+
+    @builtins.sanity_function
+    def _judge(self) -> bool:
+        try:
+            judgement = self._derive()
+        except NotMeasured as error:
+            judgement = Judgement((), (), Verdict.UNREFERENCED, str(error))
+        except NotComputable as error:
+            judgement = Judgement((), (), Verdict.INVALID, str(error))
+        except (ReferencesError, OSError) as error:
+            self._refuse(Verdict.ERROR, str(error))
+        self._judgement = judgement
+        self._record(judgement)
+        message = f"{judgement.verdict.value}: {judgement.reason}"
+        if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
+            raise SanityError(message)
+        if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass
+            if session.is_gate():
+                raise SanityError(message)
+            self.skip(message)
+        return True
+
+    # Helpers.
+
+    def _derive(self) -> Judgement:
+        """Read, compute, judge."""
+        sources = self.sources()
+        self._await(sources)
+        oldest = time.time() - self.max_age_days * 86400
+        folder = session.history_dir() / self.current_system.name
+        operands = [
+            derive.newest_points(newest_records(folder, oldest), source, oldest)
+            for source in sources
+        ]
+        formulas = self.formulas(*operands)
+        metrics = {formula.metric.name: formula.metric for formula in formulas}
+        promised = {metric.name: metric for metric in self.promise()}
+        references, unreferenced = self._references.resolve(
+            self, list((promised | metrics).values()), self._overridden
+        )
+        decided: list[MetricVerdict] = []
+        findings: list[Finding] = []
+        verdicts: list[tuple[Verdict, str, str]] = []
+        for formula in formulas:
+            metric = formula.metric
+            lacking = ", ".join(map(str, formula.left_out))
+            try:
+                derived = formula.compute()
+            except NotComputable as error:
+                waiting = any(not left.measured for left in formula.left_out)
+                saw = f"{error}; left out: {lacking}" if lacking else str(error)
+                outcome = Outcome.WARN if waiting else Outcome.INVALID
+                findings.append(self._finding(outcome, f"not computed: {saw}", metric))
+                verdict = Verdict.UNREFERENCED if waiting else Verdict.INVALID
+                verdicts.append((verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}"))
+                continue
+            self._used[metric.name] = derived.used
+            one = decide_metric(
+                metric, (derived.value,), (), references.get(metric.name), unreferenced
+            )
+            reason = one.reason
+            if lacking:
+                findings.append(self._finding(Outcome.WARN, f"left out: {lacking}", metric))
+                reason += f", left out: {lacking}"
+            decided.append(one)
+            verdicts.append((one.verdict, metric.name, reason))
+        for name in sorted(references.keys() - metrics):
+            reason = "has a reference, and cannot be computed: not a metric of all operands"
+            findings.append(self._finding(Outcome.INVALID, reason, promised[name]))
+            verdicts.append((Verdict.INVALID, name, reason))
+        verdict = worst([verdict for verdict, _, _ in verdicts])
+        return Judgement(tuple(decided), tuple(findings), verdict, _summary(verdicts, verdict))
+
+    def _await(self, sources: Sequence[Source]) -> None:
+        """Raise NotMeasured while this run has not decided all operands that it has selected."""
+        places = [(source.check, source.partition, source.environment) for source in sources]
+        selected = session.current().open_cases
+        waiting = sorted(name for *place, name in selected if tuple(place) in places)
+        if waiting:
+            raise NotMeasured(
+                f"this run has not decided {', '.join(waiting)} yet: run again with -t derived"
+            )
+
+    def _finding(self, outcome: Outcome, saw: str, metric: Metric) -> Finding:
+        return Finding(
+            derive.POINTS,
+            outcome,
+            saw,
+            f"a valid record of every point, at most {self.max_age_days} days old, in tier {self.tier}, "
+            "with nothing overridden",
+            metric=metric.name,
+        )
+
+    def _remedy(self, sources: Sequence[Source], waiting: bool) -> str:
+        """What to do about points that lack a valid value."""
+        commands = [
+            f"reframe -c checks/ -r -n '^{source.check}\\b' -p '^{source.environment}$' "
+            f"--system={self.current_system.name}:{source.partition}"
+            for source in sources
+        ]
+        return f"{'Run first' if waiting else 'Find out why, and run'}: {' and '.join(commands)}"
+
+    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
+        used = self._used[decided.metric.name]
+        return {
+            **super()._metric_record(decided),
+            "derived_from": [
+                {
+                    "x": point.x,
+                    "value": point.value,
+                    "partition": point.partition,
+                    "session": point.session,
+                    "case": point.case,
+                    "time": point.time,
+                }
+                for point in used
+            ],
+        }
+
+
+def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> str:
+    """Reasons of the metrics that decided the verdict; metrics with one reason share it."""
+    by_reason: dict[str, list[str]] = {}
+    for one, name, reason in verdicts:
+        if one is verdict:
+            by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+
+
+class CurveCheck(DerivedCheck):
+    """Metrics of a curve: bandwidth over the points of a sweep."""
+
+    #: Name of the check whose cases are the points, and its parameter that is varied.
+    points_of: str
+    varied: str
+    #: Name of the sweep in the partition's extras.
+    sweep_name: str
+    #: Metrics of that check that are looked at.
+    bandwidths: tuple[str, ...] = _BANDWIDTHS
+    #: Keys of a record in which all points must agree.
+    alike: tuple[str, ...] = ("nodes", "tasks_per_node")
+    #: What is computed of each: name, formula, unit.
+    quantities: Mapping[str, tuple[Callable[[Sequence[Point]], Derived], str]]
+    #: Parameters of that check that are not varied.
+    fixed_parameters: tuple[str, ...] = ()
+
+    def expected(self) -> tuple[float, ...]:
+        """Points that this partition declares, in its order."""
+        return tuple(getattr(self.site.sweeps, self.sweep_name))
+
+    def sources(self) -> tuple[Source, ...]:
+        """The points of the sweep on this partition."""
+        return (
+            self.source(
+                self.points_of,
+                self.current_partition.name,
+                varied=self.varied,
+                expected=self.expected(),
+                metrics=tuple(Metric(name, "MiB/s") for name in self.bandwidths),
+                fixed={name: getattr(self, name) for name in self.fixed_parameters},
+                alike=self.alike,
+            ),
+        )
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Each quantity of each bandwidth."""
+        return tuple(metric for metric, _, _ in self._metrics())
+
+    def _metrics(self) -> Iterator[tuple[Metric, Callable[[Sequence[Point]], Derived], str]]:
+        for quantity, (compute, unit) in self.quantities.items():
+            for bandwidth in self.bandwidths:
+                way = bandwidth.removesuffix("_bw")
+                yield Metric(f"{way}_{quantity}", unit), compute, bandwidth
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Each quantity of each bandwidth."""
+        (points,) = operands
+        return [
+            Formula(metric, _of(compute, points.points[bandwidth]), points.without(bandwidth))
+            for metric, compute, bandwidth in self._metrics()
+        ]
+
+
+def _of(
+    compute: Callable[[Sequence[Point]], Derived], points: Sequence[Point]
+) -> Callable[[], Derived]:
+    return lambda: compute(points)
+
+
+class SpeedupCheck(CurveCheck):
+    """The best point of a sweep against the first that the partition declares."""
+
+    bandwidths = ("write_bw",)
+
+    def promise(self) -> tuple[Metric, ...]:
+        """How much faster, and where."""
+        return (Metric("write_speedup", "1"), Metric(f"best_{self.varied}", "1"))
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Best over first, and where the best lies."""
+        (found,) = operands
+        points, left_out = found.points["write_bw"], found.without("write_bw")
+        first = self.expected()[0]
+        faster, where = self.promise()
+        return [
+            Formula(faster, lambda: derive.speedup(points, first), left_out),
+            Formula(where, lambda: derive.best_x(points), left_out),
+        ]
+
+
+def _partition_extras() -> dict[str, PartitionExtras]:
+    """Extras by name of the selected system's partitions."""
+    return {
+        partition.name: PartitionExtras.of_partition(partition.extras)
+        for partition in runtime().system.partitions
+        if "target" in partition.extras
+    }
+
+
+def baseline_checks() -> list[str]:
+    """Checks that partitions of the selected system compare with a baseline."""
+    extras = _partition_extras().values()
+    return sorted({check for one in extras if one.baseline for check in one.baseline.checks})
+
+
+#: End of a metric's name in a comparison, with its direction.
+_COMPARED: Final[dict[str, Literal["more", "less"]]] = {
+    "_time_ratio": "less",
+    "_ratio": "more",
+    "_scale_out": "more",
+}
+
+
+class BaselineCheck(DerivedCheck):
+    """One check on this partition against the same on its baseline; a subclass makes ``check`` a parameter."""
+
+    check: str
+
+    @builtins.run_after("init")
+    def _select_environments(self) -> None:
+        """Environments that this partition and its baseline have; all of its own where they share none."""
+        environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
+        chosen: set[str] = set()
+        for name, extras in _partition_extras().items():
+            if extras.baseline and self.check in extras.baseline.checks:
+                both = environments[name] & environments[extras.baseline.partition]
+                chosen |= both or environments[name]
+        self.valid_prog_environs = sorted(chosen)
+
+    @property
+    def _baseline(self) -> str:
+        assert self.site.baseline is not None
+        return self.site.baseline.partition
+
+    def sources(self) -> tuple[Source, ...]:
+        """All cases of the check here, and all on the baseline."""
+        here = self.current_partition.name
+        return (self.source(self.check, here), self.source(self.check, self._baseline))
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Metrics that the reference file names and that have the form of a comparison.
+
+        Which metrics both sides have is known once their records are read.
+        """
+        found = []
+        for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
+            better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
+            if better:
+                found.append(Metric(name, "1", better))
+        return tuple(found)
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Best of all cases here against best of all cases there, for every metric that both sides have."""
+        this, other = operands
+        for side, source in zip(operands, self.sources(), strict=True):
+            if not side.metrics:
+                lacking = ", ".join(map(str, side.left_out))
+                kind = NotComputable if lacking else NotMeasured
+                raise kind(
+                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
+                    f"{source.environment}, tier {source.tier}. "
+                    f"{self._remedy([source], not lacking)}"
+                )
+        names = [name for name in this.metrics if this.metrics[name] == other.metrics.get(name)]
+        if not names:
+            raise NotComputable(
+                f"{self.check} has no metric in common: here {', '.join(this.metrics)}; on "
+                f"{self._baseline} {', '.join(other.metrics)}"
+            )
+        return [formula for name in names for formula in self._compare(name, this, other)]
+
+    def _compare(self, name: str, this: Operands, other: Operands) -> Iterator[Formula]:
+        metric = this.metrics[name]
+        left_out = (*this.without(name), *other.without(name))
+
+        def of_best(compute: Callable[[Point, Point], Derived]) -> Callable[[], Derived]:
+            sides = (this.points[name], other.points[name])
+            return lambda: compute(*(derive.best_of(side, metric.better) for side in sides))
+
+        yield Formula(Metric(f"{name}_ratio", "1", metric.better), of_best(derive.ratio), left_out)
+        if dimension(metric.unit) not in ("bandwidth", "operations"):
+            return
+        yield Formula(
+            Metric(f"{name}_time_ratio", "1", "less"), of_best(derive.time_ratio), left_out
+        )
+        here, there = self.site.topology, _partition_extras()[self._baseline].topology
+        if here and here.servers and there and there.servers:
+            counts = (here.servers.count, there.servers.count)
+            yield Formula(
+                Metric(f"{name}_scale_out", "1"),
+                of_best(lambda a, b: derive.scale_out_against(a, b, *counts)),
+                left_out,
+            )
+
+
+def _leaf_names(entry: object) -> set[str]:
+    """Names of the metrics in a check's entry of the reference file, at whatever depth."""
+    if not isinstance(entry, dict):
+        return set()
+    here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}
+    return here.union(*(_leaf_names(value) for value in entry.values()))

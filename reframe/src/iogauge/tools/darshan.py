@@ -1,0 +1,255 @@
+"""Darshan: words that put it under the ranks of a tool, and what its log says, as values.
+
+Read is the text of ``darshan-parser`` (Darshan 3.5.0), which comes with the library and reads the logs of all
+versions before. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools import excerpt
+
+#: Rank of a record in which Darshan summed up all ranks.
+ALL_RANKS: Final = -1
+#: Keeps a record for every rank of a file that all ranks opened.
+KEEP_RANKS: Final = "DARSHAN_DISABLE_SHARED_REDUCTION"
+
+_READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO")
+#: Modules that have a section of their own in the text where the log has them.
+_SECTIONS: Final = (*_READ, "HEATMAP")
+_TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
+_RESERVED: Final = re.compile(r"[\s\"'\\]")
+
+
+def run_words(library: str, log: str) -> list[str]:
+    """The words before a tool's own that let Darshan watch the ranks, and not their launcher.
+
+    ``library`` is libdarshan.so, built with the MPI of the tool. Where a file ``log`` is there already,
+    Darshan writes none and says so on standard error only: give every execution a name of its own.
+    Raises :class:`ValueError` for paths that the loader or the shell would split.
+    """
+    if not library.startswith("/") or _RESERVED.search(library) or ":" in library:
+        raise ValueError(
+            f"library is {library!r}: expected the absolute path of libdarshan.so, without blanks, "
+            "quotes and colons"
+        )
+    if not log or _RESERVED.search(log):
+        raise ValueError(f"log is {log!r}: expected a path without blanks and quotes")
+    return ["env", f"LD_PRELOAD={library}", f"DARSHAN_LOGFILE={log}", f"{KEEP_RANKS}=1"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What one rank (or :data:`ALL_RANKS`) did to one file through one module.
+
+    Times are in seconds, sizes in bytes. -1 in a counter says that Darshan could not watch it.
+    """
+
+    module: str
+    rank: int
+    file: str
+    mount: str
+    fs_type: str
+    counters: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DarshanLog:
+    """One execution of a program.
+
+    ``modules`` maps those that watched it to whether their records are complete. ``slowest_seconds`` is
+    the I/O time of the slowest rank by module (``agg_time_by_slowest``), where the parser was asked for
+    it (``--perf``).
+    """
+
+    format_version: str
+    library_version: str
+    command: str
+    tasks: int
+    run_seconds: float
+    modules: Mapping[str, bool]
+    records: tuple[Record, ...]
+    slowest_seconds: Mapping[str, float]
+
+    def of(self, module: str) -> list[Record]:
+        """Records of one module."""
+        return [record for record in self.records if record.module == module]
+
+
+_HEADER: Final = re.compile(
+    r"# (darshan log version|exe|nprocs|run time|metadata: lib_ver)(?::| =) (.*)"
+)
+_ANNOUNCED: Final = re.compile(r"# (\S+) module: \d+ bytes")
+_SECTION: Final = re.compile(r"# (\S+) module data")
+_INCOMPLETE: Final = re.compile(r"# \*WARNING\*: The (\S+) module contains incomplete data!")
+_SLOWEST: Final = re.compile(r"# agg_time_by_slowest: (\S+) # seconds")
+
+
+@dataclass(slots=True)
+class _Text:
+    """What has been read so far."""
+
+    header: dict[str, str] = field(default_factory=dict)
+    announced: dict[str, None] = field(default_factory=dict)
+    incomplete: set[str] = field(default_factory=set)
+    begun: set[str] = field(default_factory=set)
+    slowest: dict[str, float] = field(default_factory=dict)
+    section: str = ""
+
+    def comment(self, line: str) -> None:
+        if line.startswith("#<module>"):
+            self.begun.add(self.section)
+        elif match := _SECTION.fullmatch(line):
+            self.section = match[1]
+        elif match := _INCOMPLETE.fullmatch(line):
+            self.incomplete.add(match[1])
+        elif match := _SLOWEST.fullmatch(line):
+            self.slowest[self.section] = _number(match[1], "agg_time_by_slowest")
+        elif not self.section and (match := _ANNOUNCED.match(line)):
+            self.announced[match[1]] = None
+        elif not self.section and (match := _HEADER.fullmatch(line)):
+            self.header.setdefault(match[1], match[2])
+
+
+def parse(text: str) -> DarshanLog:
+    """What ``darshan-parser`` printed of a log, in one pass over the text.
+
+    Kept are the records of POSIX, MPI-IO, LUSTRE and STDIO. Raises :class:`ToolOutputError` for text that
+    is not the parser's, damaged or cut off. A cut exactly between two records of the last module cannot
+    be seen in the text: look at the parser's exit status, too.
+    """
+    read = _Text()
+    found: dict[tuple[str, str, str], tuple[str, str, str, dict[str, float]]] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("#"):
+            read.comment(line)
+        elif line:
+            words = line.split("\t")
+            if len(words) < 8:
+                raise ToolOutputError(
+                    f"darshan-parser, line {number}: {len(words)} columns, expected 8: "
+                    f"{excerpt(line)!r}: the text is cut off or damaged"
+                )
+            module, rank, record, counter, value = words[:5]
+            if module not in _READ or counter.endswith(_TEXTS):
+                continue
+            key = (module, rank, record)
+            if key not in found:
+                found[key] = ("\t".join(words[5:-2]), words[-2], words[-1], {})
+            found[key][3][counter.partition("_")[2]] = _number(value, counter)
+    return _log(read, found)
+
+
+def _log(
+    read: _Text, found: Mapping[tuple[str, str, str], tuple[str, str, str, dict[str, float]]]
+) -> DarshanLog:
+    missing = {"darshan log version", "exe", "nprocs", "run time"} - set(read.header)
+    if missing:
+        raise ToolOutputError(
+            f"not what darshan-parser prints: no {sorted(missing)[0]!r} in the header; was there a log, "
+            "and was the library built with the tool's MPI?"
+        )
+    cut = [m for m in read.announced if m in _SECTIONS and m not in read.begun]
+    if cut:
+        raise ToolOutputError(
+            f"darshan-parser: the log has a module {cut[0]}, but the text ends before its records: it is "
+            "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
+        )
+    lengths: dict[str, int] = {}
+    records = []
+    for (module, rank, _), (file, mount, fs_type, counters) in found.items():
+        expected = lengths.setdefault(module, len(counters))
+        if len(counters) != expected and module != "LUSTRE":
+            raise ToolOutputError(
+                f"darshan-parser: {len(counters)} {module} counters of rank {rank}, file {file!r}, where "
+                f"others have {expected}: the text is cut off or damaged"
+            )
+        records.append(
+            Record(
+                module=module,
+                rank=int(_number(rank, "rank")),
+                file=file,
+                mount=mount,
+                fs_type=fs_type,
+                counters=counters,
+            )
+        )
+    return DarshanLog(
+        format_version=read.header["darshan log version"],
+        library_version=read.header.get("metadata: lib_ver", ""),
+        command=read.header["exe"].strip(),
+        tasks=int(_number(read.header["nprocs"], "nprocs")),
+        run_seconds=_number(read.header["run time"], "run time"),
+        modules={m: m not in read.incomplete for m in [*read.announced, *sorted(read.incomplete)]},
+        records=tuple(records),
+        slowest_seconds=read.slowest,
+    )
+
+
+def _number(text: str, name: str) -> float:
+    try:
+        value = int(text) if text.lstrip("-").isdecimal() else float(text)
+        finite = math.isfinite(value)
+    except (ValueError, OverflowError):
+        finite = False
+    if not finite:
+        raise ToolOutputError(
+            f"darshan-parser: {name} is {excerpt(text)!r}, expected a finite number"
+        )
+    return value
+
+
+def writers(log: DarshanLog, file: str) -> int:
+    """How many ranks wrote bytes to a file through POSIX, whoever the bytes came from.
+
+    ``file`` is the file's path or the end of it, from a slash on. Raises :class:`ToolOutputError` where
+    that is not one file of the log, where records are missing, and where Darshan summed the ranks up.
+    """
+    if not log.modules.get("POSIX", True):
+        raise ToolOutputError(
+            "darshan: the POSIX module ran out of room and left files out: let it watch fewer "
+            "(DARSHAN_EXCLUDE_DIRS), or put 'MAX_RECORDS 65536 POSIX' in a file and name that in "
+            "DARSHAN_CONFIG_PATH"
+        )
+    posix = log.of("POSIX")
+    mine = [r for r in posix if r.file == file or r.file.endswith("/" + file.lstrip("/"))]
+    names = {record.file for record in mine}
+    if len(names) != 1:
+        seen = excerpt("\n".join(sorted(names or {record.file for record in posix})))
+        raise ToolOutputError(
+            f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {seen}"
+        )
+    wrote = {record.rank for record in mine if record.counters.get("BYTES_WRITTEN", 0) > 0}
+    if ALL_RANKS in wrote:
+        raise ToolOutputError(
+            f"darshan: the records of {file!r} are summed up over all ranks, the writers cannot be counted: "
+            f"set {KEEP_RANKS}=1 for the ranks"
+        )
+    return len(wrote)
+
+
+def as_output(text: str, file: str) -> ToolOutput:
+    """The number of ranks that wrote a file, as phase ``writers`` with the rate ``writers``.
+
+    ``text`` is what ``darshan-parser`` printed; for ``file`` and errors see :func:`writers`. A file that
+    nobody wrote is an error, too.
+    """
+    log = parse(text)
+    count = writers(log, file)
+    if count == 0:
+        raise ToolOutputError(f"darshan: no rank wrote a byte to {file!r}: was it the right log?")
+    phase = Phase(name="writers", rates={"writers": Quantity(count, "1")}, seconds=log.run_seconds)
+    return ToolOutput(
+        tool="darshan",
+        version=log.library_version,
+        phases=(phase,),
+        tasks=log.tasks,
+        command=log.command,
+        parameters={"modules": tuple(log.modules)},
+    )

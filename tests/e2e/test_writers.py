@@ -1,0 +1,162 @@
+"""Who writes a shared file: hints in the words of an MPI, counted by Darshan.
+
+Real runs of four ranks on one node. A block is one transfer long, so that a collective call writes one piece
+without holes. Skipped where mpirun, ior or a Darshan that belongs to this MPI is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import MIB, ROOT
+from iogauge import compare, detect, hints
+from iogauge.hints import Wish
+from iogauge.measurement import ToolOutputError
+from iogauge.tools import darshan
+
+TASKS = 4
+_STACK = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"
+
+pytestmark = pytest.mark.needs_ior
+
+
+@pytest.fixture(scope="module")
+def library() -> str:
+    """Darshan's library: that of PATH, or of the stack that was built here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{_STACK}")
+        found = detect.darshan_library()
+    if found is None:
+        pytest.skip(f"no Darshan that watches MPI-IO on PATH or in {_STACK}: run ci/build-stack")
+    return found
+
+
+@pytest.fixture(scope="module")
+def dialect() -> str:
+    """That of mpirun's own MPI-IO."""
+    text = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True)
+    found = hints.dialect_of(text.stdout)
+    if found is None:
+        pytest.skip(f"an MPI whose hints are not known: {text.stdout[:80]}")
+    return found
+
+
+Watched = Callable[..., Path]
+
+
+@pytest.fixture
+def watched(library: str, storage: Path, tmp_path: Path) -> Watched:
+    """Runs IOR under Darshan, with variables for the ranks; returns the log."""
+
+    def run(
+        environment: Mapping[str, str],
+        *arguments: str,
+        transfer: str = "1m",
+        tasks: int = TASKS,
+        log: Path | None = None,
+        summed_up: bool = False,
+    ) -> Path:
+        log = log or tmp_path / f"{len(list(tmp_path.iterdir()))}.darshan"
+        words = darshan.run_words(library, str(log))
+        if summed_up:
+            words = [word for word in words if not word.startswith(darshan.KEEP_RANKS)]
+        words += [f"{name}={value}" for name, value in environment.items()]
+        ior = ["ior", "-a", "MPIIO", "-w", "-e", "-t", transfer, *arguments]
+        try:
+            done = subprocess.run(
+                ["mpirun", "-n", str(tasks), *words, *ior, "-o", str(storage / "watched")],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=120,
+                env=os.environ | detect.mpi_environment(),
+            )
+        finally:
+            (storage / "watched").unlink(missing_ok=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert log.exists(), f"Darshan left no log: {done.stderr}"
+        return log
+
+    return run
+
+
+COLLECTIVE = ("-c", "-b", "1m", "-s", "4")
+
+
+def parsed(log: Path) -> str:
+    """What darshan-parser prints of a log."""
+    parser = shutil.which("darshan-parser") or str(_STACK / "darshan-parser")
+    done = subprocess.run([parser, str(log)], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def count(log: Path, tasks: int = TASKS) -> float:
+    """Ranks that wrote, from the log."""
+    output = darshan.as_output(parsed(log), "watched")
+    assert output.tasks == tasks
+    return output.phases[0].rates["writers"].value
+
+
+@pytest.mark.parametrize(("tasks", "aggregators"), [(4, 1), (4, 2), (4, 4), (2, 1), (3, 2)])
+def test_aggregators_of_ompio(watched: Watched, dialect: str, tasks: int, aggregators: int) -> None:
+    if not dialect.startswith("ompio"):
+        pytest.skip(f"this MPI has no OMPIO: {dialect}")
+    given = hints.words(dialect, Wish(aggregators=aggregators), nodes=1).environment
+    assert count(watched(given, *COLLECTIVE, tasks=tasks), tasks) == aggregators
+
+
+@pytest.mark.parametrize("aggregators", [1, 2, 3])
+def test_aggregators_of_romio(watched: Watched, aggregators: int) -> None:
+    given = hints.words("romio", Wish(aggregators=aggregators), nodes=1).environment
+    log = watched(given, *COLLECTIVE)
+    assert count(log) == aggregators
+    assert compare.read(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
+
+
+def test_romio_without_its_list_of_hosts_has_one_writer_a_host(watched: Watched) -> None:
+    given = hints.words("romio", Wish(aggregators=3), nodes=1).environment
+    del given["IOR_HINT__MPI__cb_config_list"]
+    assert count(watched(given, *COLLECTIVE)) == 1
+
+
+def test_romio_does_not_aggregate_what_does_not_interleave_unless_told(watched: Watched) -> None:
+    given = hints.words("romio", Wish(aggregators=1), nodes=1).environment
+    del given["IOR_HINT__MPI__romio_cb_write"]
+    assert count(watched(given, *COLLECTIVE)) == TASKS
+
+
+def test_independent_writers_are_all_ranks(watched: Watched, dialect: str) -> None:
+    given = hints.words(dialect, Wish(aggregators=1), nodes=1).environment
+    assert count(watched(given, "-b", "4m")) == TASKS
+
+
+def test_summed_up_ranks_are_not_counted(watched: Watched) -> None:
+    log = watched({}, *COLLECTIVE, summed_up=True)
+    with pytest.raises(ToolOutputError, match="set DARSHAN_DISABLE_SHARED_REDUCTION=1"):
+        count(log)
+
+
+def test_darshan_does_not_overwrite_a_log(watched: Watched) -> None:
+    """Why every execution needs a name of its own: else the old log would be counted again."""
+    log = watched({}, "-b", "4m")
+    before = log.read_bytes()
+    assert watched({}, "-b", "8m", log=log).read_bytes() == before
+
+
+def test_two_transfer_sizes_compared(watched: Watched) -> None:
+    large, small = (watched({}, "-b", "4m", transfer=size) for size in ("1m", "4k"))
+    comparison = compare.compare(compare.read(str(large)), compare.read(str(small)))
+    rows = {row.name: row for row in comparison.rows}
+    assert rows["MPI-IO bytes written"].a == rows["MPI-IO bytes written"].b == 4 * TASKS * MIB
+    assert rows["small accesses"].b and rows["small accesses"].b > 99
+    assert rows["small accesses"].mark == "differs"
+    assert rows["writers of the shared file"].a == TASKS
+    changes = {change.name: (change.a, change.b) for change in comparison.changes}
+    assert changes["access sizes"][0].startswith(f"1 MiB x {4 * TASKS}")
+    assert changes["access sizes"][1].startswith(f"4 KiB x {1024 * TASKS}")

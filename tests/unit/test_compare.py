@@ -1,0 +1,464 @@
+"""Two logs or two records side by side."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+from iogauge import cli, compare, history
+from iogauge.compare import CompareError, Subject, of_log, of_record
+from iogauge.measurement import Quantity
+from iogauge.tools import darshan
+
+DATA = Path(__file__).parents[1] / "data" / "darshan"
+LARGE, SMALL, OMPIO, ROMIO, LUSTRE = (
+    darshan.parse((DATA / f"{name}.txt").read_text())
+    for name in (
+        "reduced-1m",
+        "reduced-4k",
+        "ompio-2-aggregators",
+        "romio-3-aggregators",
+        "lustre",
+    )
+)
+MIB = 1 << 20
+
+
+def subject(values: dict[str, float], unit: str = "s", **more: Any) -> Subject:
+    return Subject(
+        kind="record",
+        name="x",
+        values={name: Quantity(value, unit) for name, value in values.items()},
+        facts=more.pop("facts", {}),
+        **more,
+    )
+
+
+def row(a: Subject, b: Subject) -> compare.Row:
+    (one,) = compare.compare(a, b).rows
+    return one
+
+
+def shown(comparison: compare.Comparison) -> str:
+    stream = io.StringIO()
+    Console(file=stream, width=200, color_system=None).print(compare.render(comparison))
+    return stream.getvalue()
+
+
+# --- the ratio ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ratio", "mark"),
+    [
+        (100, 100, 1.0, ""),
+        (100, 110, 1.1, ""),
+        (100, 90, 0.9, ""),
+        (100, 110.1, 1.101, "differs"),
+        (100, 89.9, 0.899, "differs"),
+        (0, 0, None, ""),
+        (0, 1, None, "differs"),
+        (1, 0, 0.0, "differs"),
+    ],
+)
+def test_a_ratio_and_whether_it_is_told(a: float, b: float, ratio: float | None, mark: str) -> None:
+    found = row(subject({"v": a}), subject({"v": b}))
+    assert (found.ratio, found.mark) == (pytest.approx(ratio) if ratio else ratio, mark)
+
+
+@pytest.mark.parametrize(
+    ("better", "b", "mark"),
+    [
+        ("more", 120, "better"),
+        ("more", 80, "worse"),
+        ("less", 80, "better"),
+        ("less", 120, "worse"),
+    ],
+)
+def test_the_direction_that_is_better(better: str, b: float, mark: str) -> None:
+    sides = [subject({"v": value}, better={"v": better}) for value in (100, b)]
+    assert row(*sides).mark == mark
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("b", [100.0, 500.0])
+def test_a_value_that_no_verdict_stands_behind_is_neither_better_nor_alike(
+    side: int, b: float
+) -> None:
+    sides = [subject({"v": value}, better={"v": "more"}) for value in (100.0, b)]
+    sides[side] = replace(sides[side], doubts={"v": "INVALID"})
+    assert row(*sides).mark == "INVALID"
+
+
+def test_units_are_brought_together() -> None:
+    found = row(subject({"v": 2}, "GiB/s"), subject({"v": 1024}, "MiB/s"))
+    assert (found.unit, found.b, found.ratio) == ("GiB/s", 1.0, 0.5)
+
+
+def test_units_that_cannot_be_brought_together_give_no_ratio() -> None:
+    found = row(subject({"v": 2}, "GiB/s"), subject({"v": 2}, "ops/s"))
+    assert (found.name, found.ratio, found.mark) == ("v (GiB/s in A, ops/s in B)", None, "differs")
+
+
+def test_a_value_that_one_does_not_have() -> None:
+    assert row(subject({"v": 2}), subject({})) == compare.Row("v", "s", 2, None, None, "differs")
+    assert row(subject({}), subject({"v": 2})) == compare.Row("v", "s", None, 2, None, "differs")
+
+
+def test_only_facts_that_differ_are_told() -> None:
+    a = subject({}, facts={"same": "1", "other": "x", "gone": "y"})
+    b = subject({}, facts={"same": "1", "other": "z", "new": "n"})
+    assert [(c.name, c.a, c.b) for c in compare.compare(a, b).changes] == [
+        ("other", "x", "z"),
+        ("gone", "y", ""),
+        ("new", "", "n"),
+    ]
+
+
+_SIDES = st.dictionaries(st.sampled_from("abcd"), st.floats(0, 1e12), max_size=4)
+
+
+@given(a=_SIDES, b=_SIDES)
+def test_every_value_of_either_has_one_row_and_the_ratio_turns_round(
+    a: dict[str, float], b: dict[str, float]
+) -> None:
+    there = compare.compare(subject(a), subject(b)).rows
+    back = {r.name: r for r in compare.compare(subject(b), subject(a)).rows}
+    assert sorted(r.name for r in there) == sorted({*a, *b})
+    for one in there:
+        other = back[one.name]
+        if one.ratio and other.ratio and math.isfinite(one.ratio * other.ratio):
+            assert one.ratio * other.ratio == pytest.approx(1)
+
+
+# --- Darshan logs ---------------------------------------------------------------------------------
+
+
+def values(log: darshan.DarshanLog) -> dict[str, float]:
+    return {name: quantity.value for name, quantity in of_log("log", log).values.items()}
+
+
+def test_the_figures_of_a_log() -> None:
+    found = values(LARGE)
+    assert found["run time"] == LARGE.run_seconds
+    for module in ("POSIX", "MPI-IO"):
+        assert found[f"{module} bytes read"] == found[f"{module} bytes written"] == 8 * MIB
+        assert found[f"{module} time"] == LARGE.slowest_seconds[module]
+    assert found["POSIX / MPI-IO bytes written"] == found["POSIX / MPI-IO bytes read"] == 1
+    assert found["files opened"] == 1
+    assert found["small accesses"] == 0
+    assert 0 < found["metadata time"] < 100
+    assert 0 < found["fastest rank"] <= found["slowest rank"] <= LARGE.run_seconds
+
+
+def test_two_transfer_sizes() -> None:
+    comparison = compare.compare(of_log("a", LARGE), of_log("b", SMALL))
+    rows = {r.name: r for r in comparison.rows}
+    assert rows["POSIX bytes written"].ratio == 1
+    assert (rows["small accesses"].a, rows["small accesses"].b) == (0, 100)
+    assert rows["small accesses"].mark == "differs"
+    changes = {c.name: (c.a, c.b) for c in comparison.changes}
+    assert changes["access sizes"] == ("1 MiB x 16", "4 KiB x 4096")
+    assert set(changes) == {"access sizes", "command"}
+
+
+def test_two_numbers_of_writers() -> None:
+    comparison = compare.compare(of_log("a", OMPIO), of_log("b", ROMIO))
+    rows = {r.name: r for r in comparison.rows}
+    assert (rows["writers of the shared file"].a, rows["writers of the shared file"].b) == (2, 3)
+    assert rows["writers of the shared file"].ratio == 1.5
+    # The same command: hints came through the environment. ROMIO wrote the holes between the shares, too.
+    assert [c.name for c in comparison.changes] == ["access sizes"]
+    amplified = rows["POSIX / MPI-IO bytes written"]
+    assert (amplified.a, amplified.mark) == (1, "differs")
+    assert amplified.b == pytest.approx((2 * 18175320 + 18175312) / (16 * MIB))
+
+
+def test_writers_of_summed_up_records_are_not_guessed() -> None:
+    log = of_log("a", LARGE)
+    assert "writers of the shared file" not in log.values
+    assert any("set DARSHAN_DISABLE_SHARED_REDUCTION=1" in note for note in log.notes)
+    assert of_log("b", OMPIO).notes == ()
+
+
+def test_an_incomplete_module_is_noted() -> None:
+    log = replace(OMPIO, modules={**OMPIO.modules, "POSIX": False})
+    assert of_log("a", log).notes == ("module POSIX is incomplete: its figures are too low",)
+
+
+def test_layout_and_file_system_are_facts() -> None:
+    facts = of_log("a", LUSTRE).facts
+    assert facts["layout"] == "1 x 1 MiB"
+    assert facts["file system"] == "lustre on /scratch1"
+    assert facts["tasks"] == "48"
+    assert facts["shared file"] == ""
+
+
+def test_a_log_without_records_of_files() -> None:
+    log = of_log("a", replace(OMPIO, records=(), modules={}))
+    assert set(log.values) == {"run time"}
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+def metric(name: str = "write_bw", median: float | None = 100.0, **change: Any) -> dict[str, Any]:
+    base = {"name": name, "unit": "MiB/s", "better": "more", "median": median}
+    return {**base, "verdict": "PASS", "reason": "", **change}
+
+
+def record(*metrics: dict[str, Any], **change: Any) -> dict[str, Any]:
+    return {
+        "session": "s1",
+        "time": "2026-01-01T00:00:00Z",
+        "check": "IorPosix",
+        "case": "IorPosix %files=shared",
+        "hash": "12345678",
+        "verdict": "PASS",
+        "reason": "",
+        "nodes": 1,
+        "target": {"path": "/t", "type": "ext4"},
+        "tools": ["IOR 4.0.0"],
+        "stack": None,
+        "commands": ["ior -w", "ior -r"],
+        "metrics": list(metrics),
+        "findings": [],
+        **change,
+    }
+
+
+def test_the_medians_of_records() -> None:
+    a = of_record("a", record(metric(), metric("latency", 2.0, unit="us", better="less")))
+    b = of_record(
+        "b", record(metric(median=50.0), metric("latency", 1.0, unit="us", better="less"))
+    )
+    comparison = compare.compare(a, b)
+    assert [(r.name, r.ratio, r.mark) for r in comparison.rows] == [
+        ("write_bw", 0.5, "worse"),
+        ("latency", 0.5, "better"),
+    ]
+    assert comparison.changes == ()
+    assert comparison.notes == ()
+
+
+def test_what_changed_between_records() -> None:
+    other = record(
+        metric(),
+        session="s2",
+        time="later",
+        hash="other",
+        nodes=2,
+        target={"path": "/t", "type": "xfs"},
+        tools=["IOR 4.0.1"],
+        stack={"fingerprint": "abc"},
+        commands=["ior -w", "ior -r -C"],
+        verdict="FAIL",
+    )
+    comparison = compare.compare(of_record("a", record(metric())), of_record("b", other))
+    assert [(c.name, c.a, c.b) for c in comparison.changes] == [
+        ("verdict", "PASS", "FAIL"),
+        ("nodes", "1", "2"),
+        ("target.type", "ext4", "xfs"),
+        ("tools.1", "IOR 4.0.0", "IOR 4.0.1"),
+        ("commands.2", "ior -r", "ior -r -C"),
+        ("stack.fingerprint", "", "abc"),
+    ]
+
+
+@pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
+def test_a_record_that_proves_nothing_says_so(verdict: str) -> None:
+    a = of_record("a", record(metric()))
+    b = of_record("b", record(metric(median=500.0, verdict=verdict, reason="G1: cached")))
+    comparison = compare.compare(a, b)
+    assert comparison.rows[0].mark == verdict
+    assert comparison.notes == (f"B: write_bw is {verdict}: G1: cached",)
+
+
+def test_a_record_without_metrics_says_why() -> None:
+    one = of_record("a", record(verdict="ERROR", reason="run: time limit"))
+    assert one.values == {}
+    assert one.notes == ("nothing was measured: ERROR: run: time limit",)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"metrics": 3},
+        {"metrics": [{}]},
+        {"metrics": [metric(median=math.nan)]},
+        {"metrics": [metric(median="much")]},  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_record_is_refused(broken: dict[str, Any]) -> None:
+    with pytest.raises(CompareError, match="the name: not a record of a case"):
+        of_record("the name", broken)
+
+
+def test_a_log_and_a_record_are_not_compared() -> None:
+    with pytest.raises(CompareError, match="a is a Darshan log, b a record: give two Darshan logs"):
+        compare.compare(of_log("a", LARGE), of_record("b", record(metric())))
+
+
+# --- finding what was named -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state directory with one session of three records, one of a single record."""
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    folder = tmp_path / "history" / "here"
+    history.append(folder / "s1.jsonl", record(metric()))
+    history.append(
+        folder / "s1.jsonl", record(metric(), case="IorPosix %files=per-process", hash="87654321")
+    )
+    history.append(
+        folder / "s1.jsonl", record(metric("rate"), case="Fio", check="Fio", hash="aaaa")
+    )
+    history.append(folder / "s2.jsonl", record(metric(median=130.0), session="s2"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("s1:12345678", "s1 IorPosix shared"),
+        ("s1:IorPosix shared", "s1 IorPosix shared"),
+        ("s1:IorPosix %files=shared", "s1 IorPosix shared"),
+        ("s1:Fio", "s1 Fio"),
+        ("s1:#2", "s1 IorPosix per-process"),
+        ("s1#2", "s1 IorPosix per-process"),
+        ("s2", "s2 IorPosix shared"),
+        ("{home}/history/here/s2.jsonl", "s2 IorPosix shared"),
+        ("{home}/history/here/s1.jsonl#3", "s1 Fio"),
+        ("{home}/history/here/s1.jsonl:aaaa", "s1 Fio"),
+    ],
+)
+def test_a_record_is_found(home: Path, text: str, name: str) -> None:
+    assert compare.read(text.format(home=home)).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("s1", "s1: 3 records, expected 1; name one as s1:<case or hash>(?s:.*)#3  aaaa  Fio"),
+        ("s1:IorPosix", "2 records of 'IorPosix'"),
+        ("s1:nothing", "no records of 'nothing'"),
+        ("s1#4", "no records of '#4'"),
+        ("s1#0", "no records of '#0'"),
+        ("s1:#x", "no records of '#x'"),
+        ("s3", r"s3: neither a file nor a session in .*newest: s1, s2"),
+        ("s*", "neither a file nor a session"),
+        ("", "neither a file nor a session"),
+        ("{home}/none.jsonl", "none.jsonl: No such file or directory"),
+    ],
+)
+def test_a_record_that_is_not_found_is_named(home: Path, text: str, message: str) -> None:
+    with pytest.raises(CompareError, match=message):
+        compare.read(text.format(home=home))
+
+
+def put_parser(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory.mkdir()
+    file = directory / "darshan-parser"
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_a_log_is_read_by_its_own_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_parser(tmp_path / "bin", f'cat "{DATA}/$(basename "$4").txt"', monkeypatch)
+    log = tmp_path / "reduced-1m"
+    log.write_bytes(b"")
+    assert compare.read(str(log)).values == of_log("", LARGE).values
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo bad header >&2; exit 255", "x.darshan: darshan-parser cannot read it: bad header"),
+        ("exit 1", "cannot read it: it says nothing"),
+        ("echo hello", "x.darshan: darshan-parser, line 1: 1 columns"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    put_parser(tmp_path / "bin", script, monkeypatch)
+    with pytest.raises(CompareError, match=message):
+        compare.read(str(tmp_path / "x.darshan"))
+
+
+def test_a_missing_parser_is_named_with_what_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    (tmp_path / "checks").mkdir()
+    with pytest.raises(CompareError, match=r"darshan-parser is neither on PATH .*darshan-util"):
+        compare.read(str(tmp_path / "x.darshan"))
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_the_tables() -> None:
+    text = shown(compare.compare(of_log("one.darshan", LARGE), of_log("two.darshan", SMALL)))
+    lines = [" ".join(line.replace("│", " ").split()) for line in text.splitlines()]
+    assert "A: one.darshan" in lines
+    assert "access sizes 1 MiB x 16 4 KiB x 4096" in lines
+    assert "POSIX bytes written 8 MiB 8 MiB 1.000" in lines
+    assert "small accesses 0 % 100.0 % - differs" in lines
+    assert "files opened 1 1 1.000" in lines
+
+
+def test_that_nothing_changed_is_said() -> None:
+    assert "nothing that is known of them" in shown(
+        compare.compare(subject({"v": 1}), subject({"v": 1}))
+    )
+
+
+def test_text_from_outside_does_not_reach_the_terminal_raw() -> None:
+    a = subject({"v": 1}, facts={"command": "[bold]x[/] \x1b[31m"})
+    text = shown(compare.compare(a, subject({"v": 1})))
+    assert "[bold]x[/] \\x1b[31m" in text
+    assert "\x1b" not in text
+
+
+def test_the_command(home: Path) -> None:
+    runner = CliRunner()
+    done = runner.invoke(cli.app, ["compare", "s1:12345678", "s2", "--json"])
+    assert done.exit_code == 0
+    found = json.loads(done.stdout)
+    assert found["rows"] == [
+        {
+            "name": "write_bw",
+            "unit": "MiB/s",
+            "a": 100.0,
+            "b": 130.0,
+            "ratio": 1.3,
+            "mark": "better",
+        }
+    ]
+    assert (found["kind"], found["changes"]) == ("record", [])
+    done = runner.invoke(cli.app, ["compare", "s1:12345678", "s2"])
+    assert done.exit_code == 0
+    assert "better" in done.stdout
+
+
+def test_the_command_refuses_bad_input(home: Path) -> None:
+    done = CliRunner().invoke(cli.app, ["compare", "s1", "s2"])
+    assert done.exit_code == 2
+    assert "iogauge: s1: 3 records, expected 1" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,463 @@
+"""Formulas over points, and which records they are computed from."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import derive, history, session
+from iogauge.check.derived import DerivedCheck, newest_records
+from iogauge.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge.measurement import Metric
+
+
+def curve(values: dict[float, float]) -> list[Point]:
+    return [
+        Point(x=x, value=v, partition="p", session="s", case=f"C %n={x:g}", time="t")
+        for x, v in values.items()
+    ]
+
+
+curves = st.dictionaries(st.integers(1, 1000), st.floats(1e-3, 1e9), min_size=2, max_size=12).map(
+    lambda values: curve({float(x): v for x, v in values.items()})
+)
+_CURVE_FORMULAS = [
+    derive.plateau,
+    derive.linearity,
+    derive.hold,
+    derive.scale_out,
+    derive.fit,
+    derive.best_x,
+]
+
+# RedLine, four servers: a plateau of 12,900 MiB/s from 16 tasks on a node on.
+REDLINE = {1: 806.25, 2: 1612.5, 4: 3225.0, 8: 6450.0, 16: 12900.0, 24: 12850.0, 32: 12800.0}
+#: 361 GB by one writer and by 144 (KAUST), bytes/s.
+KAUST = {1: 361e9 / 674.26, 144: 361e9 / 10.35}
+
+
+# --- curves ---------------------------------------------------------------------------------------
+
+
+def test_the_published_curve() -> None:
+    points = curve(REDLINE)
+    assert derive.plateau(points).value == 12900
+    assert derive.saturation(points) == 16
+    assert derive.linearity(points).value == pytest.approx(1)
+    assert derive.hold(points).value == 12800 / 12900
+    assert [point.x for point in derive.linearity(points).used] == [1, 2, 4, 8, 16]
+    assert [point.x for point in derive.hold(points).used] == [16, 32]
+
+
+def test_a_point_off_the_line_is_what_linearity_is_about() -> None:
+    points = curve({**REDLINE, 4: 0.8 * REDLINE[4]})
+    assert derive.linearity(points).value == pytest.approx(0.8)
+
+
+def test_from_95_percent_on_it_is_saturated() -> None:
+    assert derive.saturation(curve({1: 50, 2: 95, 3: 100})) == 2
+    assert derive.saturation(curve({1: 50, 2: 94.9, 3: 100})) == 3
+
+
+@pytest.mark.parametrize(("v4", "v8", "efficiency"), [(12900, 26000, 1.008), (12500, 27000, 1.08)])
+def test_the_published_scale_out(v4: float, v8: float, efficiency: float) -> None:
+    points = curve({4: v4, 8: v8})
+    assert derive.scale_out(points).value == pytest.approx(efficiency, abs=5e-4)
+    four, eight = points
+    assert derive.scale_out_against(eight, four, 8, 4).value == derive.scale_out(points).value
+    assert derive.fit(points).value > 0.98
+
+
+def test_a_curve_with_a_serial_part_is_no_straight_line() -> None:
+    # Amdahl's law with a tenth of serial work.
+    amdahl = curve({n: 1 / (0.1 + 0.9 / n) for n in (1, 2, 4, 8, 16)})
+    assert derive.fit(amdahl).value < 0.98
+    assert derive.fit(curve({1: 5, 2: 5})).value == 0
+
+
+def test_the_published_speedup() -> None:
+    points = curve(KAUST)
+    assert derive.speedup(points, 1).value == pytest.approx(65.1, abs=0.05)
+    assert derive.best_x(points).value == 144
+    assert [point.x for point in derive.speedup(points, 1).used] == [1, 144]
+
+
+def test_the_maximum_is_not_always_best() -> None:
+    points = curve({1: 10, 64: 90, 144: 80})
+    assert (derive.speedup(points, 1).value, derive.best_x(points).value) == (9, 64)
+
+
+@pytest.mark.parametrize("formula", _CURVE_FORMULAS)
+@pytest.mark.parametrize("values", [{}, {4: 100.0}])
+def test_one_point_is_no_curve(formula: Any, values: dict[float, float]) -> None:
+    with pytest.raises(NotComputable, match=f"two valid points at least, has {len(values)}"):
+        formula(curve(values))
+
+
+def test_what_a_sweep_is_too_short_for_is_said() -> None:
+    with pytest.raises(NotComputable, match=r"first point, 1, is saturated.*smaller points"):
+        derive.linearity(curve({1: 100, 2: 100}))
+    with pytest.raises(NotComputable, match=r"still rising at the largest point, 2.*larger points"):
+        derive.hold(curve({1: 50, 2: 100}))
+    with pytest.raises(NotComputable, match="needs the point 1,"):
+        derive.speedup(curve({2: 50, 4: 100}), 1)
+
+
+@given(st.floats(1e-3, 1e6), st.sets(st.integers(1, 1000), min_size=2, max_size=12))
+def test_what_is_proportional_is_perfect(rate: float, xs: set[int]) -> None:
+    points = curve({x: rate * x for x in xs})
+    assert derive.scale_out(points).value == pytest.approx(1)
+    assert derive.fit(points).value == pytest.approx(1)
+    try:
+        assert derive.linearity(points).value == pytest.approx(1)
+    except NotComputable:
+        assert min(xs) >= 0.95 * max(xs)
+
+
+@given(curves)
+def test_ranges(points: list[Point]) -> None:
+    values = [point.value for point in points]
+    assert derive.plateau(points).value == max(values)
+    assert derive.saturation(points) in {point.x for point in points}
+    assert 0 <= derive.fit(points).value <= 1
+    assert derive.speedup(points, points[0].x).value >= 1
+    for formula in (derive.linearity, derive.hold):
+        try:
+            assert 0 <= formula(points).value <= 1
+        except NotComputable:
+            continue
+
+
+@given(curves, st.floats(0.1, 10), st.randoms())
+def test_neither_order_nor_unit_matters(points: list[Point], factor: float, random: Any) -> None:
+    scaled = [
+        Point(x=p.x, value=p.value * factor, partition="", session="", case="", time="")
+        for p in points
+    ]
+    random.shuffle(scaled)
+    if derive.saturation(points) != derive.saturation(scaled):
+        return  # a value on the very edge of 95 %, and the rounding of the product
+    for formula in (derive.linearity, derive.hold, derive.scale_out, derive.fit):
+        try:
+            expected = formula(points).value
+        except NotComputable:
+            continue
+        assert formula(scaled).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+@given(curves)
+def test_linearity_against_its_definition(points: list[Point]) -> None:
+    end = derive.saturation(points)
+    rates = [point.value / point.x for point in points if point.x <= end]
+    if len(rates) > 1:
+        off = max(abs(rate / statistics.median(rates) - 1) for rate in rates)
+        assert derive.linearity(points).value == pytest.approx(max(0, 1 - off))
+
+
+# --- two sides, and cost --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gain", [1.07, 1.23])
+def test_nvme_over_block_volumes(gain: float) -> None:
+    block, nvme = curve({1: 5000, 2: 5000 * gain})
+    assert derive.ratio(nvme, block).value == pytest.approx(gain)
+    assert derive.ratio(nvme, block).used == (nvme, block)
+
+
+def test_the_burst_buffer_takes_less_time_for_the_same_data() -> None:
+    # The published 13.4 % of an application's time, as if all of it were I/O.
+    lustre, burst_buffer = curve({1: 2.9e9 / 1.0, 2: 2.9e9 / 0.866})
+    assert derive.time_ratio(burst_buffer, lustre).value == pytest.approx(0.866)
+
+
+@given(curves)
+def test_time_is_the_inverse_of_a_rate(points: list[Point]) -> None:
+    this, other = points[:2]
+    product = derive.ratio(this, other).value * derive.time_ratio(this, other).value
+    assert product == pytest.approx(1)
+
+
+def test_the_best_of_a_side() -> None:
+    points = curve({1: 5, 2: 9, 3: 7})
+    assert derive.best_of(points, "more").value == 9
+    assert derive.best_of(points, "less").value == 5
+    with pytest.raises(NotComputable, match="one valid case"):
+        derive.best_of([], "more")
+
+
+def test_cost_of_the_published_server() -> None:
+    """0.095 USD x 51,200 GB = 4,864 USD; at 3.125 GB/s 1,556 USD for each GB/s."""
+    assert derive.cost_per_gb_s_month(0.095, 51.2e12, 1e9) == pytest.approx(4864)
+    assert derive.cost_per_gb_s_month(0.095, 51.2e12, 3.125e9) == pytest.approx(1556, abs=0.5)
+
+
+# --- which records --------------------------------------------------------------------------------
+
+WRITE, READ = Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s")
+NOW = 1_800_000_000.0
+OLDEST = NOW - 30 * 86400
+SOURCE = Source(
+    check="TaskScaling",
+    partition="disk",
+    environment="env",
+    tier="daily",
+    varied="tasks",
+    expected=(1, 2, 4),
+    metrics=(WRITE, READ),
+    alike=("nodes",),
+)
+
+
+def record(tasks: object = 1, verdict: str = "PASS", age: float = 0, **change: Any) -> Any:
+    value = change.pop("value", 100.0)
+    both = [
+        {"name": m.name, "unit": m.unit, "better": m.better, "verdict": verdict, "median": value}
+        for m in (WRITE, READ)
+    ]
+    return {
+        "schema": 1,
+        "check": "TaskScaling",
+        "partition": "disk",
+        "environment": "env",
+        "tier": "daily",
+        "session": f"s{age:g}",
+        "case": f"TaskScaling %tasks={tasks}",
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - age * 86400)),
+        "verdict": verdict,
+        "parameters": {"tasks": tasks},
+        "overridden": {},
+        "nodes": 4,
+        "metrics": both,
+        **change,
+    }
+
+
+def newest(*records: Any, source: Source = SOURCE) -> Operands:
+    return derive.newest_points(records, source, OLDEST)
+
+
+def left(found: Operands, metric: str = "write_bw") -> list[str]:
+    return [str(one) for one in found.without(metric)]
+
+
+def test_the_newest_of_each_point_is_taken() -> None:
+    found = newest(record(1, value=7.0), record(2, age=1), record(1, age=2), record(4, age=3))
+    (one, *_) = found.points["write_bw"]
+    assert one == Point(
+        x=1.0,
+        value=7.0,
+        partition="disk",
+        session="s0",
+        case="TaskScaling %tasks=1",
+        time="2027-01-15T08:00:00Z",
+    )
+    assert [(p.x, p.session) for p in found.points["read_bw"]] == [(1, "s0"), (2, "s1"), (4, "s3")]
+    assert found.left_out == ()
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "FAIL", "UNREFERENCED"])
+def test_a_valid_point_is_used_whatever_its_verdict(verdict: str) -> None:
+    assert [p.x for p in newest(record(1, verdict)).points["write_bw"]] == [1]
+
+
+@pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
+def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict: str) -> None:
+    found = newest(record(1, verdict), record(2), record(4))
+    assert [p.x for p in found.points["write_bw"]] == [2, 4]
+    assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
+
+
+def test_a_refused_case_is_named_and_one_that_was_not_run() -> None:
+    found = newest(record(1), record(2, "ERROR", metrics=[], tier=""))
+    assert left(found) == ["tasks=2 (ERROR in s0)", "tasks=4 (not measured)"]
+    assert [one.measured for one in found.without("read_bw")] == [True, False]
+
+
+def test_each_metric_has_its_own_verdict() -> None:
+    half = record(1)
+    half["metrics"][1]["verdict"] = "INVALID"
+    found = newest(half, record(1, age=1), record(2), record(4))
+    assert [p.session for p in found.points["write_bw"]] == ["s0", "s0", "s0"]
+    assert [p.session for p in found.points["read_bw"]] == ["s1", "s0", "s0"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"check": "Other"},
+        {"partition": "other"},
+        {"environment": "other"},
+        {"tier": "quick"},
+        {"overridden": {"nodes": 2}},
+        {"age": 30.1},
+        {"tasks": 3},
+    ],
+)
+def test_what_belongs_to_another_case_is_no_point(change: dict[str, Any]) -> None:
+    found = newest(record(**{"tasks": 1, **change}))
+    assert found.points["write_bw"] == ()
+    assert left(found) == [f"tasks={x} (not measured)" for x in (1, 2, 4)]
+
+
+def test_parameters_that_are_not_varied_must_fit() -> None:
+    source = Source(
+        check="StripeCount",
+        partition="disk",
+        environment="env",
+        tier="daily",
+        varied="stripe_count",
+        expected=(1, 64),
+        metrics=(WRITE,),
+        fixed={"api": "MPIIO"},
+    )
+    both = [
+        record(check="StripeCount", parameters={"api": api, "stripe_count": 64}, value=value)
+        for api, value in (("HDF5", 1.0), ("MPIIO", 2.0))
+    ]
+    assert [p.value for p in newest(*both, source=source).points["write_bw"]] == [2.0]
+
+
+def test_points_at_another_scale_than_the_newest_are_left_out() -> None:
+    found = newest(record(1), record(2, nodes=8, age=1), record(4, age=2))
+    assert [p.x for p in found.points["write_bw"]] == [1, 4]
+    assert left(found) == ["tasks=2 (with nodes=8 in s1, newer points with nodes=4)"]
+
+
+@pytest.mark.parametrize("value", [0, -1.0, None, "100", float("inf"), float("nan")])
+def test_a_value_that_is_no_measurement_is_no_point(value: object) -> None:
+    found = newest(record(1, value=value))
+    assert found.points["write_bw"] == ()
+    assert left(found)[0] == "tasks=1 (without a value in s0)"
+
+
+def test_a_value_of_a_record_without_a_tier_is_no_point() -> None:
+    assert left(newest(record(1, tier="")))[0] == "tasks=1 (without a value in s0)"
+
+
+def test_a_value_in_another_unit_is_no_point() -> None:
+    odd = record(1)
+    odd["metrics"][0]["unit"] = "GB/s"
+    assert left(newest(odd))[0] == "tasks=1 (in GB/s, not MiB/s, in s0)"
+
+
+def test_no_more_records_are_read_than_needed() -> None:
+    def endless() -> Iterator[Any]:
+        yield from (record(1), record(2), record(4))
+        raise AssertionError("all points were there")
+
+    assert derive.newest_points(endless(), SOURCE, OLDEST).left_out == ()
+
+
+def test_without_a_varied_parameter_every_case_is_a_point() -> None:
+    source = Source(check="TaskScaling", partition="disk", environment="env", tier="daily")
+    one = record(2)
+    del one["metrics"][1]
+    found = newest(record(1), one, record(4, "INVALID"), source=source)
+    assert found.metrics == {"write_bw": WRITE, "read_bw": READ}
+    assert [p.case for p in found.points["write_bw"]] == [
+        "TaskScaling %tasks=1",
+        "TaskScaling %tasks=2",
+    ]
+    assert left(found, "read_bw") == ["TaskScaling %tasks=4 (INVALID in s0)"]
+    refused = newest(record(1, "ERROR", metrics=[]), source=source)
+    assert refused.metrics == {}
+    assert [str(one) for one in refused.left_out] == ["TaskScaling %tasks=1 (ERROR in s0)"]
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(sorted(record())), json_like)
+def test_a_record_of_any_form_stops_nothing(key: str, value: object) -> None:
+    odd = {**record(1), key: value}
+    found = newest(odd, record(2), record(4))
+    assert {p.x for p in found.points["write_bw"]} >= {2, 4} or key in ("nodes", "time")
+    assert [p.x for p in newest({}, {"check": 1}, record(2)).points["write_bw"]] == [2]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([1, 2, 4, 8]),
+            st.sampled_from(["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "ERROR"]),
+            st.sampled_from(["daily", "quick"]),
+        ),
+        max_size=20,
+    )
+)
+def test_against_a_search_through_all(drawn: list[tuple[int, str, str]]) -> None:
+    records = [
+        record(tasks, verdict, age=age, tier=tier, value=age + 1.0)
+        for age, (tasks, verdict, tier) in enumerate(drawn)
+    ]
+    found = newest(*records)
+    expected = {}
+    for x in (1, 2, 4):
+        valid = [
+            r["metrics"][0]["median"]
+            for r, (tasks, verdict, tier) in zip(records, drawn, strict=True)
+            if tasks == x and tier == "daily" and verdict in ("PASS", "FAIL", "UNREFERENCED")
+        ]
+        expected |= {x: valid[0]} if valid else {}
+    assert {p.x: p.value for p in found.points["write_bw"]} == expected
+    assert {one.point for one in found.without("write_bw")} == {
+        f"tasks={x}" for x in (1, 2, 4) if x not in expected
+    }
+
+
+# --- reading the history --------------------------------------------------------------------------
+
+
+def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path: Path) -> None:
+    for number, name in enumerate(("b", "a", "c")):
+        for line in range(2):
+            history.append(tmp_path / f"{name}.jsonl", {"n": [name, line]})
+        os.utime(tmp_path / f"{name}.jsonl", (NOW + number, NOW + number))
+    with open(tmp_path / "a.jsonl", "a") as lines:
+        lines.write("no record\n")
+    os.utime(tmp_path / "a.jsonl", (NOW + 1, NOW + 1))
+    assert [r["n"] for r in newest_records(tmp_path, NOW + 1)] == [
+        ["c", 1],
+        ["c", 0],
+        ["a", 1],
+        ["a", 0],
+    ]
+    assert list(newest_records(tmp_path / "none", NOW)) == []
+
+
+def test_a_file_is_opened_only_when_its_records_are_asked_for(tmp_path: Path) -> None:
+    history.append(tmp_path / "new.jsonl", {"n": 1})
+    os.utime(tmp_path / "new.jsonl", (NOW + 1, NOW + 1))
+    (tmp_path / "old.jsonl").mkdir()
+    os.utime(tmp_path / "old.jsonl", (NOW, NOW))
+    assert [r["n"] for r in itertools.islice(newest_records(tmp_path, NOW), 1)] == [1]
+    with pytest.raises(IsADirectoryError):
+        list(newest_records(tmp_path, NOW))
+
+
+def test_operands_that_this_run_has_not_decided_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = SimpleNamespace(open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")})
+    monkeypatch.setattr(session, "current", lambda: run)
+    check: Any = None
+    with pytest.raises(NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"):
+        DerivedCheck._await(check, [SOURCE])
+    DerivedCheck._await(check, [replace(SOURCE, partition="other"), replace(SOURCE, check="Ior")])

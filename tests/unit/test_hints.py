@@ -1,0 +1,143 @@
+"""Hints in the words of each MPI."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import hints
+from iogauge.hints import Wish
+
+ALL = Wish(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "environment"),
+    [
+        (
+            "cray",
+            {
+                "MPICH_MPIIO_HINTS": "data*:striping_factor=8:striping_unit=4194304:cb_nodes=6"
+                ":romio_cb_write=enable:romio_cb_read=enable"
+            },
+        ),
+        (
+            "romio",
+            {
+                "OMPI_MCA_io": "^ompio",
+                "IOR_HINT__MPI__striping_factor": "8",
+                "IOR_HINT__MPI__striping_unit": "4194304",
+                "IOR_HINT__MPI__cb_nodes": "6",
+                "IOR_HINT__MPI__cb_config_list": "*:2",
+                "IOR_HINT__MPI__romio_cb_write": "enable",
+                "IOR_HINT__MPI__romio_cb_read": "enable",
+            },
+        ),
+        (
+            "ompio4",
+            {
+                "OMPI_MCA_io": "ompio",
+                "OMPI_MCA_fcoll": "^individual",
+                "OMPI_MCA_io_ompio_num_aggregators": "6",
+                "IOR_HINT__MPI__stripe_width": "8",
+                "IOR_HINT__MPI__stripe_size": "4194304",
+            },
+        ),
+        (
+            "ompio5",
+            {
+                "OMPI_MCA_io": "ompio",
+                "OMPI_MCA_fcoll": "^individual",
+                "OMPI_MCA_io_ompio_num_aggregators": "6",
+                "IOR_HINT__MPI__striping_factor": "8",
+                "IOR_HINT__MPI__striping_unit": "4194304",
+            },
+        ),
+    ],
+)
+def test_a_wish_in_every_dialect(dialect: str, environment: dict[str, str]) -> None:
+    assert hints.words(dialect, ALL, nodes=4, pattern="data*").environment == environment
+
+
+@pytest.mark.parametrize("dialect", hints.DIALECTS)
+def test_what_is_not_wished_is_not_said(dialect: str) -> None:
+    said = hints.words(dialect, Wish(stripe_count=3), nodes=4).environment
+    text = " ".join(f"{name}={value}" for name, value in said.items())
+    assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
+    assert "3" in text
+
+
+def test_cray_hints_are_for_every_file_unless_said_otherwise() -> None:
+    said = hints.words("cray", Wish(stripe_count=3), nodes=1).environment
+    assert said == {"MPICH_MPIIO_HINTS": "*:striping_factor=3"}
+
+
+@given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
+def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
+    aggregators: int, nodes: int
+) -> None:
+    said = hints.words("romio", Wish(aggregators=aggregators), nodes=nodes).environment
+    cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
+    assert cap == math.ceil(aggregators / nodes)
+    assert cap * nodes >= aggregators > (cap - 1) * nodes
+
+
+@pytest.mark.parametrize(
+    ("wish", "message"),
+    [
+        ({"stripe_count": 0}, "stripe_count is 0: expected at least 1"),
+        ({"stripe_count": -1}, "stripe_count is -1"),
+        ({"aggregators": 0}, "aggregators is 0"),
+        ({"stripe_bytes": 1_000_000}, "stripe_bytes is 1000000: expected a multiple of 64 KiB"),
+        ({"stripe_bytes": 0}, "stripe_bytes is 0"),
+        ({"stripe_bytes": -65536}, "stripe_bytes is -65536"),
+        ({"stripe_bytes": 1 << 32}, "below 4 GiB"),
+        ({}, "nothing is wished"),
+    ],
+)
+def test_a_wish_that_cannot_be_fulfilled_is_refused(wish: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Wish(**wish)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"dialect": "openmpi"},
+            "dialect is 'openmpi': expected one of cray, romio, ompio4, ompio5",
+        ),
+        ({"nodes": 0}, "nodes is 0"),
+        ({"pattern": ""}, "pattern is ''"),
+        ({"pattern": "a:b"}, "pattern is 'a:b'"),
+        ({"pattern": "a,b"}, "without blanks, quotes, commas"),
+    ],
+)
+def test_what_the_words_cannot_hold_is_refused(change: dict[str, object], message: str) -> None:
+    arguments: dict[str, object] = {"dialect": "cray", "wish": ALL, "nodes": 1} | change
+    with pytest.raises(ValueError, match=message):
+        hints.words(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/", "ompio4"),
+        ("mpirun (Open MPI) 5.0.11", "ompio5"),
+        ("mpirun (Open MPI) 5.1.0rc1", "ompio5"),
+        ("mpirun (Open MPI) 10.0.0", "ompio5"),
+        ("mpirun (Open MPI) 3.1.4", None),
+        ("HYDRA build details:\n    Version:                                 4.1.2", "romio"),
+        ("MPICH Version:      4.2.1", "romio"),
+        ("Intel(R) MPI Library for Linux* OS, Version 2021.10 Build 20230619", "romio"),
+        ("MPI VERSION    : CRAY MPICH version 8.1.25.17 (ANL base 3.4a2)", "cray"),
+        ("/opt/cray/pe/cray-mpich/8.1.25", "cray"),
+        ("prterun (PRRTE) 3.0.6", None),
+        ("", None),
+    ],
+)
+def test_the_dialect_of_an_mpi(text: str, dialect: str | None) -> None:
+    assert hints.dialect_of(text) == dialect
