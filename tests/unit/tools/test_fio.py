@@ -85,11 +85,38 @@ def test_three_servers() -> None:
     assert output.parameters["hostnames"] == ("10.77.0.1", "10.77.0.2", "10.77.0.3")
     assert output.parameters["client_seconds"] == (3.004, 3.001, 3.001)
     assert output.parameters["client_bytes"] == (598704128, 695414784, 691937280)
+    assert output.parameters["clients"] == {
+        "10.77.0.1": {"iops": 48657.789614, "bw_bytes": 199302306},
+        "10.77.0.2": {"iops": 56574.141953, "bw_bytes": 231727685},
+        "10.77.0.3": {"iops": 56291.236255, "bw_bytes": 230568903},
+    }
     (phase,) = output.phases
+    assert phase.rank_seconds == ()
     assert phase.bytes_moved == 1986056192
     assert phase.rates["bw"].value == 661137214 / 2**20
     assert phase.rates["latency_mean"].value == 73982.01784 / 1e3
     assert "latency_p99" not in phase.rates
+
+
+def test_two_servers_of_one_host_are_one_node() -> None:
+    output = fio.parse_json(sample("fio_two_servers.json"))
+    assert (output.nodes, output.tasks) == (1, 4)
+    (phase,) = output.phases
+    clients = output.parameters["clients"]
+    assert isinstance(clients, dict)
+    assert list(clients) == ["127.0.0.1"]
+    assert clients["127.0.0.1"]["bw_bytes"] == pytest.approx(
+        phase.rates["bw"].value * 2**20, rel=0.01
+    )
+    assert clients["127.0.0.1"]["iops"] == pytest.approx(phase.rates["iops"].value, rel=0.01)
+
+
+def test_processes_of_a_server_that_report_one_by_one() -> None:
+    document = json.loads(sample("fio_two_servers.json"))
+    for entry in document["client_stats"]:
+        entry["port"] = 18765
+    with pytest.raises(ToolOutputError, match="several entries of one server: set group_rep"):
+        fio.parse_json(json.dumps(document))
 
 
 def test_one_server_has_no_entry_for_all() -> None:
@@ -126,6 +153,10 @@ def test_names_given_by_the_caller() -> None:
 def test_complaints_before_the_json() -> None:
     output = fio.parse_json("fio: something odd\n" + sample("fio_file.json"))
     assert output.warnings == ("fio: something odd",)
+    served = "<n1> fio: something odd\n<n1> Starting 2 processes\n" + sample("fio_one_server.json")
+    output = fio.parse_json(served)
+    assert output.warnings == ("<n1> fio: something odd",)
+    assert "<n1> Starting 2 processes" in str(output.parameters["notes"])
 
 
 @pytest.mark.parametrize(
@@ -275,8 +306,8 @@ def test_job_file() -> None:
         directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
     )
     assert made.job_file() == (
-        "[randread]\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nioengine=psync\n"
-        "rw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
+        "[randread]\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
+        "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
         "fallocate=none\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
         "runtime=30s\nramp_time=2s\nsync=1\nnorandommap=1\n"
     )
@@ -285,17 +316,11 @@ def test_job_file() -> None:
 
 def test_arguments() -> None:
     assert FioOptions(job_file="j.fio").arguments() == ["--output-format=json", "j.fio"]
-    assert FioOptions(job_file="j.fio", output="o", clients=("n1,8765", "n2")).arguments() == (
-        ["--output-format=json", "--output=o", "--client=n1,8765", "j.fio", "--client=n2", "j.fio"]
+    assert FioOptions(job_file="j.fio", output="o").arguments() == (
+        ["--output-format=json", "--output=o", "j.fio"]
     )
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"job_file": "--debug"}, "job_file is '--debug'"),
-        ({"job_file": "j", "clients": ("a b",)}, "not a host"),
-        ({"job_file": "j", "clients": ("a", "a")}, "named twice"),
-    ]
-    for changes, message in refused:
-        with pytest.raises(ValueError, match=message):
-            FioOptions(**changes)
+    with pytest.raises(ValueError, match="job_file is '--debug'"):
+        FioOptions(job_file="--debug")
 
 
 @pytest.mark.parametrize(
@@ -304,8 +329,22 @@ def test_arguments() -> None:
         ({"name": "global"}, "name is 'global'"),
         ({"name": "a]"}, "name is"),
         ({"directory": "/a:b"}, "':' as a separator"),
-        ({"filename_format": "a"}, r"expected \$jobnum and \$filenum"),
-        ({"filename_format": "a/$jobnum.$filenum"}, "expected one file name"),
+        ({"filename_format": "$jobnum.$filenum"}, r"expected \$clientuid in it, or servers"),
+        ({"filename_format": "$clientuid.$filenum"}, r"expected \$jobnum in it, or processes"),
+        ({"filename_format": "$jobnum/$clientuid"}, r"expected \$filenum in it, or the files of"),
+        *(
+            ({"filename_format": name}, "expected a file name, after directories")
+            for name in (
+                "/$clientuid.$jobnum.$filenum",
+                "../$clientuid.$jobnum.$filenum",
+                "a/../$clientuid.$jobnum.$filenum",
+                "$clientuid.$jobnum.$filenum/..",
+                "$clientuid//$jobnum.$filenum",
+                "$clientuid/$jobnum.$filenum/",
+                "$clientuid $jobnum.$filenum",
+                "$clientuid:$jobnum.$filenum",
+            )
+        ),
         ({"pattern": "trim"}, "pattern 'trim'"),
         ({"engine": "sync"}, "engine 'sync'"),
         ({"block_bytes": 0}, "block_bytes is 0"),
@@ -410,6 +449,30 @@ def test_real_layout_and_random_read(tmp_path: Path) -> None:
     assert {"bw", "iops", "latency_mean", "latency_p99"} == set(read.rates)
     # It read the files that the layout job wrote, and made none of its own.
     assert before == sorted((path.name, path.stat().st_size) for path in data.iterdir())
+
+
+@pytest.mark.needs_fio
+@needs_fio
+def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
+    (tmp_path / "k0").mkdir()
+    before = (tmp_path / "k0").stat().st_ino
+    fields = {
+        "directory": str(tmp_path),
+        "files": 2,
+        "numjobs": 2,
+        "file_bytes": 2**16,
+        "filename_format": "k$jobnum/$clientuid.$filenum",
+    }
+    run(job(**fields, pattern="write", fsync_at_end=True), tmp_path)
+    # Without a server $clientuid is empty.
+    expected = ["k0/.0", "k0/.1", "k1/.0", "k1/.1"]
+    for pattern in ("randread", "read"):
+        found = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.glob("k*/*"))
+        assert found == expected
+        assert all((tmp_path / name).stat().st_size == 2**16 for name in found)
+        (phase,) = run(job(**fields, pattern=pattern), tmp_path).phases
+        assert phase.bytes_moved == 2**18
+    assert (tmp_path / "k0").stat().st_ino == before
 
 
 @pytest.mark.needs_fio

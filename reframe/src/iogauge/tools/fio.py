@@ -15,6 +15,17 @@ fio's metadata engines (observed with fio 3.33 and strace):
   node. On a parallel file system it measures the client's cache, unless another node made the files
   and the cache was dropped after fio's setup, which cannot be done. Use mdtest -N for a cold one.
 * Their latency is in ``clat_ns`` only.
+
+fio's servers (observed with fio 3.33):
+
+* The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them.
+* ``$clientuid`` is the IPv4 address at which the server was reached, the same in every run; without
+  a server it is empty. ``unique_filename``, on unless a job says otherwise, puts that address in
+  front of the whole name, so that ``k0/x`` becomes ``10.0.0.1.k0/x``: job files here switch it off.
+* fio makes the directories in a ``filename_format`` where they are missing, and takes those that are
+  there.
+* A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
+  output and ends with status 0. A server that dies during the run makes it end with 1.
 """
 
 from __future__ import annotations
@@ -50,8 +61,9 @@ class FioJob:
 
     Every one of ``numjobs`` processes has its own ``files`` of ``file_bytes``; fio names them by
     ``filename_format``, which is the same in every job here, so that a layout job writes what a
-    read job reads. Without ``runtime_s`` each process goes through its files once. Raises
-    :class:`ValueError` for combinations that fio refuses, caps or ignores.
+    read job reads; it may name a directory for each process (``k$jobnum/$clientuid.$filenum``).
+    Without ``runtime_s`` each process goes through its files once. Raises :class:`ValueError` for
+    combinations that fio refuses, caps or ignores.
     """
 
     name: str
@@ -83,14 +95,23 @@ class FioJob:
                 "';' "
                 "and '#' (fio reads ':' as a separator)"
             )
-        if not re.fullmatch(r"[\w.$-]+", self.filename_format):
-            raise ValueError(f"filename_format is {self.filename_format!r}: expected one file name")
-        if "$jobnum" not in self.filename_format or "$filenum" not in self.filename_format:
+        if not re.fullmatch(
+            r"(?!\.{1,2}/)[\w.$-]+(/(?!\.{1,2}(/|$))[\w.$-]+)*", self.filename_format
+        ):
             raise ValueError(
-                f"filename_format is {self.filename_format!r}: expected $jobnum and $filenum in "
-                "it, "
-                "or processes share their files"
+                f"filename_format is {self.filename_format!r}: expected a file name, after "
+                "directories below the job's if need be"
             )
+        for variable, sharers in (
+            ("$clientuid", "servers"),
+            ("$jobnum", "processes"),
+            ("$filenum", "the files of a process"),
+        ):
+            if variable not in self.filename_format:
+                raise ValueError(
+                    f"filename_format is {self.filename_format!r}: expected {variable} in it, or "
+                    f"{sharers} are one and the same file"
+                )
         if self.pattern not in _PATTERNS or self.engine not in _ENGINES:
             raise ValueError(
                 f"pattern {self.pattern!r} with engine {self.engine!r}: expected one of "
@@ -175,6 +196,7 @@ class FioJob:
             f"[{self.name}]",
             f"directory={self.directory}",
             f"filename_format={self.filename_format}",
+            "unique_filename=0",
             f"ioengine={self.engine}",
             f"rw={self.pattern}",
             f"bs={size(self.block_bytes)}",
@@ -281,7 +303,7 @@ def metadata_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioOptions:
-    """How fio is called: one job file, here or on servers (``host`` or ``host,port``).
+    """How fio is called on one node: one job file. On servers iog_client of servers.sh calls it.
 
     One job for each fio: with several in one file ``$jobnum`` goes on counting, and a read job
     would not find the files of its layout job.
@@ -289,34 +311,26 @@ class FioOptions:
 
     job_file: str
     output: str | None = None
-    clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what fio would misread."""
         for name, path in (("job_file", self.job_file), ("output", self.output)):
             if path is not None and (not path or path.startswith("-") or re.search(r"\s", path)):
                 raise ValueError(f"{name} is {path!r}: expected a path without blanks")
-        for client in self.clients:
-            if not re.fullmatch(r"(ip:)?[A-Za-z0-9][\w.-]*(,[1-9]\d{0,4})?", client):
-                raise ValueError(f"clients: {client!r} is not a host or host,port")
-        if len(set(self.clients)) != len(self.clients):
-            raise ValueError("clients: a server is named twice, and would share its file names")
 
     def arguments(self) -> list[str]:
         """The arguments after ``fio``."""
         args = ["--output-format=json"]
         if self.output is not None:
             args.append(f"--output={self.output}")
-        if not self.clients:
-            return [*args, self.job_file]
-        for client in self.clients:
-            args += [f"--client={client}", self.job_file]
-        return args
+        return [*args, self.job_file]
 
 
 # --- JSON -----------------------------------------------------------------------------------------
 
 _DOCUMENT: Final = re.compile(r'\{\s*"fio version"\s*:')
+#: fio's own words, of a server behind its host's name.
+_COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
 _ALL: Final = "All clients"
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -341,9 +355,12 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     1 % (and the rounding of ``runtime`` to ms), or :class:`ToolOutputError` is raised, as for a job
     with an error, a run without I/O, and a document that is missing, cut or invalid.
 
-    ``parameters``: fio's global and job options (of the first job), engine, hostnames, and of
-    servers client_seconds and client_bytes, one for each server. ``notes`` are the lines before the
-    JSON that are no complaint; those that begin with "fio:" are ``warnings``.
+    ``nodes`` counts the hosts of the servers, as the client was told to name them.
+
+    ``parameters``: fio's global and job options (of the first job), engine, and of servers
+    hostnames, client_seconds and client_bytes, one for each server, and ``clients``, by host: iops
+    and, but for metadata, bw_bytes (B/s). ``notes`` are the lines before the JSON that are no
+    complaint; those that begin with "fio:", or with a server's "<host> fio:", are ``warnings``.
     """
     document, around = _load(text)
     version = member(document, "fio version", "fio JSON")
@@ -353,14 +370,17 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     shared = shared if isinstance(shared, dict) else {}
     remote = "client_stats" in document
     entries = member(document, "client_stats" if remote else "jobs", "fio JSON")
+    lines = [line.strip() for line in around.splitlines() if line.strip()]
+    warnings = unique(line for line in lines if _COMPLAINT.match(line))
+    said = f"; fio said: {warnings[0][:300]}" if warnings else ""
     if not isinstance(entries, list) or not entries:
-        raise ToolOutputError("fio JSON: the list of jobs is empty")
+        raise ToolOutputError(f"fio JSON: the list of jobs is empty{said}")
     for number, entry in enumerate(entries):
         _check_error(entry, f"fio JSON, job {number}")
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
-    reported = _of_servers(entries, parts) if remote else _of_jobs(parts)
+    reported = _of_servers(entries, parts, said) if remote else _of_jobs(parts)
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
@@ -377,16 +397,15 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     doubled = {p.name for p in phases if sum(q.name == p.name for q in phases) > 1}
     if doubled and names:
         raise ToolOutputError(f"fio JSON: several phases named {sorted(doubled)}: check the names")
-    lines = [line.strip() for line in around.splitlines() if line.strip()]
-    warnings = unique(line for line in lines if line.startswith("fio:"))
     if short:
         warnings += (f"fio: {short} short I/Os",)
     parameters: dict[str, object] = dict(options)
     parameters["engine"] = options.get("ioengine", "psync")
-    parameters["notes"] = unique(line for line in lines if not line.startswith("fio:"))
-    hosts = [str(entry["hostname"]) for entry in parts if "hostname" in entry]
+    parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
+    hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
     if remote:
         parameters["hostnames"] = tuple(hosts)
+        parameters["clients"] = _rates_of_clients(parts, str(parameters["engine"]))
         parameters["client_seconds"] = tuple(_busiest(entry, "runtime") / 1e3 for entry in parts)
         parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
     return ToolOutput(
@@ -394,7 +413,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         version=version.removeprefix("fio-"),
         phases=tuple(phases),
         tasks=_tasks(parts, shared, remote),
-        nodes=len(parts) if remote else 1,
+        nodes=len(set(hosts)) if remote else 1,
         warnings=warnings,
         parameters=parameters,
     )
@@ -466,16 +485,25 @@ def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict
 
 
 def _of_servers(
-    entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]]
+    entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], said: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The entry that stands for all servers, and one that holds the job's name and options."""
     if len({str(entry["jobname"]) for entry in parts}) > 1:
         raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
+    servers = [(entry.get("hostname"), entry.get("port")) for entry in parts]
+    if len(set(servers)) < len(servers):
+        raise ToolOutputError(
+            "fio JSON: several entries of one server: set group_reporting=1, or its processes "
+            "cannot be counted"
+        )
     if len(parts) == 1:
         return [(parts[0], parts[0])]
     every = [entry for entry in entries if entry["jobname"] == _ALL]
     if len(every) != 1:
-        raise ToolOutputError(f"fio JSON: {len(every)} entries 'All clients', expected 1")
+        raise ToolOutputError(
+            f"fio JSON: {len(every)} entries 'All clients' over those of {len(parts)} servers, "
+            f"expected 1: a server's report is missing{said}"
+        )
     for way in _DIRECTIONS:
         for key in ("io_bytes", "total_ios"):
             where = f"fio JSON, 'All clients', {way}"
@@ -487,6 +515,20 @@ def _of_servers(
                     f"{found:.0f}: a server's report is missing"
                 )
     return [(every[0], parts[0])]
+
+
+def _rates_of_clients(
+    parts: Sequence[Mapping[str, Any]], engine: str
+) -> dict[str, dict[str, float]]:
+    """By host, the sum over its servers and directions of iops and bw_bytes (B/s)."""
+    clients: dict[str, dict[str, float]] = {}
+    for entry in parts:
+        rates = clients.setdefault(str(entry["hostname"]), {})
+        for key in ("iops",) if engine in METADATA_PHASES else ("iops", "bw_bytes"):
+            where = f"fio JSON, client {entry['hostname']}"
+            found = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
+            rates[key] = rates.get(key, 0) + sum(found)
+    return clients
 
 
 def _phases_of(entry: dict[str, Any], engine: str, name: str | None, where: str) -> list[Phase]:

@@ -1,0 +1,372 @@
+"""servers.sh and serve.sh with the real fio on this node: they serve the job, and end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import processes, wait_for
+from iogauge import workdir
+from iogauge.measurement import ToolOutput, ToolOutputError
+from iogauge.tools import fio
+
+LIBRARY = Path(workdir.__file__).parent
+AGENT = 'bash -c \'mkdir -p "$IOG_DIR" && touch "${IOG_DIR%/*}/.iogauge-session"\''
+UUID = Path("/proc/sys/kernel/random/uuid")
+
+pytestmark = [
+    pytest.mark.needs_fio,
+    pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on PATH"),
+    pytest.mark.skipif(
+        not UUID.exists() or shutil.which("ip") is None, reason="no Linux, or no ip"
+    ),
+]
+
+#: Starts words as three hosts would: each has a name and, by that name, an address of its own.
+THREE = """#!/bin/sh
+for number in 1 2 3; do
+    NUMBER=$number PATH=$(dirname "$0")/fake:$PATH "$@" &
+done
+wait
+"""
+
+
+class Servers:
+    """A stage directory with job files, and what runs in it."""
+
+    def __init__(self, base: Path) -> None:
+        self.stage = base / "stage"
+        self.directory = base / "target" / "iogauge" / "user" / "session" / "case"
+        self.bin = base / "bin"
+        self.environment = {"PATH": os.environ["PATH"], "IOG_DIR": str(self.directory)}
+        self.stage.mkdir()
+        (self.bin / "fake").mkdir(parents=True)
+        fields: dict[str, Any] = {
+            "directory": "${IOG_DIR}",
+            "block_bytes": 4096,
+            "file_bytes": 1 << 18,
+            "numjobs": 2,
+            "filename_format": "k$jobnum/$clientuid.$filenum",
+        }
+        for job in (
+            fio.FioJob(name="layout", pattern="write", fsync_at_end=True, **fields),
+            fio.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
+            fio.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
+        ):
+            (self.stage / f"{job.name}.fio").write_text(job.job_file())
+        self.program("launch", THREE)
+        self.program("fake/uname", '#!/bin/sh\necho "n$NUMBER"\n')
+        self.program("fake/getent", '#!/bin/sh\necho "127.0.0.$NUMBER STREAM $2"\n')
+
+    def program(self, name: str, text: str) -> Path:
+        file = self.bin / name
+        file.write_text(text)
+        file.chmod(0o755)
+        return file
+
+    def start(self, words: list[str]) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            words,
+            cwd=self.stage,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
+        (self.stage / "job").write_text(
+            f". {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
+            f"iog_case() {{\n{case}\n}}\niog_open {AGENT}\niog_prepare\niog_repeat 1 1 iog_case\n"
+        )
+        return self.start(["bash", "job"])
+
+    def run(self, prepare: str, case: str = "true") -> tuple[int, str]:
+        process = self.job(prepare, case)
+        printed, _ = process.communicate(timeout=60)
+        return process.returncode, printed
+
+    def serve(self, seconds: int = 60, program: str | None = None) -> subprocess.Popen[str]:
+        """serve.sh by itself, on the loopback interface."""
+        lease = self.stage / "lease"
+        lease.write_text("1\n")
+        arguments = [str(self.stage / "server"), "lo", str(lease), str(seconds)]
+        real = program or shutil.which("fio") or ""
+        process = self.start(["sh", str(LIBRARY / "serve.sh"), *arguments, real])
+        if program is None:
+            wait_for(self.found, 30, "the server's address")
+        return process
+
+    def found(self) -> list[Path]:
+        return list(self.stage.glob("server.*"))
+
+    def text(self, name: str) -> str:
+        return (self.stage / name).read_text()
+
+    def left(self) -> list[int]:
+        return processes(str(self.stage))
+
+    def all_gone(self) -> bool:
+        return not self.left()
+
+    def measured(self, *names: str) -> ToolOutput:
+        return fio.parse_json("".join(self.text(name) for name in names))
+
+    def busy(self) -> bool:
+        """Whether fio's server has a process for each of the two of a job, which leave its session."""
+        sessions = {os.getsid(pid) for pid in self.left() if "--server" in command(pid)}
+        return len(sessions) >= 3
+
+
+def command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return ""
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    made = Servers(tmp_path)
+    yield made
+    for pid in made.left():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
+    status, printed = servers.run(
+        "iog_servers 1 lo; iog_client layout layout.fio layout.json",
+        "iog_client read read.fio read.$IOG_REP.json; iog_phase sockets cat /proc/net/tcp\n"
+        'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"',
+    )
+    assert status == 0, printed
+    host = os.uname().nodename
+    match = re.fullmatch(
+        rf"{re.escape(host)} 127\.0\.0\.1,(\d+) (\d+)\n", servers.text("servers.txt")
+    )
+    assert match
+    assert 20000 <= int(match[1]) < 32768
+    # It listens there, and nowhere else.
+    ends = re.findall(rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out"))
+    assert ends == ["0100007F"]
+    # One address in the names of both runs: the read made no files of its own.
+    assert sorted(servers.text("files.1.out").splitlines()) == [
+        f"k{number}/127.0.0.1.0 {1 << 18}" for number in range(2)
+    ]
+    layout, read = servers.measured("layout.json"), servers.measured("read.1.json")
+    assert (layout.phases[0].name, layout.phases[0].bytes_moved) == ("write", 2 << 18)
+    assert (read.phases[0].name, read.nodes, read.tasks) == ("read", 1, 2)
+    names = [line.split("\t")[1:3] for line in servers.text("phases.tsv").splitlines()]
+    assert names[:3] == [["servers", "0"], ["layout", "0"], ["read", "0"]]
+    wait_for(servers.all_gone, 10, "the end of all processes")
+    assert not servers.directory.exists()
+
+
+def test_all_servers_and_the_first_alone(servers: Servers) -> None:
+    launch = servers.bin / "launch"
+    status, printed = servers.run(
+        f"iog_servers 3 '' {launch}; iog_client layout layout.fio layout.json",
+        "iog_client all read.fio all.json; iog_client first read.fio first.json 1\n"
+        'iog_phase files find "$IOG_DIR" -type f -printf "%f\\n"\niog_servers_stop; iog_servers_stop',
+    )
+    assert status == 0, printed
+    lines = [line.split() for line in servers.text("servers.txt").splitlines()]
+    assert [(line[0], line[1].partition(",")[0]) for line in lines] == [
+        (f"n{i}", f"127.0.0.{i}") for i in (1, 2, 3)
+    ]
+    assert len({line[1].partition(",")[2] for line in lines}) == 3
+    everyone, first = servers.measured("all.json"), servers.measured("first.json")
+    assert (everyone.nodes, everyone.tasks) == (3, 6)
+    assert isinstance(everyone.parameters["clients"], dict)
+    assert sorted(everyone.parameters["clients"]) == ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    assert (first.nodes, first.tasks) == (1, 2)
+    assert sorted(servers.text("files.1.out").split()) == sorted(
+        f"127.0.0.{i}.0" for i in (1, 2, 3) for _ in range(2)
+    )
+    wait_for(servers.all_gone, 10, "the end of all processes")
+
+
+def test_a_job_that_no_server_can_run_has_no_result(servers: Servers) -> None:
+    away = 'iog_phase away rmdir "$IOG_DIR"; touch "$IOG_DIR"'
+    status, printed = servers.run("iog_servers 1 lo", f"{away}; iog_client read read.fio read.json")
+    # fio itself calls that a success.
+    assert status == 0, printed
+    with pytest.raises(
+        ToolOutputError, match=r"list of jobs is empty; fio said: .* not a directory"
+    ):
+        servers.measured("read.json", "read.1.out")
+    wait_for(servers.all_gone, 10, "the end of all processes")
+
+
+def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
+    lose = "iog_phase lose bash -c 'kill -KILL $(cut -d \" \" -f 3 servers.txt | tail -n 1)'"
+    status, printed = servers.run(
+        f"iog_servers 3 '' {servers.bin / 'launch'}", f"{lose}\niog_client read read.fio read.json"
+    )
+    # fio itself calls that a success.
+    assert status == 0, printed
+    with pytest.raises(ToolOutputError, match=r"a server's report is missing; fio said: .*connect"):
+        servers.measured("read.json", "read.1.out", "read.1.err")
+    wait_for(servers.all_gone, 10, "the end of all processes")
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL"])
+@pytest.mark.parametrize("launcher", ["1 lo", "3 '' {launch}"])
+def test_a_job_that_is_ended_in_the_middle_leaves_nothing(
+    servers: Servers, name: str, launcher: str
+) -> None:
+    servers.environment["IOG_SERVERS_LEASE"] = "2"
+    words = launcher.format(launch=servers.bin / "launch")
+    process = servers.job(
+        f"iog_servers {words}; iog_client layout layout.fio layout.json",
+        "iog_client long long.fio long.json",
+    )
+    wait_for(servers.busy, 30, "fio's processes")
+    process.send_signal(signal.Signals[f"SIG{name}"])
+    wait_for(lambda: process.poll() is not None, 20, "the end of the job script")
+    # fio's client outlives a job script that is killed, until its servers are gone.
+    wait_for(servers.all_gone, 20, "the end of all processes")
+    assert name == "KILL" or not servers.directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("start", "message"),
+    [
+        ("iog_servers 1 none0", "no IPv4 address of none0: name an interface"),
+        ("iog_servers 1 lo false", "0 of 1 nodes answered and what started them has ended"),
+        ("iog_servers 1 lo sh -c 'exec sleep 50'", "0 of 1 nodes answered within 2 s"),
+        ("iog_servers 2 lo", "1 of 2 nodes answered within 2 s"),
+    ],
+)
+def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str) -> None:
+    servers.environment["IOG_SERVERS_PATIENCE"] = "2"
+    status, printed = servers.run(start, "iog_phase never true")
+    assert status != 0
+    assert message in printed
+    assert "phase servers, repetition 0: exit status 1" in printed
+    assert "never" not in servers.text("phases.tsv")
+    wait_for(servers.all_gone, 10, "the end of all processes")
+
+
+def test_servers_at_one_address_would_share_their_files(servers: Servers) -> None:
+    status, printed = servers.run(f"iog_servers 3 lo {servers.bin / 'launch'}")
+    assert status == 1
+    assert "several nodes serve at 127.0.0.1; name their interface in extras.interface" in printed
+    wait_for(servers.all_gone, 10, "the end of all processes")
+
+
+# --- serve.sh by itself ---------------------------------------------------------------------------
+
+
+def stop(servers: Servers, process: subprocess.Popen[str]) -> None:
+    (servers.stage / "lease").write_text("stop\n")
+
+
+def term(servers: Servers, process: subprocess.Popen[str]) -> None:
+    process.terminate()
+
+
+def kill(servers: Servers, process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+def kill_fio(servers: Servers, process: subprocess.Popen[str]) -> None:
+    os.kill(int(servers.found()[0].read_text().split()[2]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "message"),
+    [
+        (stop, 0, ""),
+        (term, 1, "a signal"),
+        (kill, -9, "the process that started it is gone"),
+        (kill_fio, 1, "fio ended by itself"),
+    ],
+)
+def test_what_ends_a_server_ends_its_jobs(
+    servers: Servers,
+    end: Callable[[Servers, subprocess.Popen[str]], None],
+    status: int,
+    message: str,
+) -> None:
+    servers.directory.mkdir(parents=True)
+    process = servers.serve()
+    address = servers.found()[0].read_text().split()[1]
+    client = servers.start(["fio", f"--client={address}", "long.fio"])
+    wait_for(servers.busy, 30, "fio's processes")
+    end(servers, process)
+    printed, _ = process.communicate(timeout=20)
+    assert process.returncode == status
+    assert message in printed
+    client.kill()
+    client.communicate()
+    wait_for(servers.all_gone, 20, "the end of all processes")
+
+
+def test_a_lease_that_is_not_renewed_ends_the_server(servers: Servers) -> None:
+    printed, _ = servers.serve(seconds=1).communicate(timeout=30)
+    assert "did not renew" in printed
+    wait_for(servers.all_gone, 20, "the end of all processes")
+
+
+def test_a_lease_that_is_renewed_keeps_the_server(servers: Servers) -> None:
+    process = servers.serve(seconds=2)
+    for beat in range(20):
+        (servers.stage / "lease").write_text(f"beat {beat}\n")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.2)
+    stop(servers, process)
+    assert process.wait(20) == 0
+
+
+def test_what_started_a_server_is_killed(servers: Servers) -> None:
+    script = f'sh {LIBRARY}/serve.sh "$PWD/server" lo lease 60 fio & wait'
+    (servers.stage / "lease").write_text("1\n")
+    process = servers.start(["sh", "-c", script])
+    wait_for(servers.found, 30, "the server's address")
+    process.kill()
+    assert "what started it is gone" in process.communicate(timeout=20)[0]
+    wait_for(servers.all_gone, 20, "the end of all processes")
+
+
+def test_a_port_that_another_fio_shares_is_given_up(servers: Servers) -> None:
+    real = shutil.which("fio")
+    tried = servers.stage / "tried"
+    wrapper = servers.program(
+        "fio",
+        f'#!/bin/sh\necho "$1" >>{tried}\n[ "$(wc -l <{tried})" -gt 1 ] || {real} "$1" &\nexec {real} "$1"\n',
+    )
+    process = servers.serve(program=str(wrapper))
+    wait_for(servers.found, 30, "the server's address")
+    address = servers.found()[0].read_text().split()[1]
+    lines = tried.read_text().splitlines()
+    assert len(lines) == 2
+    assert lines[0] != lines[1] == f"--server=ip:{address}"
+    stop(servers, process)
+    assert process.wait(20) == 0
+    wait_for(servers.all_gone, 20, "the end of all processes")
+
+
+def test_a_program_that_is_not_there(servers: Servers) -> None:
+    printed, _ = servers.serve(program="/nowhere/fio").communicate(timeout=60)
+    assert printed == (
+        f"fio server failed on {os.uname().nodename}: /nowhere/fio: No such file or directory\n"
+    )
+
+
+def test_a_program_that_does_not_listen(servers: Servers) -> None:
+    wrapper = servers.program("fio", "#!/bin/sh\necho no sockets today >&2\nexit 1\n")
+    printed, _ = servers.serve(program=str(wrapper)).communicate(timeout=60)
+    assert "no sockets today" in printed
+    assert f"{wrapper} does not listen on 127.0.0.1" in printed
