@@ -322,6 +322,6 @@ def rates_of(
                         found.setdefault(metric, []).append(one.rates[rate])
     for metric, computed in plan.computed.items():
         sources = [found.get(source, []) for source in computed.sources]
-        if len({len(values) for values in sources}) == 1:
+        if all(sources) and len({len(values) for values in sources}) == 1:
             found[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
     return dict(found)

@@ -1,0 +1,216 @@
+"""Every scenario for real at a small scale: real IOR, fio, MPI-IO and Darshan on a real directory.
+
+Only Lustre is not real here: ``lfs`` and ``lctl`` are stand-ins that answer what Lustre 2.17 answered
+(tests/support/lustre), and the files lie on one local file system. So layouts are asked for, read back and
+judged, and no bandwidth says anything of striping.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run
+
+STAND_INS = ROOT / "tests" / "support" / "lustre"
+TOOLS = ("fio", "ior", "ior-mpiio")
+VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio]
+
+
+def darshan() -> str | None:
+    """Darshan's library beside a ``darshan-parser`` on PATH or in the local stack; None: there is none."""
+    stack = ROOT / "environments" / "local" / ".spack-env" / "view"
+    parser = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=stack / "bin")
+    library = Path(parser).resolve().parents[1] / "lib" / "libdarshan.so" if parser else None
+    if (stack / "lib" / "libdarshan.so").exists():
+        library = stack / "lib" / "libdarshan.so"
+    return str(library) if library and library.exists() else None
+
+
+def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
+    """A rig whose target the stand-ins stripe over four storage targets of two servers."""
+    rig = make(tools=TOOLS, tasks=2, declared={"striping": "lustre"})
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"] |= {
+        "topology": {"source": "made up", "servers": {"count": 2, "nic": "100 GB/s"}, "targets": 4},
+        "sweeps": {
+            "tasks_per_node": [1, 2],
+            "servers": [1, 2],
+            "stripe_counts": [1, 4],
+            "stripe_sizes": ["1 MiB"],
+            "aggregators": [1, 2],
+            "tasks_per_client": [2],
+        },
+    }
+    partition["extras"]["limits"] |= {"case_bytes": "128 MiB"}
+    # Small transfers get a 32nd of it.
+    partition["extras"]["cases"] = {
+        "AccessMatrix": {"case_bytes": "1 GiB"},
+        "Aggregators": {"tasks_per_node": 4},
+        "ServerScaling": {"tasks_per_node": 4},
+    }
+    partition["extras"] |= extras
+    library = darshan()
+    if library:
+        data["environments"][0]["extras"] = {"mpi": "ompio4", "darshan": library}
+    rig.write_settings(data)
+    return rig
+
+
+def run(rig: Rig, *words: str, **knobs: str) -> Run:
+    """Run checks with the stand-ins on PATH; ``knobs`` are theirs."""
+    state = rig.base / "lfs"
+    state.mkdir(exist_ok=True)
+    stack = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"
+    path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"], str(stack)])
+    settings = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
+    return rig.run(*words, timeout=300, **settings, **knobs)
+
+
+@pytest.fixture(scope="module")
+def everything(make_module_rig: Callable[..., Rig]) -> Run:
+    """All scenarios of the published documents, once."""
+    rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
+    names = (
+        "^(Burst|Steady|AccessMatrix|TaskScaling%|ServerScaling%|RandomRead|ChecksumOverhead|StripeCount|"
+        "StripeSize|Aggregators)"
+    )
+    done = run(rig, "-n", names, "--exec-policy=serial")
+    rig.assert_clean()
+    return done
+
+
+def of(done: Run, check: str) -> list[dict[str, Any]]:
+    """Records of a check."""
+    return [record for record in done.records if record["check"] == check]
+
+
+@pytest.mark.parametrize(
+    ("check", "cases"),
+    [
+        ("Burst", 1),
+        ("Steady", 1),
+        ("AccessMatrix", 6),
+        ("TaskScaling", 2),
+        ("ServerScaling", 2),
+        ("RandomRead", 3),
+        ("StripeCount", 2),
+        ("StripeSize", 1),
+    ],
+)
+def test_it_measures(everything: Run, check: str, cases: int) -> None:
+    records = of(everything, check)
+    assert len(records) == cases, everything.out
+    for record in records:
+        assert record["verdict"] in VALID, record["reason"]
+        assert all(metric["median"] > 0 for metric in record["metrics"])
+
+
+@pytest.mark.parametrize(
+    "check", ["TaskScaling", "ServerScaling", "RandomRead", "StripeCount", "StripeSize"]
+)
+def test_every_layout_was_read_back(everything: Run, check: str) -> None:
+    for record in of(everything, check):
+        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
+        assert said["G10"] == said["G11"] == said["G12"] == "ok", record["findings"]
+
+
+def test_one_server_means_its_targets(everything: Run) -> None:
+    by_servers = {
+        record["parameters"]["servers"]: record for record in of(everything, "ServerScaling")
+    }
+    for servers, record in by_servers.items():
+        (coverage,) = (f for f in record["findings"] if f["guard"] == "G11")
+        assert f" of {2 * servers} storage targets" in coverage["saw"]
+        (metric, *_) = record["metrics"]
+        assert metric["ceiling_from"].startswith(f"{servers} server(s)")
+
+
+def test_writers_are_as_many_as_the_hints_say(everything: Run) -> None:
+    if darshan() is None:
+        pytest.skip("no darshan-parser with libdarshan.so here")
+    records = of(everything, "Aggregators")
+    assert len(records) == 2
+    for record in records:
+        writers = next(m for m in record["metrics"] if m["name"] == "writers")
+        assert writers["median"] == record["parameters"]["aggregators"]
+        assert writers["verdict"] == "PASS", writers["reason"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
+def test_checksums_are_compared_in_turns_and_put_back(everything: Run) -> None:
+    records = of(everything, "ChecksumOverhead")
+    assert len(records) == 3
+    for record in records:
+        by_name = {metric["name"]: metric for metric in record["metrics"]}
+        ratio = by_name["read_iops"]["median"] / by_name["read_iops_unchecked"]["median"]
+        assert by_name["checksum_ratio"]["median"] == pytest.approx(ratio, rel=1e-6)
+
+
+# --- wrong layouts --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "knobs", "cause"),
+    [
+        ("StripeCount.*stripe_count=4", {"LFS_LIE_COUNT": "2"}, r"G10: .* has 2 stripe\(s\)"),
+        ("TaskScaling.*tasks=2", {"LFS_NO_CREATE": "1"}, r"G12: new files land elsewhere"),
+        ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12: inactive: \S+OST0002_UUID"),
+        ("StripeSize", {"LFS_OSTS": "3"}, r"G12: 3 storage targets; demanded: 4"),
+    ],
+)
+def test_a_layout_that_was_not_obtained_is_invalid(
+    make_rig: Callable[..., Rig], check: str, knobs: dict[str, str], cause: str
+) -> None:
+    rig = striped(make_rig)
+    done = run(rig, "-n", check, **knobs)
+    done.never_passed(cause)
+    assert {record["verdict"] for record in done.records} == {"INVALID"}, done.out
+    rig.assert_clean()
+
+
+def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig: Callable[..., Rig]) -> None:
+    """IOR without -E unlinks first: the file comes back wherever the allocator likes."""
+    rig = striped(make_rig)
+    rig.program(
+        "ior",
+        'words=(); for w in "$@"; do [ "$w" = -E ] || words+=("$w"); done\n"$real" "${words[@]}"',
+    )
+    done = run(rig, "-n", "TaskScaling.*tasks=2")
+    done.never_passed(r"G10: data\.0000000\d is on target \d")
+    assert done.record["verdict"] == "INVALID"
+
+
+# --- the published form ---------------------------------------------------------------------------
+
+
+def test_the_published_burst_is_refused_for_reading_its_own_cache(
+    make_rig: Callable[..., Rig],
+) -> None:
+    done = run(striped(make_rig), "-n", "Burst", "-S", "Burst.variant=published")
+    done.never_passed(r"G1: buffered read", r"published form: readers are not shifted")
+    assert done.record["verdict"] == "INVALID"
+    assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
+
+
+def test_the_published_steady_write_leaves_json_that_nothing_can_read(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = striped(make_rig)
+    done = run(rig, "-n", "Steady", "-S", "Steady.variant=published")
+    done.never_passed(r"published form: -v with summaryFormat=JSON")
+    assert done.record["verdict"] == "ERROR"
+    rig.assert_clean()  # for all that -k says
+
+
+def test_a_variant_that_a_scenario_does_not_have_is_an_error(make_rig: Callable[..., Rig]) -> None:
+    done = run(striped(make_rig), "-n", "ServerScaling.*servers=1", "-S", "variant=published")
+    done.never_passed(r"variant is 'published': expected sound")

@@ -1,0 +1,130 @@
+"""The suite itself on several hosts: a site without a scheduler, whose tasks mpirun starts over a host file.
+
+The hosts are namespaces of this machine (tests/support/hosts.py): networks, names and processes of their own,
+but one kernel, so that a buffered read from "another node" may meet the page cache of the first. The suite must
+see that.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run
+from e2e.test_hosts import open_mpi
+from e2e.test_scenarios import STAND_INS, of, striped
+from support import hosts as support
+from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def cluster(storage: Path) -> Iterator[Hosts]:
+    reason = support.why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    if not open_mpi():
+        pytest.skip("no mpirun of Open MPI on PATH")
+    with Hosts(3, storage) as made:
+        yield made
+
+
+def run_on(cluster: Hosts, rig: Rig, *words: str) -> Run:
+    """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent."""
+    state = rig.base / "lfs"
+    state.mkdir(exist_ok=True)
+    path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
+    environment = rig.environment(
+        LFS_STATE=str(state),
+        LFS_SERVERS="2",
+        PATH=path,
+        OMPI_MCA_plm_rsh_agent=str(cluster.agent),
+        OMPI_MCA_btl_tcp_if_include="eth0",
+        OMPI_MCA_oob_tcp_if_include="eth0",
+    )
+    command = ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]
+    process = subprocess.Popen(
+        cluster.command("n1", command),
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    return rig.finish(process, 300)
+
+
+@pytest.fixture(scope="module")
+def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
+    """IOR, mdtest and fio on three hosts of two tasks each."""
+    rig = striped(
+        make_module_rig,
+        scale={"nodes": 3, "tasks_per_node": 2},
+        hosts=cluster.names,
+        interface="eth0",
+        sweeps={"tasks_per_client": [2], "tasks_per_node": [2]},
+    )
+    names = (
+        "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB|TaskScaling%|MdtestHard)"
+    )
+    done = run_on(cluster, rig, "-n", names)
+    rig.assert_clean()
+    for host in cluster.names:
+        left = [line for line in cluster.processes(host).values() if "fio" in line or "ior" in line]
+        assert left == [], f"left on {host}"
+    return done
+
+
+def test_fio_serves_on_all_hosts(everything: Run) -> None:
+    """One client, one server's targets, all: 2 processes on each of 1, 3 and 3 hosts."""
+    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
+    assert sorted(by_span) == ["all", "one-client", "one-server"], everything.out
+    for span, record in by_span.items():
+        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+        assert record["nodes"] == (1 if span == "one-client" else 3)
+        (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
+        assert integrity["outcome"] == "ok"
+        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
+        assert said["G9"] == said["G10"] == said["G11"] == "ok"
+
+
+def test_files_of_one_server_lie_on_its_targets(everything: Run) -> None:
+    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
+    coverage = {
+        span: next(f["saw"] for f in record["findings"] if f["guard"] == "G11")
+        for span, record in by_span.items()
+    }
+    assert "6 file(s) on 2 of 2 storage targets" in coverage["one-server"]
+    assert "6 file(s) on 2 of 2 storage targets" in coverage["all"]  # two processes, a target each
+
+
+def test_readers_on_the_next_host_are_believed_with_o_direct(everything: Run) -> None:
+    (record,) = (r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "direct")
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+    assert record["nodes"] == 3
+    (read,) = (command for command in record["commands"] if " -r " in command)
+    assert " -C " in read
+    assert " -Q 1 " in read
+
+
+def test_hosts_of_one_kernel_share_a_cache_and_are_not_believed(everything: Run) -> None:
+    buffered = [r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "buffered"]
+    for record in (*buffered, *of(everything, "TaskScaling")):
+        assert record["verdict"] == "INVALID"
+        assert "3 nodes share 1 page cache(s): same kernel, same mount" in record["reason"]
+        verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
+        assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
+
+
+def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
+    (record,) = of(everything, "MdtestHard")
+    verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
+    assert verdicts["create_rate"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+    assert verdicts["read_rate"] == "INVALID"  # the shared cache again
