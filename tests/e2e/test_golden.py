@@ -8,10 +8,11 @@ change is meant, write the files anew and read the difference::
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from e2e.rig import ROOT, Rig
 
 GOLDEN = ROOT / "tests" / "data" / "golden"
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+#: Checks whose points may meet another scenario, or have a scale of their own.
+SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead")
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 SITES = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),
@@ -34,9 +37,15 @@ SITES = {
 class Case:
     """A case's job script and fio job files, without what is this machine's."""
 
+    partition: str
     name: str
     script: str
     inputs: dict[str, str]
+
+    @property
+    def check(self) -> str:
+        """Name of the check's class."""
+        return self.name.split("_")[0]
 
     @property
     def phases(self) -> list[list[str]]:
@@ -46,7 +55,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        parts = [f"==> {self.name}\n{self.script}"]
+        parts = [f"==> {self.partition} {self.name}\n{self.script}"]
         parts += [f"--> {name}\n{text}" for name, text in sorted(self.inputs.items())]
         return "\n".join(part.rstrip() + "\n" for part in parts)
 
@@ -75,7 +84,26 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "repetitions": 3,
             "tier": "daily",
         },
+        "topology": {
+            "source": "made up",
+            "servers": {"count": 4, "nic": "100 Gbit/s"},
+            "targets": 8,
+        },
+        "sweeps": {
+            "tasks_per_node": [1, tasks],
+            "servers": [1, 4],
+            "stripe_counts": [1, 8],
+            "stripe_sizes": ["1 MiB", "4 MiB"],
+            "aggregators": [2, 4],
+            "tasks_per_client": [tasks],
+        },
+        "rights": ["lustre-checksums"],
+        "baseline": {"partition": "other", "checks": ["TaskScaling"]},
     }
+    data["systems"][0]["partitions"].append({**copy.deepcopy(partition), "name": "other"})
+    del data["systems"][0]["partitions"][1]["extras"]["baseline"]
+    library = {"darshan": "/opt/darshan/lib/libdarshan.so", "mpi": "ompio4"}
+    data["environments"][0] |= {"extras": library, "features": [*TOOLS, "ior-hdf5", "ior-ncmpi"]}
     return data
 
 
@@ -92,20 +120,23 @@ def all_cases(make_module_rig: Callable[..., Rig]) -> dict[str, list[Case]]:
     for site in SITES:
         rig = make_module_rig(tools=TOOLS)
         rig.write_settings(settings(rig, site))
-        # fio runs on one node: its scenarios say so on a partition of several.
-        one_node = [*("-S", "FioMetadata.nodes=1"), *("-S", "FioRandomRead.nodes=1")]
-        run = rig.reframe("-c", "checks/", "--dry-run", *one_node)
+        run = rig.reframe("-c", "checks/", "--dry-run", "--system=rig:default")
         assert run.rc == 0, run.out
-        found[site] = list(_cases(rig))
+        found[site] = cases_of(rig)
         assert len(found[site]) == len(run.cases), "a case wrote no job script"
     return found
 
 
-def _cases(rig: Rig) -> Iterator[Case]:
+def cases_of(rig: Rig) -> list[Case]:
+    """Cases of the rig's last session, from their stage directories."""
+    found = []
     for script in sorted(rig.stage.rglob("rfm_job.sh")):
         stage = script.parent
-        inputs = {file.name: file.read_text() for file in stage.glob("*.fio")}
-        yield Case(stage.name, normalised(script.read_text(), rig), inputs)
+        files = [*stage.glob("*.fio"), *stage.glob("hosts.txt")]
+        inputs = {file.name: file.read_text() for file in files}
+        partition = stage.parent.parent.name
+        found.append(Case(partition, stage.name, normalised(script.read_text(), rig), inputs))
+    return found
 
 
 @pytest.fixture(params=SITES)
@@ -126,15 +157,22 @@ def test_every_check_is_there(all_cases: dict[str, list[Case]], site: str) -> No
     classes = {
         name
         for file in (ROOT / "checks").glob("*.py")
-        for name in re.findall(r"@rfm.simple_test\nclass (\w+)", file.read_text())
+        for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
-    assert {case.name.split("_")[0] for case in all_cases[site]} == classes
-    assert len(all_cases[site]) >= 16
+    striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle"}
+    striped |= {"ServerScalingCurve", "StripeSpeedup", "ChecksumOverhead"}
+    several = {"NodeNeedle"}
+    missing = classes - {case.check for case in all_cases[site]}
+    assert missing == (striped | several if site == "workstation" else set())
+    assert len(all_cases[site]) >= 30
 
 
 def test_no_two_scenarios_do_the_same(all_cases: dict[str, list[Case]], site: str) -> None:
     seen: dict[str, str] = {}
+    # What is derived does nothing.
     for case in all_cases[site]:
+        if case.check in SWEEPS or not case.phases:
+            continue
         assert case.does not in seen, f"{case.name} does what {seen[case.does]} does"
         seen[case.does] = case.name
 
@@ -199,6 +237,8 @@ def test_ior_is_never_verbose(all_cases: dict[str, list[Case]], site: str) -> No
 def test_scale_reaches_the_scheduler(all_cases: dict[str, list[Case]], site: str) -> None:
     scheduler, launcher, nodes, tasks, _ = SITES[site]
     for case in all_cases[site]:
+        if case.check in SWEEPS or not case.phases:
+            continue
         mpi = any(tool_words(phase, "ior") or tool_words(phase, "mdtest") for phase in case.phases)
         if mpi and launcher == "mpirun":
             assert f"mpirun -np {nodes * tasks} " in case.script
@@ -211,5 +251,5 @@ def test_scale_reaches_the_scheduler(all_cases: dict[str, list[Case]], site: str
 
 def test_paths_are_the_sites(all_cases: dict[str, list[Case]], site: str) -> None:
     for case in all_cases[site]:
-        assert "IOG_DIR=/scratch/iogauge/@USER@/@SESSION@/" in case.script
+        assert not case.phases or "IOG_DIR=/scratch/iogauge/@USER@/@SESSION@/" in case.script
         assert str(Path.home()) not in case.text

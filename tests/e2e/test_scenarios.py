@@ -18,7 +18,7 @@ import pytest
 from e2e.rig import ROOT, Rig, Run
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
-TOOLS = ("fio", "ior", "ior-mpiio")
+TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio]

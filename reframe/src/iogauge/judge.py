@@ -222,9 +222,7 @@ def findings_of(
         for name in phase.rates:
             metric = by_name[name]
             own = [dataclasses.replace(finding, metric=name) for finding in of_phase]
-            limit = metric_ceiling(
-                metric, phase.access.direction, extras, plan.nodes, plan.servers
-            )
+            limit = metric_ceiling(metric, phase.access.direction, extras, plan.nodes, plan.servers)
             own.append(
                 dataclasses.replace(
                     guards.ceiling(
@@ -241,7 +239,9 @@ def findings_of(
     for name, computed in plan.computed.items():
         # What cannot be believed of the sources cannot be believed of what follows from them.
         own_of[name] = [
-            dataclasses.replace(f, metric=name) for source in computed.sources for f in own_of[source]
+            dataclasses.replace(f, metric=name)
+            for source in computed.sources
+            for f in own_of[source]
         ]
     for name, own in own_of.items():
         spread = guards.spread(samples=values[name], limit=extras.limits.max_spread)
@@ -364,9 +364,7 @@ def judge(
             )
         one = decide_metric(metric, values[metric.name], findings, reference, unreferenced)
         notes = "; ".join(_notes(plan, evidence, metric.name))
-        decided.append(
-            dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one
-        )
+        decided.append(dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one)
     verdict = worst([m.verdict for m in decided])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")

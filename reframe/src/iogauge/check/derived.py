@@ -389,7 +389,8 @@ class BaselineCheck(DerivedCheck):
         chosen: set[str] = set()
         for name, extras in _partition_extras().items():
             if extras.baseline and self.check in extras.baseline.checks:
-                both = environments[name] & environments[extras.baseline.partition]
+                # ReFrame hides the other partition where --system names this one.
+                both = environments[name] & environments.get(extras.baseline.partition, set())
                 chosen |= both or environments[name]
         self.valid_prog_environs = sorted(chosen)
 
@@ -449,7 +450,8 @@ class BaselineCheck(DerivedCheck):
         yield Formula(
             Metric(f"{name}_time_ratio", "1", "less"), of_best(derive.time_ratio), left_out
         )
-        here, there = self.site.topology, _partition_extras()[self._baseline].topology
+        beside = _partition_extras().get(self._baseline)
+        here, there = self.site.topology, beside and beside.topology
         if here and here.servers and there and there.servers:
             counts = (here.servers.count, there.servers.count)
             yield Formula(
