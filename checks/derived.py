@@ -9,7 +9,13 @@ from reframe.core.builtins import parameter, run_after
 
 from iogauge import derive, features
 from iogauge.check import sweep
-from iogauge.check.derived import BaselineCheck, CurveCheck, SpeedupCheck, baseline_checks
+from iogauge.check.derived import (
+    BaselineCheck,
+    CurveCheck,
+    PairsCheck,
+    SpeedupCheck,
+    baseline_checks,
+)
 
 
 @rfm.simple_test
@@ -75,6 +81,19 @@ class StripeSpeedup(SpeedupCheck):
                 extras.target.striped_by == "lustre" and len(extras.sweeps.stripe_counts) > 1
             )
         )
+
+
+@rfm.simple_test
+class AccessRatios(PairsCheck):
+    descr = "What order and cache make of the throughput of 4 MiB transfers"
+    needs = features.IOR
+    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    points_of = "AccessMatrix"
+    varied = "pattern"
+    pairs = {
+        "sequential_over_random": ("sequential-buffered-4m", "random-buffered-4m"),
+        "direct_over_buffered": ("random-direct-4m", "random-buffered-4m"),
+    }
 
 
 @sweep.simple_test_if(baseline_checks())

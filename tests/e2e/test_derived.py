@@ -110,7 +110,12 @@ def keep(rig: Rig, *records: dict[str, Any], session: str = "20260101T000000-hos
 
 
 def derive(rig: Rig, *arguments: str, gate: bool = False) -> Run:
-    """``reframe -c checks/ -r -t derived`` over the records that the rig has; of them, the new ones."""
+    """``reframe -c checks/ -r -t derived`` over the records that the rig has; of them, the new ones.
+
+    The ratios of access patterns, which every site has, only where an argument names them.
+    """
+    if not any("AccessRatios" in word for word in arguments):
+        arguments = (*arguments, "-x", "^AccessRatios")
     extra = {"IOGAUGE_GATE": "1"} if gate else {}
     words = ["reframe", "-c", "checks/", "-r", "-t", "derived", *arguments]
     process = rig.start(words, IOGAUGE_SESSION="now", **extra)
@@ -278,6 +283,46 @@ def test_what_is_not_checked_does_not_pass(rig: Rig, option: str) -> None:
     run = derive(rig, option)
     assert run.rc != 0, run.out
     assert all(r["verdict"] != "PASS" for r in run.records)
+
+
+def access(pattern: str, write: float, read: float, **change: Any) -> dict[str, Any]:
+    return record(
+        "AccessMatrix", {"pattern": pattern}, {"write_bw": write, "read_bw": read}, **change
+    )
+
+
+def test_one_case_over_another(rig: Rig) -> None:
+    """Ratios of patterns; the newest valid record of each counts."""
+    keep(
+        rig,
+        access("sequential-buffered-4m", 3000, 2000),
+        access("random-buffered-4m", 1500, 1000, age_s=7200),
+        access("random-buffered-4m", 2000, 1600),
+        access("random-direct-4m", 1000, 800),
+    )
+    done = derive(rig, "-n", "^AccessRatios")
+    assert metrics(done.record) == {
+        "write_sequential_over_random": pytest.approx(1.5),
+        "read_sequential_over_random": pytest.approx(1.25),
+        "write_direct_over_buffered": pytest.approx(0.5),
+        "read_direct_over_buffered": pytest.approx(0.5),
+    }
+
+
+def test_a_case_without_a_valid_record_is_named(rig: Rig) -> None:
+    keep(
+        rig,
+        access("sequential-buffered-4m", 3000, 2000),
+        access("random-buffered-4m", 2000, 1600, verdict="INVALID"),
+    )
+    done = derive(rig, "-n", "^AccessRatios")
+    assert done.record["verdict"] == "UNREFERENCED"
+    assert "no valid record with pattern random-direct-4m. Run first:" in done.record["reason"]
+    assert "reframe -c checks/ -r -n '^AccessMatrix" in done.record["reason"]
+    keep(rig, access("random-direct-4m", 1000, 800))
+    done = derive(rig, "-n", "^AccessRatios")
+    assert done.record["verdict"] == "INVALID"
+    assert "random-buffered-4m (INVALID" in done.record["reason"]
 
 
 def test_a_site_without_sweeps_has_no_such_cases(make_rig: Callable[..., Rig]) -> None:

@@ -217,6 +217,10 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     cores = len(os.sched_getaffinity(0))
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     extras.setdefault("scale", {"nodes": 1, "tasks_per_node": min(cores, 8)})
+    tasks = extras["scale"]["tasks_per_node"]
+    points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
+    sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
+    extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})
     room = space_of(path)
     limits = extras.setdefault("limits", {})
     share = (room.bytes_free // 20) >> 20 << 20
@@ -236,7 +240,8 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     partition["env_vars"] = partition.get("env_vars", []) + [
         [name, value] for name, value in mpi_environment().items() if name not in declared
     ]
-    built, library = found.stack, darshan_library()
+    built = found.stack
+    library = (built and built.darshan) or darshan_library()
     mpi = hints.dialect_of(found.programs["mpirun"].version) if "mpirun" in found.programs else None
     seen = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
     for environment in environments:

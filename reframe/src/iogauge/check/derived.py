@@ -354,6 +354,61 @@ class SpeedupCheck(CurveCheck):
         ]
 
 
+class PairsCheck(DerivedCheck):
+    """Ratios of two cases of one check on one partition."""
+
+    #: Name of the check, and its parameter that tells the two cases apart.
+    points_of: str
+    varied: str
+    #: By name of the ratio: the parameter's value above the line, and below.
+    pairs: Mapping[str, tuple[str, str]]
+
+    def _cases(self) -> list[str]:
+        """Values of the parameter that any pair names, each once."""
+        return list(dict.fromkeys(value for pair in self.pairs.values() for value in pair))
+
+    def sources(self) -> tuple[Source, ...]:
+        """Every case that a pair names."""
+        here = self.current_partition.name
+        return tuple(
+            self.source(self.points_of, here, fixed={self.varied: value}) for value in self._cases()
+        )
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Every ratio of each bandwidth."""
+        return tuple(
+            Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1")
+            for name in self.pairs
+            for bandwidth in _BANDWIDTHS
+        )
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Every ratio of each bandwidth."""
+        found = dict(zip(self._cases(), operands, strict=True))
+        missing = [value for value, side in found.items() if not side.metrics]
+        if missing:
+            waiting = any(not found[value].left_out for value in missing)
+            kind = NotMeasured if waiting else NotComputable
+            raise kind(
+                f"{self.points_of} has no valid record with {self.varied} {', '.join(missing)}. "
+                f"{self._remedy(self.sources()[:1], waiting)}"
+            )
+
+        def ratio(above: str, below: str, bandwidth: str) -> Callable[[], Derived]:
+            sides = [found[value].points[bandwidth] for value in (above, below)]
+            return lambda: derive.ratio(*(derive.best_of(side, "more") for side in sides))
+
+        return [
+            Formula(
+                Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1"),
+                ratio(above, below, bandwidth),
+                (*found[above].without(bandwidth), *found[below].without(bandwidth)),
+            )
+            for name, (above, below) in self.pairs.items()
+            for bandwidth in _BANDWIDTHS
+        ]
+
+
 def _partition_extras() -> dict[str, PartitionExtras]:
     """Extras by name of the selected system's partitions."""
     return {
