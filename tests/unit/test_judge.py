@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from iogauge import evidence, judge
 from iogauge.evidence import Evidence
-from iogauge.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.lustre import FileLayout, Layout, Pins, StorageTarget
+from iogauge.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
-from iogauge.plan import Access, CasePlan
+from iogauge.plan import Access, CasePlan, Computed
 from iogauge.target import PartitionExtras, Tier
+from iogauge.tools import ior
 from iogauge.verdict import Reference, Verdict
 from support import stage as healthy
 
@@ -328,3 +331,157 @@ def test_a_shift_that_did_not_happen_clears_nothing(
     decided = shifted(tmp_path, said, caches)
     assert decided.metrics[1].verdict is Verdict.INVALID
     assert "G1: " in decided.reason
+
+
+# --- layouts, parts of an execution, what is computed ---------------------------------------------
+
+
+TARGETS = tuple(
+    StorageTarget(index=index, uuid=f"s-OST{index:04x}_UUID", active=True) for index in range(4)
+)
+
+
+def laid_out(found: Evidence, *files: tuple[str, tuple[int, ...]], placed: Any = ()) -> Evidence:
+    """Evidence of files with their storage targets, the same in both repetitions."""
+    layouts = tuple(
+        FileLayout(
+            path=path,
+            stripe_count=len(osts),
+            stripe_bytes=1 << 20,
+            pattern="raid0",
+            start=osts[0],
+            osts=osts,
+        )
+        for path, osts in files
+    )
+    seen = tuple(evidence.Striping(rep, dict(placed), layouts) for rep in (1, 2))
+    opened = dataclasses.replace(healthy.VIEW, targets=TARGETS)
+    return dataclasses.replace(found, striping=seen, opened=opened)
+
+
+def findings_without_metric(decided: judge.Judgement) -> dict[str, str]:
+    return {f.guard: f.outcome.value for f in decided.findings if f.metric is None}
+
+
+def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
+    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=4), shared_file=True)
+    decided = decide(laid_out(found, ("data", (0, 1, 2, 3))), plan=plan)
+    assert decided.verdict is Verdict.PASS, decided.reason
+    said = findings_without_metric(decided)
+    assert [said[guard] for guard in ("G10", "G11", "G12", "G23")] == ["ok"] * 4
+
+
+@pytest.mark.parametrize(
+    ("osts", "cause"),
+    [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)],
+)
+def test_a_layout_that_was_not_obtained_is_not(
+    found: Evidence, osts: tuple[int, ...], cause: str | None
+) -> None:
+    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=4), shared_file=True)
+    decided = decide(laid_out(found, ("data", osts)), plan=plan)
+    assert decided.verdict is (Verdict.INVALID if cause else Verdict.PASS)
+    assert cause is None or re.search(cause, decided.reason)
+    # Both repetitions say the same: it is said once.
+    assert decided.reason.count("G10: data") <= len(decided.metrics)
+
+
+def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
+    pins = Pins(names=("data.0", "data.1"), kind="file", stripe_bytes=None)
+    plan = dataclasses.replace(PLAN, pins=pins)
+    placed = {"data.0": 0, "data.1": 1}
+    good = laid_out(found, ("data.0", (0,)), ("data.1", (1,)), placed=placed.items())
+    assert decide(good, plan=plan).verdict is Verdict.PASS
+    bad = laid_out(found, ("data.0", (0,)), ("data.1", (3,)), placed=placed.items())
+    decided = decide(bad, plan=plan)
+    assert decided.verdict is Verdict.INVALID
+    assert "data.1 is on target 3, asked was 1" in decided.reason
+
+
+def test_fewer_storage_targets_than_declared_are_not_believed(found: Evidence) -> None:
+    topology = {"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}, "targets": 5}
+    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=1))
+    decided = decide(laid_out(found, ("data", (0,))), extras(topology=topology), plan=plan)
+    assert decided.verdict is Verdict.INVALID
+    assert "G12: 4 storage targets; demanded: 5" in decided.reason
+
+
+def test_a_warning_that_was_expected_is_none(found: Evidence) -> None:
+    warned = outputs(found, "write", warnings=("the file exists already",))
+    assert decide(warned).verdict is Verdict.INVALID
+    write, read = PLAN.repeat
+    plan = dataclasses.replace(
+        PLAN, repeat=[dataclasses.replace(write, expected="exists already"), read]
+    )
+    assert decide(warned, plan=plan).verdict is Verdict.PASS
+    other = outputs(found, "write", warnings=("the file exists already", "out of luck"))
+    assert "out of luck" in decide(other, plan=plan).reason
+
+
+def test_what_is_computed_of_two_metrics_is_judged_like_them(found: Evidence) -> None:
+    metrics = (*healthy.METRICS, Metric("share", "1"))
+    computed = Computed(
+        sources=("write_bw", "read_iops"), compute=lambda a, b: Quantity(b.value / a.value, "1")
+    )
+    plan = dataclasses.replace(PLAN, computed={"share": computed})
+    share = 23183.408296 / 540.8034
+    references = {**REFERENCES, "share": Reference(share, -0.01, None, "1", "arithmetic")}
+    decided = judge.judge(plan, found, metrics, references, extras(), "quick")
+    assert decided.verdict is Verdict.PASS, decided.reason
+    assert decided.metrics[-1].samples == pytest.approx((share, share))
+    warned = outputs(found, "write", warnings=("odd",))
+    decided = judge.judge(plan, warned, metrics, references, extras(), "quick")
+    assert [m.verdict for m in decided.metrics] == [Verdict.INVALID, Verdict.PASS, Verdict.INVALID]
+
+
+def test_what_an_output_notes_stands_in_the_reason(found: Evidence) -> None:
+    noted = outputs(found, "read", notes={"iops": "ost0002: 4 ops/s", "latency": "of no metric"})
+    reasons = {m.metric.name: m.reason for m in decide(noted).metrics}
+    assert reasons["read_iops"].endswith(": ost0002: 4 ops/s")
+    assert "ost0002" not in reasons["write_bw"]
+
+
+def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evidence) -> None:
+    standing = {"read_iops": Reference(1.0, 0.0, 0.0, "ops/s", "nature")}
+
+    def verdict(references: dict[str, Reference], unreferenced: str = "") -> Verdict:
+        decided = judge.judge(
+            PLAN, found, healthy.METRICS, references, extras(), "quick", unreferenced, standing
+        )
+        return decided.metrics[1].verdict
+
+    assert verdict({}) is Verdict.FAIL
+    assert verdict(REFERENCES) is Verdict.PASS
+    assert verdict({}, "an entry that does not fit") is Verdict.UNREFERENCED
+
+
+def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path) -> None:
+    """IOR that writes and reads by itself, twice: four samples of each, and the read is suspect."""
+    stage = healthy.build(tmp_path / "stage")
+    text = (healthy.SAMPLES / "ior_i2.json").read_text()
+    for rep in (1, 2):
+        (stage / f"ior.{rep}.json").write_text(text)
+        (stage / f"ior.{rep}.csv").write_text("")
+    write = dataclasses.replace(
+        PLAN.repeat[0],
+        parse=lambda printed: ior.parse_json(printed.result, printed.stdout),
+        ranks=None,
+        data_bytes=None,
+        samples=2,
+    )
+    read = dataclasses.replace(
+        write,
+        name="reread",
+        command=(),
+        rates={"read_bw": ("read", "bw")},
+        access=Access(direction="read"),
+        within="write",
+    )
+    plan = dataclasses.replace(PLAN, repeat=[write, read], warm_up=False, tasks=2)
+    (stage / "phases.tsv").write_text("1\twrite\t0\t1.5\t2.5\n2\twrite\t0\t1.5\t2.5\n")
+    found = evidence.collect(stage, plan, 0)
+    metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
+    decided = judge.judge(plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick")
+    assert [len(m.samples) for m in decided.metrics] == [4, 4]
+    assert "G1:" not in decided.metrics[0].reason
+    assert "G1: buffered read on the node that wrote" in decided.metrics[1].reason
