@@ -211,3 +211,38 @@ class TestReframe:
         assert here  # the command is run in the project's root; the checks are found by their path
         run = rig.reframe("-c", str(ROOT / "checks"), "-l")
         assert run.rc == 0 and "FioMetadata" in run.out
+
+
+# --- a failure is measured once more --------------------------------------------------------------
+
+
+SLOWER = (
+    'python3 -c \'import json,sys; f=sys.argv[1]; d=json.load(open(f)); r=d["jobs"][0]["read"];\n'
+    'k=r["iops"]/10\nfor n in ("iops","bw","bw_bytes","total_ios","io_bytes","io_kbytes"):\n'
+    '  r[n]=type(r[n])(r[n]/k)\njson.dump(d,open(f,"w"))\' "$out"'
+)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("always", [True, False], ids=["confirmed", "refuted"])
+def test_a_failure_is_measured_once_more_and_both_are_kept(
+    make_rig: Callable[..., Rig], always: bool
+) -> None:
+    rig = make_rig()
+    rig.write_references(
+        {
+            "FioRandomRead": {
+                "read_iops": [1000, -0.5, None, "ops/s"],
+                "read_bw": [1, -0.9, None, "MiB/s"],
+            }
+        }
+    )
+    once = "" if always else f"[ ! -e {rig.base}/slowed ] || exit 0\ntouch {rig.base}/slowed\n"
+    rig.damage("fio", "*randread*", once + SLOWER)
+    done = rig.iogauge("run", "--confirm", "-n", "FioRandomRead%block=4KiB")
+    first, second = done.records
+    assert first["verdict"] == "FAIL", first["reason"]
+    assert second["confirms"] == first["session"]
+    assert second["verdict"] == ("FAIL" if always else "PASS")
+    assert done.rc == (1 if always else 0), done.out
+    assert ("1 FAIL not confirmed by a second run" in done.out) is not always

@@ -71,11 +71,17 @@ def _environment(**extra: str) -> dict[str, str]:
     return defaults | os.environ | {"PYTHONPATH": python_path} | extra
 
 
-def _run(arguments: list[str], gate: bool) -> tuple[int, list[dict[str, Any]]]:
-    """Run ReFrame and return its exit status and the session's records, the undecided ones added."""
+def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[dict[str, Any]]]:
+    """Run ReFrame and return its exit status and the session's records, the undecided ones added.
+
+    ``confirms`` names the session whose failures are measured once more.
+    """
     name = session.new_session_name()
     reframe_report = session.state_dir() / "reports" / f"run-{name}.json"
-    environment = _environment(IOGAUGE_SESSION=name, **({"IOGAUGE_GATE": "1"} if gate else {}))
+    extra = {"IOGAUGE_SESSION": name}
+    extra |= {"IOGAUGE_GATE": "1"} if gate else {}
+    extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
+    environment = _environment(**extra)
     words = _reframe_command(["--report-file", str(reframe_report), "-r", *arguments])
     process = subprocess.Popen(words, env=environment)
     status: int | None = None
@@ -95,6 +101,33 @@ def _run(arguments: list[str], gate: bool) -> tuple[int, list[dict[str, Any]]]:
         file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
         history.append(file, record)
     return status, [*records, *missing]
+
+
+#: ReFrame's options that choose cases, each with a value.
+_CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
+
+
+def _confirm(
+    arguments: list[str], status: int, records: list[dict[str, Any]], gate: bool
+) -> tuple[int, list[dict[str, Any]]]:
+    """Measure every case that failed once more; returns the exit status that both runs leave, and all records."""
+    kept, skip = [], False
+    for word in arguments:
+        if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
+            kept.append(word)
+        skip = word in _CHOOSING and not skip
+    failed = [record for record in records if report.needs_confirmation(record)]
+    again: list[dict[str, Any]] = []
+    for place in dict.fromkeys((r["system"], r["partition"], r["environment"]) for r in failed):
+        system, partition, environment = place
+        mine = [r for r in failed if (r["system"], r["partition"], r["environment"]) == place]
+        hashes = [word for r in mine for word in ("-n", f"/{r['hash']}")]
+        where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
+        again += _run([*kept, *where, *hashes], False, confirms=str(mine[0]["session"]))[1]
+    records = [*records, *again]
+    if report.exit_status(records, gate) == 0:
+        status = 0  # ReFrame's own status knows of the first run only
+    return status, records
 
 
 #: Tag of the checks that are computed from the records of others.
@@ -140,10 +173,14 @@ def run(
     gate: Annotated[
         bool, typer.Option("--gate", help="Only PASS passes, and nothing run fails.")
     ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Measure what failed once more; both are kept.")
+    ] = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
-    What is derived from other cases comes last, in a run of its own.
+    What is derived from other cases comes last, in a run of its own. With --confirm a case that fails is
+    measured once more, and the run fails for it only if it fails again.
     """
     gate = gate or session.is_gate()
     if any("derived" in word for word in context.args) or not _selects_derived(context.args):
@@ -152,6 +189,8 @@ def run(
         status, records = _run([*context.args, "-T", _DERIVED], gate)
         after, derived = _run([*context.args, "-t", _DERIVED], gate)
         status, records = max(status, after), [*records, *derived]
+    if confirm and any(map(report.needs_confirmation, records)):
+        status, records = _confirm(context.args, status, records, gate)
     raise typer.Exit(_show(_console(), records, gate, status))
 
 

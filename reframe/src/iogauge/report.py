@@ -238,15 +238,43 @@ def summary(records: Sequence[dict[str, Any]]) -> str:
     """Cases by verdict, the best first: ``12 cases: 3 PASS, 9 UNREFERENCED``."""
     counts = Counter(Verdict(record["verdict"]) for record in records)
     parts = [f"{counts[v]} {v.value}" for v in Verdict if counts[v]]
+    if refuted := unconfirmed(records):
+        parts.append(f"of which {len(refuted)} FAIL not confirmed by a second run")
     return f"{len(records)} case(s): " + (", ".join(parts) or "nothing was measured")
+
+
+def needs_confirmation(record: dict[str, Any]) -> bool:
+    """Whether a case failed in a way that a second measurement may refute: a FAIL that nobody expects."""
+    failed = record["verdict"] == Verdict.FAIL.value and not record.get("expected")
+    return failed and not record.get("confirms")
+
+
+def _place(record: dict[str, Any], session: object) -> tuple[object, ...]:
+    return (session, *(record.get(key) for key in ("system", "partition", "environment", "hash")))
+
+
+def unconfirmed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Records of failures whose case passed when it was measured once more."""
+    passed = {
+        _place(record, record["confirms"])
+        for record in records
+        if record.get("confirms") and record["verdict"] == Verdict.PASS.value
+    }
+    return [r for r in records if needs_confirmation(r) and _place(r, r["session"]) in passed]
 
 
 def exit_status(records: Sequence[dict[str, Any]], gate: bool) -> int:
     """0 where the run may go on, 1 where it failed; as a gate all but PASS fails, and so does no PASS at all.
 
-    A failure that a reference says to expect fails no run, and is no PASS.
+    A failure that a reference says to expect fails no run, and is no PASS; nor does one that a confirmation
+    run, where that was asked for, did not confirm.
     """
-    verdicts = [Verdict(record["verdict"]) for record in records if not record.get("expected")]
+    refuted = [id(record) for record in unconfirmed(records)]
+    verdicts = [
+        Verdict(record["verdict"])
+        for record in records
+        if not record.get("expected") and id(record) not in refuted
+    ]
     if gate:
         return 0 if Verdict.PASS in verdicts and all(v is Verdict.PASS for v in verdicts) else 1
     return 1 if any(v.fails_run for v in verdicts) else 0

@@ -64,6 +64,11 @@ def is_gate() -> bool:
     raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
 
 
+def confirms() -> str:
+    """Session whose failures this run measures once more; empty in any other run."""
+    return os.environ.get("IOGAUGE_CONFIRMS", "")
+
+
 def new_session_name() -> str:
     """A name that sorts by time and is unique on this host."""
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-") or "host"

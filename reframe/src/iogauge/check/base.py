@@ -423,6 +423,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "hash": self.hashcode,
             "verdict": judgement.verdict.value,
             "reason": judgement.reason,
+            **({"confirms": confirms} if (confirms := session.confirms()) else {}),
             "expected": judgement.failed_as_expected,
             "tier": self.tier,
             "variant": self.variant,
