@@ -452,7 +452,7 @@ def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evide
 
     assert verdict({}) is Verdict.FAIL
     assert verdict(REFERENCES) is Verdict.PASS
-    assert verdict({}, "an entry that does not fit") is Verdict.UNREFERENCED
+    assert verdict({}, "an entry that does not fit") is Verdict.FAIL
 
 
 def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path) -> None:

@@ -318,6 +318,7 @@ def nodes(turns: Sequence[tuple[int, str, float]], way: str = "read") -> str:
             entry("read", rate, way, hostname=f"10.0.0.{host[1:]}", port=20000),
             key="client_stats",
         )
+        + "\n"
         for number, host, rate in turns
     )
 

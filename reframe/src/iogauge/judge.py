@@ -345,8 +345,8 @@ def judge(
 ) -> Judgement:
     """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR.
 
-    ``unreferenced`` says why a metric may have no reference: then neither ``standing`` references nor the
-    ceiling stand in for one.
+    ``standing`` references hold by the nature of the scenario, where the site has none. ``unreferenced`` says
+    why a metric may have no reference: then the ceiling does not stand in for one.
     """
     if evidence.refused:
         return Judgement(
@@ -356,12 +356,10 @@ def judge(
     findings = findings_of(plan, evidence, metrics, values, extras, tier)
     decided = []
     for metric in metrics:
-        reference = references.get(metric.name)
+        reference = references.get(metric.name) or standing.get(metric.name)
         if reference is None and not unreferenced:
             access = access_of(plan, metric.name)
-            reference = standing.get(metric.name) or ceiling_reference(
-                metric, access, extras, plan.nodes, plan.servers
-            )
+            reference = ceiling_reference(metric, access, extras, plan.nodes, plan.servers)
         one = decide_metric(metric, values[metric.name], findings, reference, unreferenced)
         notes = "; ".join(_notes(plan, evidence, metric.name))
         decided.append(dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one)

@@ -1,0 +1,201 @@
+"""Base classes of the needle sweeps: every storage target alone, every node alone, and the slow one by name.
+
+All files are written in full once, which is the warm-up and finds out where they lie. Then all probes are
+written to in turn, for a second or more each and over what is there, as many rounds as there are
+repetitions; then all are read in the same way. The repetitions are inside the case, which is one sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from iogauge.check.fio import FioCheck
+from iogauge.lustre import Layout, Pins
+from iogauge.measurement import Metric, ToolOutput
+from iogauge.needle import Sweep, parse_sweep
+from iogauge.plan import Access, CasePlan, PhasePlan, Printed
+from iogauge.tools import fio
+from iogauge.verdict import Reference
+
+WRITE_SLOWEST = Metric("write_slowest", "1")
+READ_SLOWEST = Metric("read_slowest", "1")
+WRITE_MEDIAN = Metric("write_median", "MiB/s")
+READ_MEDIAN = Metric("read_median", "MiB/s")
+
+_DIRECTORY: Final = "${IOG_DIR}"
+_SWEEP: Final = Path(__file__).resolve().parents[1] / "sweep.sh"
+_BLOCK: Final = 1 << 20
+#: Requests in flight: what a Lustre client sends to one target at a time (osc.*.max_rpcs_in_flight).
+_DEPTH: Final = 8
+#: A file is no larger: it is written in full once, and a slow target takes its time.
+_MOST_BYTES: Final = 1 << 30
+
+
+class NeedleCheck(FioCheck):
+    """What both sweeps have in common: metrics, sizes, and the two passes."""
+
+    def promise(self) -> tuple[Metric, ...]:
+        """The slowest probe over the median of all, and that median, of writing and of reading."""
+        return (WRITE_SLOWEST, READ_SLOWEST, WRITE_MEDIAN, READ_MEDIAN)
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Nobody is slower than the others by more than ``limits.max_deviation``."""
+        alike = Reference(
+            value=1.0,
+            lower=-self.site.limits.max_deviation,
+            upper=None,
+            unit="1",
+            source="limits.max_deviation",
+        )
+        return {metric.name: alike for metric in (WRITE_SLOWEST, READ_SLOWEST)}
+
+    def _probe_jobs(self, probes: int, numjobs: int) -> tuple[fio.FioJob, fio.FioJob, fio.FioJob]:
+        """Jobs of one probe: lay out its files, write them again, read them.
+
+        Raises ValueError where the limits leave less than a second or a few blocks for each.
+        """
+        name, limits = type(self).__name__, self.site.limits
+        turns = probes * self.repetitions
+        seconds = int(limits.phase_seconds // turns)
+        if seconds < 1:
+            raise ValueError(
+                f"limits.phase_seconds is {limits.phase_seconds:g} s: {probes} probes, "
+                f"{self.repetitions} times each, take a second or more each; set "
+                f"cases.{name}.phase_seconds to {turns} s or more"
+            )
+        share = limits.case_bytes // (probes * numjobs) // _BLOCK * _BLOCK
+        least = _DEPTH * _BLOCK
+        if share < least:
+            raise ValueError(
+                f"limits.case_bytes is {limits.case_bytes}: expected {least * probes * numjobs} or more, "
+                f"{least} for each of {probes * numjobs} file(s); set cases.{name}.case_bytes"
+            )
+        layout = replace(
+            fio.layout_job(
+                directory=_DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs
+            ),
+            engine="libaio",
+            iodepth=_DEPTH,
+            filename_format="probe$clientuid.$jobnum.$filenum",
+        )
+        write = replace(layout, name="write", runtime_s=seconds)
+        return layout, write, replace(write, name="read", pattern="read", fsync_at_end=False)
+
+    def _pass(self, sweep: Sweep, *servers: str) -> PhasePlan:
+        """All rounds in one direction; ``servers`` is the file that names them where nodes are probed."""
+        way = sweep.direction
+
+        def parse(printed: Printed) -> ToolOutput:
+            return parse_sweep(printed.result + printed.stderr, sweep)
+
+        return PhasePlan(
+            name=way,
+            command=["sh", str(_SWEEP), f"{way}.fio", str(sweep.rounds), *servers],
+            launch="once",
+            parse=parse,
+            rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
+            access=Access(direction=way, o_direct=True, fsync=way == "write"),
+        )
+
+    def _sweep(self, direction: Literal["read", "write"], **probes: Any) -> Sweep:
+        return Sweep(
+            direction=direction,
+            rounds=self.repetitions,
+            max_deviation=self.site.limits.max_deviation,
+            **probes,
+        )
+
+
+class TargetNeedleCheck(NeedleCheck):
+    """Every storage target of a Lustre file system, from one node and by one process.
+
+    One fio does a round: a job for each target, one after the other (``stonewall``), in a directory that is
+    pinned to the target. A target has the name that Lustre gives it, with the index in hexadecimal:
+    ``ost000a``.
+    """
+
+    def declared(self) -> dict[str, Any]:
+        """One process on one node; the rest as for every check."""
+        return {**super().declared(), "tasks_per_node": 1}
+
+    def targets(self) -> tuple[str, ...]:
+        """Names of all targets that the site declares; raises ValueError where it declares none."""
+        topology = self.site.topology
+        if topology is None or topology.targets is None or self.site.target.striped_by != "lustre":
+            raise ValueError(
+                "topology.targets is not declared, or target.striping is not lustre: there is nothing "
+                "to go through"
+            )
+        return tuple(f"ost{index:04x}" for index in range(topology.targets))
+
+    def plan(self) -> CasePlan:
+        """Lay a file out on each target, then write to all in turn, then read."""
+        names = self.targets()
+        if self.total_tasks != 1:
+            raise ValueError(
+                f"nodes is {self.nodes} and tasks_per_node {self.tasks_per_node}: one process probes the "
+                "targets; leave both alone"
+            )
+        jobs = self._probe_jobs(len(names), 1)
+
+        def job_file(job: fio.FioJob) -> str:
+            parts = (replace(job, name=n, directory=f"{_DIRECTORY}/{n}") for n in names)
+            return "\n".join(f"{part.job_file()}stonewall\n" for part in parts)
+
+        layout = self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)
+        held = jobs[0].bytes_total * len(names)
+        return CasePlan(
+            tool="fio",
+            repetitions=1,
+            warm_up=False,
+            tasks=1,
+            nodes=1,
+            prepare=[replace(layout, data_bytes=held)],
+            repeat=[
+                self._pass(self._sweep("write", targets=names)),
+                self._pass(self._sweep("read", targets=names)),
+            ],
+            inputs={f"{job.name}.fio": job_file(job) for job in jobs},
+            held_bytes=held,
+            files=len(names),
+            pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
+            servers=1,  # at a time
+        )
+
+
+class NodeNeedleCheck(NeedleCheck):
+    """Every node of the job, alone in turn, by the processes of the scale; Lustre stripes over all targets.
+
+    The nodes run fio's servers; the first one is their client.
+    """
+
+    def declared(self) -> dict[str, Any]:
+        """As for every check, on all nodes of the scale."""
+        return {**super().declared(), "nodes": self.site.scale.nodes}
+
+    def plan(self) -> CasePlan:
+        """Lay the files of all nodes out at once, then let each node write in turn, then read."""
+        if self.nodes < 2:
+            raise ValueError("nodes is 1: expected two or more to compare; set scale.nodes")
+        jobs = self._probe_jobs(self.nodes, self.tasks_per_node)
+        striped = self.site.target.striped_by == "lustre"
+        case = self.fio_case(
+            jobs=jobs,
+            prepare=[self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)],
+            repeat=[
+                self._pass(self._sweep("write", nodes=self.nodes), _SERVERS),
+                self._pass(self._sweep("read", nodes=self.nodes), _SERVERS),
+            ],
+            warm_up=False,
+            held_bytes=jobs[0].bytes_total * self.nodes,
+            files=self.total_tasks,
+            layout=Layout(stripe_count=-1) if striped else None,
+        )
+        return replace(case, repetitions=1)
+
+
+#: What servers.sh writes of the servers that it started.
+_SERVERS: Final = "servers.txt"
+_LAID_OUT: Final = Access(direction="write", o_direct=True, fsync=True)

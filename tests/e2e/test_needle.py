@@ -1,0 +1,289 @@
+"""Needle sweeps for real: real fio on real files, a part that is slow, and the verdict that names it.
+
+Lustre is not real: ``lfs`` and ``lctl`` are stand-ins (tests/support/lustre). fio's own ``rate`` gives every
+probe a speed that does not hang on what else this machine does; one test has a throttled device instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run
+from iogauge.needle import Sweep, parse_sweep
+from support import hosts as support
+from support.hosts import Hosts
+
+STAND_INS = ROOT / "tests" / "support" / "lustre"
+CAPPED = ROOT / "benchmarks" / "capped-fs"
+METRICS = {
+    "write_slowest": "1",
+    "read_slowest": "1",
+    "write_median": "MiB/s",
+    "read_median": "MiB/s",
+}
+BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
+
+#: fio with a job file of the sweep whose sections all get a rate; ``slow`` may change one of them.
+PACED = r"""
+job=${@: -1}
+case $job in
+    write.fio | read.fio)
+        sed -E "s/^\[.*\]$/&\nrate=80m/; $slow" "$job" >"paced-$job"
+        set -- "${@:1:$#-1}" "paced-$job"
+        ;;
+esac
+exec "$real" "$@"
+"""
+HEALTHY = "slow=" + PACED
+SLOW_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\18m/'" + PACED
+SLOW_NODE = r"case $* in *--client=10.78.0.2,*) slow='s/rate=80m/rate=8m/' ;; esac" + PACED
+
+
+def references(check: str) -> dict[str, Any]:
+    """What all meet who are alike."""
+    return {
+        check: {
+            name: [1.0, -0.5, None, unit] if unit == "1" else [1, -0.9, None, unit]
+            for name, unit in METRICS.items()
+        }
+    }
+
+
+def settings(rig: Rig, targets: int = 4, **limits: Any) -> dict[str, Any]:
+    """Settings of the rig with so many storage targets of two servers."""
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    servers = {"count": 2, "nic": "100 GB/s"}
+    partition["extras"]["topology"] = {"source": "made up", "servers": servers, "targets": targets}
+    partition["extras"]["limits"] |= {
+        "case_bytes": "64 MiB",
+        "phase_seconds": "12 s",
+        "repetitions": 3,
+        "max_deviation": "50 %",
+    } | limits
+    return data
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    made = make_rig(declared={"striping": "lustre"}, time_limit="5m")
+    made.write_settings(settings(made))
+    made.write_references(references("TargetNeedle"))
+    return made
+
+
+def run(rig: Rig, *words: str, **knobs: str) -> Run:
+    """Sweep the targets with the stand-ins on PATH; ``knobs`` are theirs."""
+    state = rig.base / "lfs"
+    state.mkdir(exist_ok=True)
+    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
+    own = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path} | knobs
+    return rig.run("-n", "TargetNeedle", *words, timeout=300, **own)
+
+
+def of(done: Run, metric: str) -> dict[str, Any]:
+    (found,) = (m for m in done.record["metrics"] if m["name"] == metric)
+    return dict(found)
+
+
+def test_alike_targets_pass_with_the_figures_of_fio(rig: Rig) -> None:
+    rig.program("fio", HEALTHY)
+    done = run(rig, "--keep-stage-files")
+    assert done.rc == 0, done.out
+    assert done.record["verdict"] == "PASS"
+    for way in ("write", "read"):
+        text = done.file(f"{way}.1.out").read_text()
+        names = tuple(f"ost000{index}" for index in range(4))
+        sweep = Sweep(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
+        rates: Any = parse_sweep(text, sweep).parameters["rates"]
+        medians = [statistics.median(values) for values in rates.values()]
+        assert of(done, f"{way}_median")["samples"] == [statistics.median(medians)]
+        share = min(medians) / statistics.median(medians)
+        assert of(done, f"{way}_slowest")["samples"] == [share]
+        assert "slowest is ost000" in of(done, f"{way}_slowest")["reason"]
+    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
+    assert said["G10"] == said["G11"] == said["G12"] == "ok"
+    rig.assert_clean()
+
+
+def test_a_slow_target_is_named(rig: Rig) -> None:
+    rig.program("fio", SLOW_TARGET)
+    done = run(rig)
+    done.never_passed("FAIL|reference")
+    assert done.record["verdict"] == "FAIL"
+    for way in ("write", "read"):
+        reason = of(done, f"{way}_slowest")["reason"]
+        assert "ost0002: " in reason and "MiB/s, 10% of the median" in reason, reason
+        assert not any(f"ost000{other}" in reason for other in (0, 1, 3))
+        assert of(done, f"{way}_median")["verdict"] == "PASS"
+    rig.assert_clean()
+
+
+def test_the_limit_of_the_site_stands_in_for_a_reference(rig: Rig) -> None:
+    rig.write_references(None)
+    rig.program("fio", SLOW_TARGET)
+    done = run(rig)
+    assert done.record["verdict"] == "FAIL"
+    slowest = of(done, "write_slowest")
+    assert (slowest["verdict"], slowest["reference"]["source"]) == ("FAIL", "limits.max_deviation")
+    assert slowest["reference"]["lower"] == -0.5
+    assert of(done, "write_median")["verdict"] == "UNREFERENCED"
+
+
+def test_without_a_reference_of_the_median_alike_is_no_pass(rig: Rig) -> None:
+    rig.write_references(None)
+    rig.program("fio", HEALTHY)
+    done = run(rig)
+    done.shows_no_pass()
+    assert of(done, "read_slowest")["verdict"] == "PASS"
+    assert done.record["verdict"] == "UNREFERENCED"
+
+
+def test_a_target_that_takes_no_files_is_named(rig: Rig) -> None:
+    done = run(rig, LFS_NO_CREATE="2")
+    done.never_passed("INVALID: refused before a byte was written: G12: .*OST0002_UUID")
+    assert done.record["verdict"] == "INVALID"
+    rig.assert_clean()
+
+
+def test_a_probe_that_was_not_placed_is_named(rig: Rig) -> None:
+    """Nobody says that target 2 takes no files; the file meant for it lies elsewhere, and nothing failed."""
+    rig.program("fio", HEALTHY)
+    rig.program("lfs", f'case $1 in df) unset LFS_NO_CREATE ;; esac\nexec {STAND_INS}/lfs "$@"')
+    done = run(rig, LFS_NO_CREATE="2")
+    done.never_passed("INVALID")
+    assert done.record["verdict"] == "INVALID"
+    (layout,) = [f for f in done.record["findings"] if f["guard"] == "G10"]
+    assert layout["saw"].startswith("ost0002/probe.0.0 is on target 3, asked was 2")
+    rig.assert_clean()
+
+
+def test_a_target_that_is_off_is_named(rig: Rig) -> None:
+    done = run(rig, LFS_INACTIVE="1")
+    done.never_passed("OST0001|storage target 1 is inactive")
+    rig.assert_clean()
+
+
+def test_a_target_that_fails(rig: Rig) -> None:
+    """One of four cannot be written to."""
+    rig.program("fio", 'case ${@: -1} in write.fio) rm -r "$IOG_DIR/ost0003" ;; esac\n' + HEALTHY)
+    run(rig).never_passed("ost0003")
+
+
+@pytest.mark.parametrize(
+    ("limits", "cause"),
+    [
+        ({"phase_seconds": "11 s"}, "set cases.TargetNeedle.phase_seconds to 12 s or more"),
+        ({"case_bytes": "31 MiB"}, "expected 33554432 or more.*set cases.TargetNeedle.case_bytes"),
+    ],
+)
+def test_limits_that_are_too_small(rig: Rig, limits: dict[str, str], cause: str) -> None:
+    rig.write_settings(settings(rig, **limits))
+    done = run(rig)
+    done.never_passed("ERROR")
+    assert done.record["verdict"] == "ERROR"
+    assert cause.split(".*")[-1] in done.record["reason"]
+
+
+def test_it_is_not_selected_without_targets(rig: Rig) -> None:
+    rig.write_settings(settings(rig, targets=1))
+    assert run(rig).records == []
+
+
+@pytest.fixture
+def capped(storage: Path) -> Iterator[Path]:
+    """A file system that moves 20 MiB/s."""
+    if os.getuid() != 0 or not os.access(BLKIO, os.W_OK) or shutil.which("mkfs.xfs") is None:
+        pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
+    directory = storage / "capped"
+    up = [str(CAPPED), "up", str(directory), "512M", "20"]
+    done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        pytest.skip(f"no file system with a cap here: {done.stderr.strip()}")
+    yield directory / "mnt"
+    subprocess.run([str(CAPPED), "down", str(directory)], check=True, timeout=60)
+
+
+@pytest.mark.needs_loop
+def test_a_slow_device_is_named(rig: Rig, capped: Path) -> None:
+    """Three targets on the disk, and one on a device that is throttled from the layout to the last read."""
+    # A mount of the file alone: the stand-in finds its target by the directory that it is in.
+    rig.program(
+        "fio",
+        f"own=$IOG_DIR/ost0001/probe.0.0 slow={capped}/probe\n"
+        'case ${@: -1} in layout.fio) touch "$own" "$slow"; mount --bind "$slow" "$own" ;; esac\n'
+        '"$real" "$@"\nrc=$?\n'
+        'case ${@: -1} in read.fio) echo >>reads; [ "$(wc -l <reads)" -lt 3 ] || umount "$own" ;; esac\n'
+        "exit $rc",
+    )
+    done = run(rig)
+    done.never_passed("reference")
+    assert done.record["verdict"] == "FAIL"
+    for way in ("write", "read"):
+        assert "ost0001: " in of(done, f"{way}_slowest")["reason"]
+    rig.assert_clean()
+
+
+@pytest.fixture
+def cluster(storage: Path) -> Iterator[Hosts]:
+    reason = support.why_not()
+    if reason is not None:
+        pytest.skip(reason)
+    if shutil.which("mpirun") is None:
+        pytest.skip("no mpirun on PATH")
+    with Hosts(4, storage) as made:
+        yield made
+
+
+@pytest.fixture
+def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
+    """Sweeps four hosts with a program in the place of fio."""
+
+    def sweep(program: str) -> Run:
+        rig = make_rig(launcher="mpirun", time_limit="5m")
+        data = settings(rig)
+        (partition,) = data["systems"][0]["partitions"]
+        del partition["extras"]["topology"]
+        partition["extras"] |= {"hosts": cluster.names, "interface": "eth0"}
+        partition["extras"]["scale"] = {"nodes": 4, "tasks_per_node": 1}
+        rig.write_settings(data)
+        rig.write_references(references("NodeNeedle"))
+        rig.program("fio", program)
+        words = ["reframe", "-c", "checks/", "-r", "-n", "NodeNeedle"]
+        environment = {
+            "OMPI_MCA_plm_rsh_agent": str(cluster.agent),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        done = rig.finish(rig.start(cluster.command("n1", words), **environment), timeout=300)
+        rig.assert_clean()
+        return done
+
+    return sweep
+
+
+def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:
+    done = nodes(HEALTHY)
+    assert done.rc == 0, done.out
+    assert done.record["verdict"] == "PASS"
+    assert "slowest is n" in of(done, "read_slowest")["reason"]
+
+
+def test_a_slow_node_is_named(nodes: Callable[[str], Run]) -> None:
+    done = nodes(SLOW_NODE)
+    done.never_passed("reference")
+    assert done.record["verdict"] == "FAIL"
+    for way in ("write", "read"):
+        reason = of(done, f"{way}_slowest")["reason"]
+        assert "n2: " in reason and "10% of the median" in reason, reason
+        assert not any(f"{other}: " in reason for other in ("n1", "n3", "n4"))
