@@ -24,7 +24,7 @@ from e2e.rig import ROOT, Rig
 GOLDEN = ROOT / "tests" / "data" / "golden"
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 #: Checks whose points may meet another scenario, or have a scale of their own.
-SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead")
+SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle")
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 SITES = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),
@@ -160,7 +160,7 @@ def test_every_check_is_there(all_cases: dict[str, list[Case]], site: str) -> No
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle"}
-    striped |= {"ServerScalingCurve", "StripeSpeedup", "ChecksumOverhead"}
+    striped |= {"ServerScalingCurve", "StripeSpeedup"}
     several = {"NodeNeedle"}
     missing = classes - {case.check for case in all_cases[site]}
     assert missing == (striped | several if site == "workstation" else set())
