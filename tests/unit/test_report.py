@@ -347,3 +347,37 @@ def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
     Console(file=stream, width=200, color_system=None).print(report.cost_table(report.costs([one])))
     for text in ("0.095 USD", "3.125", "1,556.48 USD", "[red]\\x1b[2J"):
         assert text in stream.getvalue()
+
+
+# --- a second run refutes a failure, or does not --------------------------------------------------
+
+
+def one(verdict: str, session: str, **change: Any) -> dict[str, Any]:
+    place = {"system": "s", "partition": "p", "environment": "e", "hash": "1"}
+    return {"verdict": verdict, "session": session, "expected": False, **place, **change}
+
+
+@pytest.mark.parametrize(
+    ("second", "status"),
+    [
+        (one("PASS", "b", confirms="a"), 0),
+        (one("FAIL", "b", confirms="a"), 1),
+        (one("UNSTABLE", "b", confirms="a"), 1),
+        (one("PASS", "b", confirms="other"), 1),
+        (one("PASS", "b", confirms="a", hash="2"), 1),
+        (one("PASS", "b"), 1),
+    ],
+)
+def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
+    second: dict[str, Any], status: int
+) -> None:
+    first = one("FAIL", "a")
+    assert report.exit_status([first, second], gate=False) == status
+    assert report.unconfirmed([first, second]) == ([first] if status == 0 else [])
+    assert ("not confirmed" in report.summary([first, second])) == (status == 0)
+
+
+def test_only_a_failure_can_be_refuted() -> None:
+    assert not report.needs_confirmation(one("INVALID", "a"))
+    assert not report.needs_confirmation(one("FAIL", "a", expected=True))
+    assert not report.needs_confirmation(one("FAIL", "b", confirms="a"))

@@ -260,7 +260,7 @@ def unconfirmed(records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         for record in records
         if record.get("confirms") and record["verdict"] == Verdict.PASS.value
     }
-    return [r for r in records if needs_confirmation(r) and _place(r, r["session"]) in passed]
+    return [r for r in records if needs_confirmation(r) and _place(r, r.get("session")) in passed]
 
 
 def exit_status(records: Sequence[dict[str, Any]], gate: bool) -> int:
