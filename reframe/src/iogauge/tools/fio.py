@@ -490,7 +490,7 @@ def _of_servers(
     """The entry that stands for all servers, and one that holds the job's name and options."""
     if len({str(entry["jobname"]) for entry in parts}) > 1:
         raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
-    servers = [(entry.get("hostname"), entry.get("port")) for entry in parts]
+    servers = [(str(entry.get("hostname")), str(entry.get("port"))) for entry in parts]
     if len(set(servers)) < len(servers):
         raise ToolOutputError(
             "fio JSON: several entries of one server: set group_reporting=1, or its processes "
