@@ -15,12 +15,13 @@ class TaskScaling(PinnedFilesCheck):
     descr = "Bandwidth by tasks on a node, a file for each task"
     variants = ("sound", "published")
     published = (
-        "-a POSIX -F -E -w -r -C -Q {shift} -e -t {transfer} -b {block} -o {file} "
+        "-a POSIX -F -E -w -r -C -Q {shift} -e -t {transfer} -b {block} -o {file} -k "
         "-O summaryFormat=JSON -O summaryFile={summary}"
     )
     flaw = (
         "the document shifts readers by T + 1 (-Q): with as many nodes as divide that number, every task "
-        "reads its own data; the command itself is not printed there and is reconstructed"
+        "reads its own data; the command itself is not printed there and is reconstructed, with -k so that "
+        "the layout can be read back"
     )
 
     tasks = parameter(sweep.points("tasks_per_node"), loggable=True)

@@ -1,0 +1,842 @@
+"""Every published figure goes through the whole pipeline, at the site it was published for.
+
+Recorded tool output, scaled to a figure (tests/support/replay), is produced by the job scripts of the project's
+own sites and judged by their own references: the figure passes, 20 % less fails by the name of the metric,
+more than the ceiling is INVALID (G6), and so is another layout than asked for (G10). Sizes, limits, tiers,
+sweeps, topologies and references are the site's, word for word. Not so are only scheduler and launcher, and
+the target: a directory on a tmpfs of 400 TiB (files hold no data), declared to cache as the site's does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.rig import ROOT, Rig, Run, processes, program_of
+from iogauge import history, stack
+from iogauge.filesystem import traits
+from support.replay.figures import case_key
+
+pytestmark = pytest.mark.slow
+
+PROGRAMS = ROOT / "tests" / "support" / "replay"
+CYCLE, SAION, AMLFS = "azure-cyclecloud", "oist-saion", "azure-managed-lustre"
+KAUST, ORACLE = "kaust-shaheen2", "oracle-oci"
+SITES = (CYCLE, SAION, AMLFS, KAUST, ORACLE)
+#: What a document publishes less 20 %, and a ceiling plus 5 %.
+LOW, ABOVE = 0.8, 1.05
+#: Storage targets and object storage servers by partition, where Lustre stripes.
+TARGETS = {
+    (CYCLE, "oss4"): (4, 4),
+    (CYCLE, "oss8"): (8, 8),
+    (CYCLE, "oss12"): (12, 12),
+    (SAION, "gpu"): (4, 4),
+    (AMLFS, "amlfs"): (16, 4),
+    (KAUST, "lustre"): (144, 72),
+    (ORACLE, "block"): (2, 2),
+    (ORACLE, "nvme"): (2, 2),
+}
+
+
+def mib_s(gb_s: float) -> float:
+    """MiB/s of GB/s (1e9)."""
+    return gb_s * 1e9 / 2**20
+
+
+# --- the figures ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case of a measuring check: the figures that are published of it, by metric.
+
+    ``beside`` are figures of the same case that no reference speaks of, ``low`` what is replayed as too little
+    where that is not 20 % less, ``ceiling`` the most that metrics in MiB/s can reach (NICs times their
+    number). ``layout``: the case asks for one. ``variants``: forms of the command that
+    the check has; what shall not pass is run in the last of them, which takes less time.
+    """
+
+    scenario: str
+    site: str
+    partition: str
+    check: str
+    parameters: Mapping[str, object]
+    values: Mapping[str, float]
+    beside: Mapping[str, float] = field(default_factory=dict)
+    low: Mapping[str, float] = field(default_factory=dict)
+    ceiling: float | None = None
+    layout: bool = False
+    variants: tuple[str, ...] = ("sound", "published")
+
+    @property
+    def key(self) -> str:
+        return case_key(f"{self.site}:{self.partition}", self.check, self.parameters)
+
+    @property
+    def printed(self) -> bool:
+        """Whether the check has the form of the document, too."""
+        return "published" in self.variants
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {**self.beside, **self.values}
+
+    @property
+    def too_low(self) -> dict[str, float]:
+        """Figures that miss every reference of this case."""
+        little = {name: LOW * value for name, value in self.values.items()}
+        return {**self.beside, **little, **self.low}
+
+    @property
+    def too_high(self) -> dict[str, float]:
+        """Figures above the ceiling."""
+        assert self.ceiling is not None
+        if "read_iops" in self.values:
+            block = int(str(self.parameters["block"]).removesuffix("KiB"))
+            return {"read_iops": ABOVE * self.ceiling * 1024 / block}
+        return dict.fromkeys(self.values, ABOVE * self.ceiling)
+
+    @property
+    def pattern(self) -> str:
+        """For ``-n``: ReFrame looks in the name without its blanks."""
+        rest = "".join(rf"(?=.*%{k}={v}(%|$))" for k, v in self.parameters.items())
+        return rf"^{self.check}(?!\w){rest}"
+
+
+def bandwidths(write: float, read: float) -> dict[str, float]:
+    return {"write_bw": write, "read_bw": read}
+
+
+def reads(block_kib: int, iops: float) -> dict[str, float]:
+    """Operations and bandwidth that one run shows: one follows from the other."""
+    return {"read_iops": iops, "read_bw": iops * block_kib / 1024}
+
+
+#: MiB/s of writing and of reading with 4, 8 and 12 servers, and 30 Gbit/s times their number. Of 12 there is a
+#: graph only: 85 % of the ceiling.
+REDLINE = {
+    "oss4": ("R1", 12900, 12500, 14305.1),
+    "oss8": ("R2", 26000, 27000, 28610.2),
+    "oss12": ("R3", 36478.0, 36478.0, 42915.3),
+}
+#: Span, block in KiB, operations/s, ceiling in GB/s: one client's EDR, two EDR a box, four boxes.
+LUG = (
+    ("O1", "one-client", 4, 333e3, 12.5),
+    ("O2", "one-client", 128, 11.5e9 / 131072, 12.5),
+    ("O4a", "one-server", 4, 710e3, 25),
+    ("O4b", "one-server", 128, 24e9 / 131072, 25),
+    ("O5a", "all", 4, 2.84e6, 100),
+    ("O5b", "all", 32, 2.39e6, 100),
+    ("O5c", "all", 128, 95.7e9 / 131072, 100),
+)
+CASES = (
+    *(
+        Case(
+            scenario,
+            CYCLE,
+            oss,
+            "TaskScaling",
+            {"tasks": tasks},
+            bandwidths(write, read),
+            ceiling=ceiling,
+            layout=True,
+        )
+        for oss, (scenario, write, read, ceiling) in REDLINE.items()
+        for tasks in (16, 24, 32)
+    ),
+    *(
+        Case(
+            scenario,
+            SAION,
+            "gpu",
+            "RandomRead",
+            {"block": f"{block}KiB", "span": span, "tasks": 128},
+            reads(block, iops),
+            ceiling=mib_s(ceiling),
+            layout=True,
+        )
+        for scenario, span, block, iops, ceiling in LUG
+    ),
+    *(
+        Case(
+            "O3",
+            SAION,
+            "gpu",
+            "ChecksumOverhead",
+            {"block": f"{block}KiB", "tasks": 128},
+            {"checksum_ratio": ratio, **({} if block == 32 else unchecked)},
+            beside={} if block != 32 else unchecked,
+            low={
+                "checksum_ratio": LOW * ratio,
+                "read_iops": LOW * LOW * unchecked["read_iops"],
+                "read_iops_unchecked": LOW * unchecked["read_iops_unchecked"],
+            },
+            layout=True,
+        )
+        for block, ratio, unchecked in (
+            (4, 0.94, {"read_iops": 333e3, "read_iops_unchecked": 333e3 / 0.94}),
+            # The document has no operations of one client at 32 KiB: these are made up.
+            (32, 0.83, {"read_iops": 166e3, "read_iops_unchecked": 200e3}),
+            (128, 1.0, dict.fromkeys(("read_iops", "read_iops_unchecked"), 11.5e9 / 131072)),
+        )
+    ),
+    Case("A1", AMLFS, "amlfs", "Burst", {}, bandwidths(mib_s(30), mib_s(30)), ceiling=mib_s(30)),
+    *(
+        Case(
+            scenario,
+            KAUST,
+            "lustre",
+            "StripeCount",
+            {"api": api, "stripe_count": stripes},
+            {"write_bw": 361e9 / seconds / 2**20},
+            layout=True,
+            variants=("sound",),
+        )
+        for scenario, stripes, seconds in (("K1", 1, 674.26), ("K2", 144, 10.35))
+        for api in ("MPIIO", "NCMPI")
+    ),
+    *(
+        Case(
+            scenario,
+            KAUST,
+            "lustre",
+            "Aggregators",
+            {"aggregators": writers},
+            {"write_bw": 361e9 / seconds / 2**20, "writers": writers},
+            low={"writers": few},
+            layout=True,
+            variants=("sound",),
+        )
+        for scenario, writers, few, seconds in (("K1", 1, 2, 674.26), ("K2", 144, 115, 10.35))
+    ),
+    *(
+        Case(
+            "K5",
+            KAUST,
+            "datawarp",
+            "Aggregators",
+            {"aggregators": writers},
+            {"writers": writers},
+            # K6: 13.4 % less time than the best on Lustre.
+            beside={"write_bw": 361e9 / 10.35 / 2**20 / 0.866},
+            variants=("sound",),
+        )
+        for writers in (40, 80)
+    ),
+    *(
+        Case(
+            scenario,
+            ORACLE,
+            partition,
+            "ServerScaling",
+            {"servers": servers},
+            bandwidths(figure, figure),
+            ceiling=servers * mib_s(3.125),
+            layout=True,
+            variants=("sound",),
+        )
+        for scenario, partition, servers, figure in (
+            ("C1", "block", 1, 2533.2),
+            ("C1", "block", 2, 5120.0),
+            ("C2", "nvme", 1, 2533.2),
+            ("C2", "nvme", 2, 5066.4),
+        )
+    ),
+)
+#: Points between, of which the document has a graph: bandwidth grows with the tasks up to 16.
+GRAPH = tuple(
+    Case(
+        scenario,
+        CYCLE,
+        oss,
+        "TaskScaling",
+        {"tasks": tasks},
+        {},
+        beside=bandwidths(write * tasks / 16, read * tasks / 16),
+        layout=True,
+    )
+    for oss, (scenario, write, read, _) in REDLINE.items()
+    for tasks in (1, 4)
+)
+
+
+#: Partition, check, parameter, its values, metric, factor.
+Change = tuple[str, str, str, tuple[int, ...], str, float]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A case that is computed from others' records, and its published figures by metric.
+
+    ``too_low`` says what the records that it rests on are multiplied with so that all its metrics miss their
+    references: (partition, check, parameter, its values, metric, factor). ``turn``: in which run; a
+    comparison needs its baseline as it was.
+    """
+
+    scenario: str
+    site: str
+    partition: str
+    check: str
+    parameters: Mapping[str, object]
+    values: Mapping[str, float]
+    too_low: tuple[Change, ...]
+    turn: int = 0
+
+    @property
+    def key(self) -> str:
+        return case_key(f"{self.site}:{self.partition}", self.check, self.parameters)
+
+
+def curve(oss: str) -> Derived:
+    scenario, write, read, _ = REDLINE[oss]
+    all_tasks = (1, 2, 4, 8, 16, 24, 32)
+    return Derived(
+        scenario,
+        CYCLE,
+        oss,
+        "TaskScalingCurve",
+        {},
+        {
+            "write_plateau": write,
+            "read_plateau": read,
+            **dict.fromkeys(("write_linearity", "read_linearity", "write_hold", "read_hold"), 1.0),
+        },
+        tuple(
+            (oss, "TaskScaling", "tasks", tasks, metric, LOW)
+            for metric in ("write_bw", "read_bw")
+            for tasks in (all_tasks, (4,), (24, 32))
+        ),
+        turn=int(oss != "oss4"),
+    )
+
+
+def against(
+    scenario: str,
+    site: str,
+    partition: str,
+    check: str,
+    ratios: Mapping[str, float],
+    servers: float | None,
+    *too_low: Change,
+) -> Derived:
+    """A comparison with the baseline: ratios of metrics, times as their inverse, on so many times the servers.
+
+    Without ``too_low`` another case has changed the records already.
+    """
+    values = {f"{metric}_ratio": ratio for metric, ratio in ratios.items()}
+    for metric, ratio in ratios.items():
+        if metric != "writers":
+            values[f"{metric}_time_ratio"] = 1 / ratio
+            values |= {f"{metric}_scale_out": ratio / servers} if servers else {}
+    return Derived(
+        scenario,
+        site,
+        partition,
+        "AgainstBaseline",
+        {"check": check},
+        values,
+        too_low,
+        turn=int(site == CYCLE),
+    )
+
+
+DERIVED = (
+    *map(curve, REDLINE),
+    against(
+        *("R2", CYCLE, "oss8", "TaskScaling"),
+        {"write_bw": 26000 / 12900, "read_bw": 27000 / 12500},
+        2,
+    ),
+    # "near-linear", taken as linear.
+    against(*("R3", CYCLE, "oss12", "TaskScaling"), {"write_bw": 3.0, "read_bw": 3.0}, 3),
+    *(
+        Derived(
+            "K2",
+            KAUST,
+            "lustre",
+            "StripeSpeedup",
+            {"api": api},
+            {"write_speedup": 674.26 / 10.35, "best_stripe_count": 144},
+            # The bound is a speed-up of 30. Without any, the first count is the best.
+            (("lustre", "StripeCount", "stripe_count", (144,), "write_bw", 0.01),),
+        )
+        for api in ("MPIIO", "NCMPI")
+    ),
+    against(
+        *("K6", KAUST, "datawarp", "Aggregators"),
+        {"write_bw": 1 / 0.866, "writers": 80 / 144},
+        None,
+        ("datawarp", "Aggregators", "aggregators", (40, 80), "write_bw", LOW),
+        ("datawarp", "Aggregators", "aggregators", (40, 80), "writers", LOW),
+    ),
+    against(
+        *("C2", ORACLE, "nvme", "ServerScaling"),
+        {"write_bw": 1.15, "read_bw": 1.15},
+        1,
+        ("nvme", "ServerScaling", "servers", (1, 2), "write_bw", LOW),
+        ("nvme", "ServerScaling", "servers", (1, 2), "read_bw", LOW),
+    ),
+)
+#: Points that the derived figures were published for, where that is not what CASES replays.
+POINTS: dict[str, tuple[Change, ...]] = {
+    ORACLE: tuple(
+        ("nvme", "ServerScaling", "servers", (2,), metric, 1.15 * 5120 / 5066.4)
+        for metric in ("write_bw", "read_bw")
+    ),
+    CYCLE: tuple(
+        ("oss12", "TaskScaling", "tasks", (1, 2, 4, 8, 16, 24, 32), metric, 3 * figure / 36478.0)
+        for metric, figure in (("write_bw", 12900), ("read_bw", 12500))
+    ),
+}
+
+
+# --- the sites, replayed --------------------------------------------------------------------------
+
+
+@dataclass
+class Replay(Rig):
+    """A site of the project, with what it needs and cannot have here replaced."""
+
+    name: str = ""
+    size: str = "400T"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        references = ROOT / "site-configs" / self.name / "references.yaml"
+        (self.site / "references.yaml").write_bytes(references.read_bytes())
+        lines = [
+            "127.0.0.1 localhost",
+            *(f"127.78.0.{number} n{number}" for number in range(1, 41)),
+        ]
+        (self.base / "hosts").write_text("\n".join(lines) + "\n")
+
+    @property
+    def site(self) -> Path:
+        return self.sites / self.name
+
+    def settings(self) -> dict[str, Any]:
+        """The site's own, but for scheduler, launcher, target and software."""
+        file = ROOT / "site-configs" / self.name / "settings.yaml"
+        data: dict[str, Any] = yaml.safe_load(file.read_text())
+        for partition in data["systems"][0]["partitions"]:
+            extras, name = partition["extras"], partition["name"]
+            for gone in ("access", "resources"):
+                partition.pop(gone, None)
+            extras.pop("resources", None)
+            partition |= {"scheduler": "local", "time_limit": "5m"}
+            if partition["launcher"] == "srun":
+                partition["launcher"] = "mpirun"
+            kind = extras["target"]["type"]
+            known = traits(kind)
+            path = self.target / name
+            striping = TARGETS.get((self.name, name))
+            assert bool(striping) == (kind == "lustre"), f"TARGETS lacks {self.name}:{name}"
+            extras["target"] = {
+                "path": str(path),
+                "type": "tmpfs",
+                "cache": known.cache,
+                "honours_o_direct": known.honours_o_direct,
+                "striping": "lustre" if striping else "none",
+            }
+            if striping:
+                targets, servers = striping
+                partition["env_vars"] = [
+                    ["LFS_OSTS", str(targets)],
+                    ["LFS_SERVERS", str(servers)],
+                    ["LFS_MOUNT", str(path)],
+                ]
+        for environment in data["environments"]:
+            extras = environment["extras"]
+            planned = stack.planned(ROOT / "environments", extras.pop("stack"))
+            environment["features"] = list(planned.features)
+            if planned.darshan:
+                extras["darshan"] = planned.darshan
+        return data
+
+    def environment(self, **extra: str) -> dict[str, str]:
+        own = super().environment(**extra)
+        return own | {
+            "PATH": os.pathsep.join([str(self.bin), str(PROGRAMS), own["PATH"]]),
+            "REPLAY_FIGURES": str(self.base / "figures.json"),
+            "LFS_STATE": str(self.target / ".lustre"),
+        }
+
+    def start(self, words: Any, **extra: str) -> subprocess.Popen[str]:
+        """Start a command on host n1, with a file system of 400 TiB."""
+        script = (
+            f'set -e; hostname n1; mount -t tmpfs -o size={self.size},nr_inodes=0 replay "$1"; '
+            'mount --bind "$2" /etc/hosts; cd "$1"; mkdir .lustre $3; cd "$4"; shift 4; exec "$@"'
+        )
+        names = [p["name"] for p in self.settings()["systems"][0]["partitions"]]
+        places = [str(self.target), str(self.base / "hosts"), " ".join(names), str(ROOT)]
+        private = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *places]
+        return super().start([*private, *words], **extra)
+
+    def replay(self, figures: Mapping[str, Mapping[str, float]], *words: str, **extra: str) -> Run:
+        """Run checks at figures by case."""
+        (self.base / "figures.json").write_text(json.dumps(figures))
+        places = {key.split()[0] for key in figures}
+        where = places.pop() if len(places) == 1 else self.name
+        return self.run("--system", where, *words, timeout=600, **extra)
+
+    def derive(self, records: Iterable[dict[str, Any]]) -> Run:
+        """``reframe -c checks/ -r -t derived`` over records; of those, the new ones."""
+        for record in records:
+            history.append(self.home / "history" / self.name / "measured.jsonl", record)
+        words = ["reframe", "--system", self.name, "-c", "checks/", "-r", "-t", "derived"]
+        done = self.finish(self.start(words))
+        new = [record for record in done.records if record["session"] != "measured"]
+        return Run(done.rc, done.out, new, done.report, done.stage)
+
+
+def why_not() -> str | None:
+    """Why nothing can be replayed here; None where it can."""
+    script = 'hostname n1 && mount -t tmpfs -o size=400T,nr_inodes=0 replay "$1"'
+    words = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", str(PROGRAMS)]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    except FileNotFoundError as error:
+        return str(error)
+    return done.stderr.strip() if done.returncode else None
+
+
+#: Runs that measure: what is replayed, in which form of the command, and with which knobs of Lustre.
+PUBLISHED, AS_PRINTED, TOO_LOW, TOO_HIGH, MISPLACED = (
+    "published",
+    "as printed",
+    "too low",
+    "too high",
+    "misplaced",
+)
+
+
+def cases_of(site: str, run: str) -> list[Case]:
+    """Cases of a run on a site."""
+    mine = [case for case in CASES if case.site == site]
+    if run == PUBLISHED:
+        return [*mine, *(case for case in GRAPH if case.site == site)]
+    if run == TOO_LOW:
+        return mine
+    # Form, ceiling and layout are not a matter of every figure: the first case of each kind stands for it.
+    kinds: dict[tuple[object, ...], Case] = {}
+    for case in mine:
+        if run == AS_PRINTED and case.printed:
+            kinds.setdefault((case.check,), case)
+        elif run == TOO_HIGH and case.ceiling:
+            kinds.setdefault((case.check, case.ceiling), case)
+        elif run == MISPLACED and case.layout:
+            stripes = [case.parameters.get(name) for name in ("stripe_count", "aggregators")]
+            kinds.setdefault((case.check, *stripes), case)
+    return list(kinds.values())
+
+
+def figures_of(case: Case, run: str) -> Mapping[str, float]:
+    return {TOO_LOW: case.too_low, TOO_HIGH: case.too_high if case.ceiling else {}}.get(
+        run, case.figures
+    )
+
+
+class Replays:
+    """All runs of this module, each made once; runs that are started ahead go two at a time."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._numbers = itertools.count()
+        self._pool = ThreadPoolExecutor(2)
+        self._running: dict[tuple[object, ...], Future[Run]] = {}
+
+    def rig(self, site: str, **fields: Any) -> Replay:
+        """A new rig of a site."""
+        base = self._base / f"rig{next(self._numbers)}"
+        return Replay(base=base, target=base / "target", name=site, **fields)
+
+    def start(self, site: str, run: str) -> Future[Run]:
+        """A run that measures."""
+        if (site, run) not in self._running:
+            self._running[site, run] = self._pool.submit(self._measure, self.rig(site), run)
+        return self._running[site, run]
+
+    def _measure(self, rig: Replay, run: str) -> Run:
+        cases = cases_of(rig.name, run)
+        words = [word for case in cases for word in ("-n", case.pattern)]
+        if run != PUBLISHED:
+            for check in sorted({case.check for case in cases if case.printed}):
+                words += ["-S", f"{check}.variant=published"]
+                # The document's runs of fio are too short for the site's tier.
+                words += ["-S", f"{check}.tier=quick"] if rig.name == SAION else []
+        knobs = {"LFS_LIE_COUNT": "2"} if run == MISPLACED else {}
+        return rig.replay({case.key: figures_of(case, run) for case in cases}, *words, **knobs)
+
+    def derive(self, site: str, turn: int | None) -> Run:
+        """A run over the records of the published figures; ``turn``: with those of a turn made too low."""
+        if (site, turn) not in self._running:
+            measured = self.start(site, PUBLISHED).result().records
+            changes = list(POINTS.get(site, ()))
+            for derived in DERIVED:
+                changes += derived.too_low if (derived.site, derived.turn) == (site, turn) else ()
+            rig, changed = self.rig(site), [multiplied(record, changes) for record in measured]
+            self._running[site, turn] = self._pool.submit(rig.derive, changed)
+        return self._running[site, turn].result()
+
+    def close(self) -> None:
+        """End the pool; nothing that it started may run on."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        left = [pid for pid in processes(str(self._base)) if program_of(pid)]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert left == [], f"left running, and killed: {left}"
+
+
+def multiplied(record: dict[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
+    """A record with the medians of some metrics multiplied, as if that had been measured."""
+    record = {**copy.deepcopy(record), "session": "measured"}
+    for partition, check, parameter, points, name, factor in changes:
+        if (record["partition"], record["check"]) != (partition, check):
+            continue
+        if record["parameters"][parameter] in points:
+            (metric,) = (metric for metric in record["metrics"] if metric["name"] == name)
+            metric["median"] *= factor
+    return record
+
+
+@pytest.fixture(scope="module")
+def replays(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replays]:
+    """Runs of the sites; those that the tests of this session need are started at once."""
+    reason = why_not()
+    if reason:
+        pytest.skip(f"no private mounts and host name (root?): {reason}")
+    found = Replays(tmp_path_factory.mktemp("replay"))
+    needed: dict[tuple[str, str], None] = {}
+    for item in request.session.items:
+        call = getattr(item, "callspec", None)
+        run = RUNS.get(getattr(item, "originalname", ""))
+        if run and call and item.path == request.path:
+            needed[call.params["case"].site, run] = None
+    for site, run in needed:
+        found.start(site, run)
+    yield found
+    found.close()
+
+
+def of_case(run: Run, case: Case | Derived) -> dict[str, Any]:
+    """The record of a case."""
+    found = []
+    for record in run.records:
+        where = f"{record['system']}:{record['partition']}"
+        if case_key(where, record["check"], record["parameters"]) == case.key:
+            found.append(record)
+    assert len(found) == 1, f"{len(found)} records of {case.key}\n{run.out}"
+    return found[0]
+
+
+def verdicts(record: dict[str, Any]) -> dict[str, str]:
+    return {metric["name"]: metric["verdict"] for metric in record["metrics"]}
+
+
+def each(cases: Iterable[Case | Derived]) -> pytest.MarkDecorator:
+    """A test for each of the cases."""
+    cases = list(cases)
+    return pytest.mark.parametrize("case", cases, ids=[f"{c.scenario} {c.key}" for c in cases])
+
+
+# --- the tests ------------------------------------------------------------------------------------
+
+RUNS = {
+    "test_the_published_figure_passes": PUBLISHED,
+    "test_it_passes_in_the_form_of_the_document": AS_PRINTED,
+    "test_20_percent_less_fails_by_name": TOO_LOW,
+    "test_more_than_the_ceiling_is_invalid": TOO_HIGH,
+    "test_another_layout_is_invalid": MISPLACED,
+}
+
+
+def passes(run: Run, case: Case) -> None:
+    """Every published metric of a case has its figure and passes, and ReFrame shows what our record says."""
+    record = of_case(run, case)
+    assert record["metrics"], record["reason"]
+    medians = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    for name, value in case.values.items():
+        assert medians[name] == pytest.approx(value, rel=1e-4), record["reason"]
+        assert verdicts(record)[name] == "PASS", record["reason"]
+    alone = set(medians) == set(case.values)
+    assert record["verdict"] == ("PASS" if alone else "UNREFERENCED"), record["reason"]
+    (shown,) = [
+        one
+        for one in run.cases
+        if (one["display_name"], one["partition"]) == (record["case"], record["partition"])
+    ]
+    assert shown["result"] == ("pass" if alone else "skip")
+    assert run.rc == 0, run.out
+
+
+@each(CASES)
+def test_the_published_figure_passes(replays: Replays, case: Case) -> None:
+    passes(replays.start(case.site, PUBLISHED).result(), case)
+
+
+@each(case for site in SITES for case in cases_of(site, AS_PRINTED))
+def test_it_passes_in_the_form_of_the_document(replays: Replays, case: Case) -> None:
+    passes(replays.start(case.site, AS_PRINTED).result(), case)
+
+
+@each(CASES)
+def test_20_percent_less_fails_by_name(replays: Replays, case: Case) -> None:
+    run = replays.start(case.site, TOO_LOW).result()
+    run.never_passed(*(rf"FAIL.*{name}|{name}=" for name in case.values))
+    record = of_case(run, case)
+    assert record["verdict"] == "FAIL", record["reason"]
+    for name in case.values:
+        assert verdicts(record)[name] == "FAIL", record["reason"]
+        assert f"{name}: median " in record["reason"]
+
+
+@each(case for site in SITES for case in cases_of(site, TOO_HIGH))
+def test_more_than_the_ceiling_is_invalid(replays: Replays, case: Case) -> None:
+    run = replays.start(case.site, TOO_HIGH).result()
+    run.never_passed(r"INVALID: .*G6: .* of the ceiling")
+    record = of_case(run, case)
+    assert record["verdict"] == "INVALID", record["reason"]
+    limited = [name for name in case.values if name.endswith("_bw")]
+    assert limited
+    for name in limited:
+        assert verdicts(record)[name] == "INVALID"
+        assert f"{name}: G6: " in record["reason"]
+
+
+@each(case for site in SITES for case in cases_of(site, MISPLACED))
+def test_another_layout_is_invalid(replays: Replays, case: Case) -> None:
+    run = replays.start(case.site, MISPLACED).result()
+    run.never_passed(r"INVALID: .*G10: ")
+    record = of_case(run, case)
+    assert record["verdict"] == "INVALID", record["reason"]
+    assert set(verdicts(record).values()) == {"INVALID"}
+    assert "G10: " in record["reason"]
+
+
+@each(GRAPH)
+def test_points_of_a_graph_are_unreferenced(replays: Replays, case: Case) -> None:
+    record = of_case(replays.start(case.site, PUBLISHED).result(), case)
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+
+
+@each(DERIVED)
+def test_the_published_ratio_passes(replays: Replays, case: Derived) -> None:
+    run = replays.derive(case.site, None)
+    record = of_case(run, case)
+    assert record["verdict"] == "PASS", record["reason"]
+    for name, value in case.values.items():
+        (metric,) = (metric for metric in record["metrics"] if metric["name"] == name)
+        assert metric["verdict"] == "PASS"
+        if (case.partition, name.partition("_")[2]) == ("oss12", "plateau"):
+            # No figure: three times the plateau of four servers is above 85 % of the ceiling.
+            assert metric["median"] > value
+        else:
+            assert metric["median"] == pytest.approx(value, rel=1e-3), record["reason"]
+
+
+@each(DERIVED)
+def test_20_percent_less_of_its_points_fail_by_name(replays: Replays, case: Derived) -> None:
+    run = replays.derive(case.site, case.turn)
+    record = of_case(run, case)
+    assert run.rc != 0
+    assert record["verdict"] == "FAIL", record["reason"]
+    for name in case.values:
+        assert verdicts(record)[name] == "FAIL", record["reason"]
+        assert re.search(rf"\b{name}\b", record["reason"])
+
+
+def test_a_case_that_does_not_fit_is_refused(replays: Replays) -> None:
+    """The tmpfs is seen as any file system is: with half of the 3.75 TiB that the burst needs, nothing runs."""
+    (burst,) = [case for case in CASES if case.check == "Burst"]
+    rig = replays.rig(AMLFS, size="2T")
+    run = rig.replay({burst.key: burst.figures}, "-n", burst.pattern)
+    run.never_passed("INVALID: refused before a byte was written: G13: .* of 2 TiB")
+
+
+@pytest.mark.parametrize(
+    ("change", "guard"),
+    [
+        ("-E) ;;", r"G10: data\.0000000\d is on target"),
+        ("-k) ;;", "G10: no file was found"),
+        ("-C) ;;", "G1: buffered read by the tasks that wrote"),
+        ("16g) words+=(8g) ;;", "G8: 549755813888 bytes moved"),
+        ("17) words+=(4) ;;", "G1: buffered read by the tasks that wrote"),
+    ],
+)
+def test_the_tool_is_not_replayed_for_another_command(
+    replays: Replays, change: str, guard: str
+) -> None:
+    """What is replayed follows the command line: other words than planned show up."""
+    case = CASES[0]
+    rig = replays.rig(case.site)
+    rig.program(
+        "ior",
+        'words=(); for word in "$@"; do case $word in\n'
+        f'{change}\n*) words+=("$word") ;; esac; done\nexec {PROGRAMS}/ior "${{words[@]}}"',
+    )
+    form = ["-S", "TaskScaling.variant=published"]
+    run = rig.replay({case.key: case.figures}, "-n", case.pattern, *form)
+    run.never_passed(guard)
+    assert run.record["verdict"] == "INVALID", run.record["reason"]
+
+
+# --- the references -------------------------------------------------------------------------------
+
+
+def leaves(site: str) -> Iterator[tuple[str, dict[str, Any], str, float]]:
+    """Check, keys of its index by name, metric and value of every reference of a site."""
+    data = yaml.safe_load((ROOT / "site-configs" / site / "references.yaml").read_text())
+    for check, entry in data.items():
+        if check.startswith("$"):
+            continue
+        index = entry.pop("$index", ["$partition"])
+        found: list[tuple[tuple[Any, ...], Any]] = [((), entry)]
+        for _ in index:
+            found = [((*keys, k), inner) for keys, body in found for k, inner in body.items()]
+        for keys, metrics in found:
+            for metric, (value, *_) in metrics.items():
+                yield check, dict(zip(index, keys, strict=True)), metric, value
+
+
+def speaks_of(keys: Mapping[str, Any], case: Case | Derived) -> bool:
+    """Whether the keys of a reference are those of a case; text is a regular expression, anchored."""
+    tier = "quick" if case.site == KAUST else "acceptance"
+    own = {
+        "$partition": f"{case.site}:{case.partition}",
+        "variant": "sound",
+        "tier": tier,
+        **case.parameters,
+    }
+    return all(re.fullmatch(str(key), str(own[name])) for name, key in keys.items())
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_no_reference_goes_without_a_replay(site: str) -> None:
+    """Who adds a reference adds its figure above, and who changes one changes both."""
+    for check, keys, metric, value in leaves(site):
+        mine = [
+            case
+            for case in (*CASES, *DERIVED)
+            if (case.site, case.check) == (site, check) and speaks_of(keys, case)
+        ]
+        assert mine, f"{site}: {check} {keys} {metric} is replayed by no case"
+        for case in mine:
+            assert metric in case.values, f"{case.key} replays no {metric}"
+            assert case.values[metric] == pytest.approx(value, rel=0.02), case.key

@@ -1,0 +1,160 @@
+"""What the stand-ins of tests/support/replay share: figures to replay, and files on a Lustre that is none.
+
+The programs ``ior``, ``fio`` and ``darshan-parser`` print recorded output (tests/data/samples,
+tests/data/darshan), scaled to a figure, for the command line that they are given; ``mpirun`` says how many
+tasks on how many nodes there are. What a command line asks for and is not replayed ends with status 70.
+
+Environment:
+
+* ``REPLAY_FIGURES``: a JSON file, from a case (:func:`case_key`) to its figures: ``write_bw`` and ``read_bw``
+  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``.
+* ``LFS_OSTS`` and what else tests/support/lustre/standin.py knows, where Lustre stripes the target. Below
+  ``LFS_STATE``, which lies on the target's file system, every case has a state of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+TESTS = Path(__file__).resolve().parents[2]
+SAMPLES = TESTS / "data" / "samples"
+DARSHAN = TESTS / "data" / "darshan"
+sys.path.insert(0, str(TESTS / "support" / "lustre"))
+
+#: Samples of one case lie so far apart at most, as a share of the figure.
+SPREAD = 0.005
+
+
+def refuse(what: str) -> NoReturn:
+    """End the program: this is not replayed."""
+    print(f"stand-in: {what}: not covered", file=sys.stderr)
+    sys.exit(70)
+
+
+def case_key(partition: str, check: str, parameters: Mapping[str, object]) -> str:
+    """Name of a case among the figures; ``partition`` with its system."""
+    return " ".join([partition, check, *sorted(f"{k}={v}" for k, v in parameters.items())])
+
+
+def figures() -> dict[str, float]:
+    """Figures of the case whose stage directory this is."""
+    footprint = json.loads(Path("footprint.json").read_text())
+    check, *parameters = footprint["name"].split()
+    pairs = dict(word.lstrip("%").split("=", 1) for word in parameters)
+    key = case_key(footprint["partition"], check, pairs)
+    known: dict[str, dict[str, float]] = json.loads(Path(os.environ["REPLAY_FIGURES"]).read_text())
+    if key not in known:
+        refuse(f"no figures of {key}")
+    return known[key]
+
+
+def figure(name: str) -> float:
+    """One figure of this case."""
+    known = figures()
+    if name not in known:
+        refuse(f"no figure {name} among {sorted(known)}")
+    return known[name]
+
+
+def share(output: str, number: int = 0, of: int = 1) -> float:
+    """What a sample is of the figure: repetitions differ by half a percent, and their median is the figure.
+
+    The repetition is the number in the output file's name (the warm-up, 0, is slow), or the ``number`` of
+    those that the tool does by itself.
+    """
+    if of > 1:
+        return 1 + SPREAD * (2 * number / (of - 1) - 1)
+    match = re.search(r"\.(\d+)\.", os.path.basename(output))
+    repetition = int(match[1]) if match else 1
+    return [0.9, 1.0, 1 - SPREAD, 1 + SPREAD][min(repetition, 3)]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def striped() -> bool:
+    """Whether Lustre stripes the target."""
+    return bool(os.environ.get("LFS_OSTS"))
+
+
+@cache
+def of_this_case() -> Any:
+    """The module that stands in for Lustre, with a state of this case alone and targets of a real size."""
+    import standin
+
+    top = os.environ["LFS_STATE"]
+    folder = os.path.join(top, os.path.basename(os.environ["IOG_DIR"]))
+    os.environ["LFS_STATE"] = folder
+    os.makedirs(os.path.join(folder, "told"), exist_ok=True)
+    info = os.statvfs(top)
+    standin.BLOCKS = info.f_blocks * info.f_frsize // 1024 // standin.ost_count()
+    standin.RESERVED = 0
+    return standin
+
+
+def tell(lustre: Any, state: dict[str, Any], path: str) -> None:
+    """Keep the answer to ``lfs getstripe`` of a file, or a directory: see the program ``lfs``.
+
+    The file is kept as a second link beside the answer, so that it is known to be the same one later; a
+    directory's answer holds while it is newer than the directory.
+    """
+    folder = os.path.join(os.environ["LFS_STATE"], "told")
+    link = folder + os.path.abspath(path)
+    if os.path.isdir(path):
+        os.makedirs(link, exist_ok=True)
+        lines = lustre.of_directory(lustre.default_above(state, path), True)
+        answer = os.path.join(link, ".yaml")
+    else:
+        os.makedirs(os.path.dirname(link), exist_ok=True)
+        lines = lustre.yaml_of_file(lustre.layout_of(state, path))
+        if os.path.lexists(link):
+            os.unlink(link)
+        os.link(path, link)
+        answer = link + ".yaml"
+    Path(answer).write_text("\n".join(lines) + "\n")
+
+
+def make(sizes: dict[str, int], anew: bool) -> None:
+    """Files with holes for data. ``anew``: what is there is removed first, and its layout with it."""
+    for path, size in sizes.items():
+        if anew and os.path.lexists(path):
+            os.unlink(path)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        if os.fstat(file).st_size < size:
+            os.ftruncate(file, size)
+        os.close(file)
+    if striped():
+        lustre = of_this_case()
+        with lustre.remembered() as state:
+            # Tasks make their files at the same time: the first gets its targets as likely as the last.
+            for path in reversed(sizes):
+                tell(lustre, state, path)
+
+
+def missing(sizes: Mapping[str, int]) -> str | None:
+    """The first file that is not there, or too short."""
+
+    def lacks(path: str, size: int) -> bool:
+        return not os.path.exists(path) or os.path.getsize(path) < size
+
+    return next((path for path, size in sizes.items() if lacks(path, size)), None)
+
+
+def size(text: str) -> int:
+    """Bytes of a size as IOR and fio read it: binary, with k, m, g or t."""
+    match = re.fullmatch(r"(\d+)([kmgt]?)", text.lower())
+    if not match:
+        refuse(f"size {text}")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}[match[2]]
+
+
+def remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        os.unlink(path)

@@ -1,0 +1,259 @@
+"""Stand-in for fio 3.33: a run on this node, a client of servers, and a server.
+
+What is printed is recorded output of one fio, or of two servers, scaled to the figures of the case, to the
+processes of the job and to the servers that answer. A layout leaves files that hold no data; reads need
+them. The server listens and does nothing: what its clients would do is done here. Where Lustre's checksums
+are off (``lctl`` beside this), reads go at ``read_iops_unchecked``.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import figures
+
+#: Options of a job file that are replayed.
+_KNOWN = frozenset(
+    [
+        "directory",
+        "filename_format",
+        "unique_filename",
+        "ioengine",
+        "rw",
+        "bs",
+        "filesize",
+        "nrfiles",
+        "numjobs",
+        "group_reporting",
+        "fallocate",
+        "iodepth",
+        "direct",
+        "refill_buffers",
+        "randrepeat",
+        "create_on_open",
+        "time_based",
+        "runtime",
+        "ramp_time",
+        "sync",
+        "end_fsync",
+        "norandommap",
+    ]
+)
+#: Bytes a second that the processes of one node lay files out with.
+_LAYOUT_BYTES_S = 1 << 30
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file with one section."""
+
+    name: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, file: str) -> Job:
+        head, *lines = Path(file).read_text().split()
+        options = dict(line.split("=", 1) for line in lines)
+        options["directory"] = re.sub(
+            r"\$\{(\w+)\}", lambda match: os.environ[match[1]], options["directory"]
+        )
+        if unknown := options.keys() - _KNOWN:
+            figures.refuse(f"fio job option {sorted(unknown)[0]}")
+        for name, value in (("group_reporting", "1"), ("nrfiles", "1"), ("unique_filename", "0")):
+            if options.get(name) != value:
+                figures.refuse(f"fio job without {name}={value}")
+        return cls(head.strip("[]"), options)
+
+    @property
+    def processes(self) -> int:
+        return int(self.options["numjobs"])
+
+    @property
+    def block(self) -> int:
+        return figures.size(self.options["bs"])
+
+    @property
+    def writes(self) -> bool:
+        return self.options["rw"] == "write"
+
+    def files(self, client: str) -> dict[str, int]:
+        """Sizes by path of all processes' files on a node."""
+        form = self.options["filename_format"].replace("$clientuid", client)
+        names = [
+            form.replace("$jobnum", str(n)).replace("$filenum", "0") for n in range(self.processes)
+        ]
+        size = figures.size(self.options["filesize"])
+        return {os.path.join(self.options["directory"], name): size for name in names}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """What one node did: operations in so many milliseconds."""
+
+    operations: int
+    milliseconds: int
+    block: int
+
+    @property
+    def iops(self) -> float:
+        return self.operations * 1000 / self.milliseconds
+
+
+def checksums_off() -> bool:
+    """Whether Lustre's checksums are switched off on this node."""
+    if not figures.striped():
+        return False
+    return "0" in [v for k, v in figures.of_this_case().parameters().items() if "checksums" in k]
+
+
+def rates(job: Job, nodes: int, output: str) -> list[Rate]:
+    """What each node did; together they meet the figure."""
+    if job.writes:
+        done = job.processes * figures.size(job.options["filesize"])
+        milliseconds = max(1, round(done * 1000 / _LAYOUT_BYTES_S))
+        return [Rate(done // job.block, milliseconds, job.block)] * nodes
+    if job.options["rw"] != "randread" or "time_based" not in job.options:
+        figures.refuse(f"fio rw={job.options['rw']}")
+    seconds = int(job.options["runtime"].removesuffix("s"))
+    name = "read_iops_unchecked" if checksums_off() else "read_iops"
+    total = figures.figure(name) * figures.share(output) * seconds
+    # Nodes differ by a hundredth, and their mean is that of the figure.
+    parts = [1 + 0.01 * (2 * i / (nodes - 1) - 1) if nodes > 1 else 1.0 for i in range(nodes)]
+    return [Rate(round(total * part / nodes), seconds * 1000, job.block) for part in parts]
+
+
+def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> dict[str, Any]:
+    """A recorded entry at another rate; the direction is the job's."""
+    entry = copy.deepcopy(recorded)
+    moving, still = entry["read"], entry["trim"]
+    moved = rate.operations * rate.block
+    bytes_s = moved * 1000 // rate.milliseconds
+    latency_ns = processes * 1e9 / rate.iops
+    slower = latency_ns / moving["lat_ns"]["mean"]
+    for times in (moving["clat_ns"], moving["lat_ns"]):
+        for key in ("min", "max", "mean", "stddev"):
+            times[key] = times[key] * slower
+        times["N"] = rate.operations
+        percentile = times.get("percentile", {})
+        times["percentile"] = {key: round(value * slower) for key, value in percentile.items()}
+        if not percentile:
+            del times["percentile"]
+    moving |= {
+        "io_bytes": moved,
+        "io_kbytes": moved // 1024,
+        "bw_bytes": bytes_s,
+        "bw": bytes_s // 1024,
+        "iops": round(rate.iops, 6),
+        "runtime": rate.milliseconds,
+        "total_ios": rate.operations,
+    }
+    entry["read"], entry["write"] = (still, moving) if job.writes else (moving, still)
+    entry["job_runtime"] = rate.milliseconds * processes
+    return entry
+
+
+def local(job: Job, output: str) -> dict[str, Any]:
+    """Output of a run on this node."""
+    found: dict[str, Any] = json.loads((figures.SAMPLES / "fio_randread.json").read_text())
+    (rate,) = rates(job, 1, output)
+    entry = scaled(found["jobs"][0], job, rate, job.processes)
+    found |= {"global options": {}, "jobs": [entry]}
+    entry |= {"jobname": job.name, "job options": job.options}
+    return found
+
+
+def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, Any]:
+    """Output of a client: an entry for each server, and their sum."""
+    found: dict[str, Any] = json.loads((figures.SAMPLES / "fio_two_servers.json").read_text())
+    one, _, every = found["client_stats"]
+    done = rates(job, len(clients), output)
+    entries = []
+    for (address, port), rate in zip(clients, done, strict=True):
+        entry = scaled(one, job, rate, job.processes)
+        entry |= {
+            "jobname": job.name,
+            "job options": job.options,
+            "hostname": address,
+            "port": port,
+        }
+        entries.append(entry)
+    total = Rate(sum(rate.operations for rate in done), done[0].milliseconds, job.block)
+    together = scaled(every, job, total, job.processes * len(clients))
+    together |= {"hostname": clients[-1][0], "port": clients[-1][1]}
+    found |= {
+        "global options": {},
+        "client_stats": [*entries, *([together] if entries[1:] else [])],
+    }
+    return found
+
+
+def use_files(job: Job, clients: list[str]) -> None:
+    """Lay the files out, or find them; ends the program where they are missing."""
+    if not os.path.isdir(job.options["directory"]):
+        print(f"fio: {job.options['directory']} is not a directory")
+        sys.exit(1)
+    sizes = {path: size for client in clients for path, size in job.files(client).items()}
+    if not job.writes:
+        if lacks := figures.missing(sizes):
+            figures.refuse(f"reading {lacks}, which was not laid out")
+        return
+    for folder in {os.path.dirname(path) for path in sizes}:
+        os.makedirs(folder, exist_ok=True)
+    figures.make(sizes, anew=True)
+
+
+def serve(where: str) -> None:
+    """Listen until killed."""
+    address, port = where.removeprefix("ip:").split(",")
+    with socket.create_server((address, int(port))):
+        print(f"fio: server listening on {address},{port}", flush=True)
+        signal.pause()
+
+
+def answers(client: tuple[str, int]) -> bool:
+    """Whether a server can be reached; one that cannot is left out, as fio does."""
+    try:
+        socket.create_connection(client, timeout=5).close()
+    except OSError as error:
+        print(f"fio: connect: {error.strerror}")
+        return False
+    return True
+
+
+def main(argv: list[str]) -> int:
+    """Run a job here or on servers, or be a server."""
+    options: dict[str, str] = {}
+    clients: list[tuple[str, int]] = []
+    jobs: list[str] = []
+    for word in argv:
+        name, _, value = word.partition("=")
+        if name == "--client":
+            address, _, port = value.partition(",")
+            clients.append((address, int(port)))
+        elif name in ("--server", "--output", "--output-format"):
+            options[name] = value
+        elif word.startswith("-"):
+            figures.refuse(f"fio {word}")
+        else:
+            jobs.append(word)
+    if "--server" in options:
+        serve(options["--server"])
+    if options.get("--output-format") != "json" or len(set(jobs)) != 1:
+        figures.refuse(f"fio {' '.join(argv)}")
+    if len(jobs) != max(1, len(clients)):
+        figures.refuse("a client without a job file of its own")
+    job, output = Job.of(jobs[0]), options["--output"]
+    reached = [client for client in clients if answers(client)]
+    use_files(job, [address for address, _ in reached] if clients else [""])
+    found = remote(job, reached, output) if clients else local(job, output)
+    Path(output).write_text(json.dumps(found, indent=1))
+    return 0

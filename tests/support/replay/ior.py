@@ -1,0 +1,318 @@
+"""Stand-in for IOR 4.0.0: what it would have printed and left behind, at the figures of the case.
+
+Tasks and nodes are those that ``mpirun`` beside it says (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE).
+Files get their size and hold no data. JSON and rank details are the recorded ones of a run with 4 nodes and
+2 tasks on each, scaled. With LD_PRELOAD=.../libdarshan.so it leaves a log for ``darshan-parser`` beside it;
+ranks that write are as many as the hints for Cray MPICH ask for.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import getopt
+import json
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import figures
+
+_MIB = 2**20
+_FLAGS = "wrecgCzmkEF"
+_VALUES = "a:o:t:b:s:Q:i:d:O:"
+#: Part of a phase's time in which data moves, and times of the recorded run that are passed on.
+_MOVING = 0.9995
+
+
+@dataclass
+class Asked:
+    """The command line."""
+
+    words: list[str]
+    flags: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_FLAGS, False))
+    values: dict[str, str] = field(default_factory=dict)
+    directives: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, argv: list[str]) -> Asked:
+        try:
+            options, rest = getopt.getopt(argv, _FLAGS + _VALUES)
+        except getopt.GetoptError as error:
+            print(f"Error invalid argument: {error.opt}")
+            figures.refuse(f"ior {' '.join(argv)}")
+        if rest:
+            print(f"Error invalid argument: {rest[0]}")
+            print("Invalid options")
+            sys.exit(1)
+        asked = cls(argv)
+        for option, value in options:
+            letter = option[1]
+            if letter == "O":
+                asked.directives |= dict(word.split("=", 1) for word in value.split(","))
+            elif letter in asked.flags:
+                asked.flags[letter] = True
+            else:
+                asked.values[letter] = value
+        known = {"summaryFile", "summaryFormat", "saveRankPerformanceDetailsCSV"}
+        if unknown := set(asked.directives) - known:
+            figures.refuse(f"ior -O {sorted(unknown)[0]}")
+        if asked.directives.get("summaryFormat") != "JSON":
+            figures.refuse("a summary that is not JSON")
+        return asked
+
+    @property
+    def tasks(self) -> int:
+        return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
+
+    @property
+    def per_node(self) -> int:
+        return int(os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+
+    @property
+    def api(self) -> str:
+        return self.values.get("a", "POSIX")
+
+    @property
+    def file(self) -> str:
+        return self.values["o"]
+
+    @property
+    def transfer(self) -> int:
+        return figures.size(self.values["t"])
+
+    @property
+    def block(self) -> int:
+        return figures.size(self.values["b"])
+
+    @property
+    def segments(self) -> int:
+        return int(self.values.get("s", "1"))
+
+    @property
+    def of_task(self) -> int:
+        return self.block * self.segments
+
+    @property
+    def repetitions(self) -> int:
+        return int(self.values.get("i", "1"))
+
+    @property
+    def operations(self) -> list[str]:
+        chosen = [name for letter, name in (("w", "write"), ("r", "read")) if self.flags[letter]]
+        return chosen or ["write", "read"]
+
+    def files(self, repetition: int) -> dict[str, int]:
+        """Sizes by name (aiori's ``%s.%08d``; ``-m`` adds the repetition)."""
+        end = f".{repetition}" if self.flags["m"] else ""
+        if self.flags["F"]:
+            return {f"{self.file}.{n:08d}{end}": self.of_task for n in range(self.tasks)}
+        return {f"{self.file}{end}": self.of_task * self.tasks}
+
+    @property
+    def writers(self) -> int:
+        """Ranks that write: all, unless the MPI library collects."""
+        given = figures.figures().get("writers")
+        if given is not None:
+            return int(given)
+        if not self.flags["c"]:
+            return self.tasks
+        for one in os.environ.get("MPICH_MPIIO_HINTS", "").split(","):
+            pattern, *hints = one.split(":")
+            said = dict(hint.split("=", 1) for hint in hints)
+            if fnmatch.fnmatchcase(self.file, pattern) and said.get("romio_cb_write") == "enable":
+                return min(self.tasks, int(said["cb_nodes"]))
+        return self.tasks // self.per_node
+
+
+@dataclass
+class Done:
+    """One phase: the operation, its bandwidth in MiB/s as printed, and its times."""
+
+    operation: str
+    mib_s: float
+    seconds: float
+
+    @property
+    def moving(self) -> float:
+        return self.seconds * _MOVING
+
+
+def perform(asked: Asked, number: int) -> list[Done]:
+    """One repetition of all operations; ends the program as IOR would where a file is not there."""
+    sizes, done = asked.files(number), []
+    for operation in asked.operations:
+        if operation == "write":
+            present = next((path for path in sizes if os.path.exists(path)), None)
+            if present:
+                print(f'WARNING: The file "{present}" exists already and will be overwritten')
+            figures.make(sizes, anew=not asked.flags["E"])
+        elif lacks := figures.missing(sizes):
+            print(
+                f'ERROR: open64("{lacks}", 0) failed. Error: No such file or directory, (aiori-POSIX.c:493)'
+            )
+            sys.exit(255)
+        share = figures.share(asked.directives["summaryFile"], number, asked.repetitions)
+        mib_s = round(figures.figure(f"{operation}_bw") * share, 4)
+        done.append(Done(operation, mib_s, asked.of_task * asked.tasks / _MIB / mib_s))
+    if not asked.flags["k"]:
+        figures.remove(sizes)
+    return done
+
+
+def human(size: int) -> str:
+    """A size as IOR's Options have it."""
+    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB")):
+        if size >= 1 << power:
+            return f"{size / (1 << power):.4g} {name}"
+    return f"{size} bytes"
+
+
+def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
+    """The recorded JSON, scaled."""
+    found: dict[str, Any] = json.loads((figures.SAMPLES / "ior_mpirun_4x2.json").read_text())
+    (test,) = found["tests"]
+    flags, nodes = asked.flags, asked.tasks // asked.per_node
+    shift = int(asked.values.get("Q", "1"))
+    found["Command line"] = " ".join(["ior", *asked.words])
+    test["Path"] = next(iter(asked.files(0)))
+    test["Parameters"] |= {
+        "api": asked.api,
+        "testFileName": asked.file,
+        "nodes": nodes,
+        "tasksPerNode": asked.per_node,
+        "repetitions": asked.repetitions,
+        "multiFile": int(flags["m"]),
+        "interTestDelay": int(asked.values.get("d", "0")),
+        "fsync": int(flags["e"]),
+        "useExistingTestFile": int(flags["E"]),
+        "readFile": int("read" in asked.operations),
+        "writeFile": int("write" in asked.operations),
+        "filePerProc": int(flags["F"]),
+        "reorderTasks": int(flags["C"]),
+        "randomOffset": int(flags["z"]),
+        "keepFile": int(flags["k"]),
+        "collective": int(flags["c"]),
+        "segmentCount": asked.segments,
+        "transferSize": asked.transfer,
+        "blockSize": asked.block,
+    }
+    options = test["Options"] | {
+        "api": asked.api,
+        "test filename": asked.file,
+        "access": "file-per-process" if flags["F"] else "single-shared-file",
+        "type": "collective" if flags["c"] else "independent",
+        "segments": asked.segments,
+        "ordering in a file": "random" if flags["z"] else "sequential",
+        "ordering inter file": "constant task offset" if flags["C"] else "no tasks offsets",
+        "task offset": shift,
+        "nodes": nodes,
+        "tasks": asked.tasks,
+        "clients per node": asked.per_node,
+        "repetitions": asked.repetitions,
+        "xfersize": human(asked.transfer),
+        "blocksize": human(asked.block),
+        "aggregate filesize": human(asked.of_task * asked.tasks),
+    }
+    if not flags["C"]:
+        del options["task offset"]
+    test["Options"] = options
+    recorded = {result["access"]: result for result in test["Results"]}
+    test["Results"] = [result(asked, recorded[one.operation], one) for one in done]
+    summaries = {entry["operation"]: entry for entry in found["summary"]}
+    found["summary"] = [
+        summary(asked, summaries[name], [one for one in done if one.operation == name], shift)
+        for name in asked.operations
+    ]
+    return found
+
+
+def result(asked: Asked, recorded: dict[str, Any], one: Done) -> dict[str, Any]:
+    """One entry of ``Results``; opening and closing take the share of the time that was recorded."""
+    transfers = asked.of_task * asked.tasks // asked.transfer
+    scale = one.seconds / recorded["totalTime"]
+    return recorded | {
+        "bwMiB": one.mib_s,
+        "blockKiB": asked.block / 1024,
+        "xferKiB": asked.transfer / 1024,
+        "iops": round(transfers / one.moving, 4),
+        "latency": round(one.moving / (asked.block // asked.transfer), 4),
+        "openTime": round(recorded["openTime"] * scale, 4),
+        "wrRdTime": round(one.moving, 4),
+        "closeTime": round(recorded["closeTime"] * scale, 4),
+        "totalTime": round(one.seconds, 4),
+    }
+
+
+def summary(asked: Asked, recorded: dict[str, Any], done: list[Done], shift: int) -> dict[str, Any]:
+    """One entry of ``summary``."""
+    rates = [one.mib_s for one in done]
+    mean = sum(rates) / len(rates)
+    deviation = (sum((rate - mean) ** 2 for rate in rates) / len(rates)) ** 0.5
+    per_mib = _MIB / asked.transfer
+    return recorded | {
+        "API": asked.api,
+        "segmentCount": asked.segments,
+        "blockSize": asked.block,
+        "transferSize": asked.transfer,
+        "numTasks": asked.tasks,
+        "tasksPerNode": asked.per_node,
+        "repetitions": asked.repetitions,
+        "filePerProc": int(asked.flags["F"]),
+        "reorderTasks": int(asked.flags["C"]),
+        "taskPerNodeOffset": shift,
+        "bwMaxMIB": max(rates),
+        "bwMinMIB": min(rates),
+        "bwMeanMIB": round(mean, 4),
+        "bwStdMIB": round(deviation, 4),
+        "OPsMax": round(max(rates) * per_mib, 4),
+        "OPsMin": round(min(rates) * per_mib, 4),
+        "OPsMean": round(mean * per_mib, 4),
+        "OPsSD": round(deviation * per_mib, 4),
+        "MeanTime": round(sum(one.seconds for one in done) / len(done), 4),
+        "xsizeMiB": round(asked.of_task * asked.tasks / _MIB, 4),
+    }
+
+
+def rank_rows(asked: Asked, done: list[Done]) -> str:
+    """Rank details: the header that was recorded, and tasks that end within 2 % of each other."""
+    header = (figures.SAMPLES / "ior_i2.ranks.csv").read_text().splitlines()[0]
+    rows = [header]
+    for one in done:
+        for rank in range(asked.tasks):
+            total = one.seconds * (1 - 0.02 * (rank % 7) / 7)
+            times = (total, total * _MOVING, asked.of_task / total, asked.of_task / total / _MOVING)
+            rows.append(",".join([one.operation, str(rank), *(f"{time:.10e}" for time in times)]))
+    return "\n".join(rows) + "\n"
+
+
+def darshan_log(asked: Asked, done: list[Done]) -> None:
+    """What the recorded text is scaled to by ``darshan-parser``, if Darshan watches."""
+    if "libdarshan.so" not in os.environ.get("LD_PRELOAD", "") or not os.environ.get(
+        "DARSHAN_LOGFILE"
+    ):
+        return
+    seen = {
+        "command": " ".join(["ior", *asked.words]),
+        "tasks": asked.tasks,
+        "writers": asked.writers if "write" in asked.operations else 0,
+        "file": os.path.abspath(next(iter(asked.files(0)))),
+        "bytes": asked.of_task * asked.tasks,
+        "seconds": sum(one.seconds for one in done),
+        "reduced": os.environ.get("DARSHAN_DISABLE_SHARED_REDUCTION") != "1",
+    }
+    Path(os.environ["DARSHAN_LOGFILE"]).write_text(json.dumps(seen))
+
+
+def main(argv: list[str]) -> int:
+    """Do what the command line asks."""
+    asked = Asked.of(argv)
+    print(f"Writing output to {asked.directives['summaryFile']}")
+    done = [one for number in range(asked.repetitions) for one in perform(asked, number)]
+    output = asked.directives["summaryFile"]
+    Path(output).write_text(json.dumps(document(asked, done), indent=2))
+    if ranks := asked.directives.get("saveRankPerformanceDetailsCSV"):
+        Path(ranks).write_text(rank_rows(asked, done))
+    darshan_log(asked, done)
+    return 0
