@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from datetime import date, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from iogauge import references
 from iogauge.measurement import Metric
-from iogauge.references import References, ReferencesError, find_mistakes
+from iogauge.references import References, ReferencesError, find_mistakes, last_day
 from iogauge.verdict import Reference
 
 METRICS = [Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"), Metric("open_rate", "kops/s")]
@@ -44,7 +45,7 @@ def of_leaf(leaf: Any) -> list[str]:
         [100, None, 0.1, "MiB/s"],
         [0.5, 0, 0, "MiB/s"],
         [100, -1, 0.5, "us"],
-        ["$xfail", "firmware bug", [100, -0.1, None, "MiB/s"]],
+        ["$xfail", "firmware bug, until 2027-03-31", [100, -0.1, None, "MiB/s"]],
     ],
 )
 def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
@@ -82,8 +83,27 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
         (["$xfail", "  ", [1, 0, 0, "s"]], "", "['$xfail', '  '", "with a reason"),
         (["$xfail", 5, [1, 0, 0, "s"]], "", "['$xfail', 5", "with a reason"),
         (["$xfail", [1, 0, 0, "s"]], "", "['$xfail', [1", "with a reason"),
-        (["$xfail", "why", [1, 0.5, 0, "s"]], "[1]", "0.5", "between -1 and 0"),
-        (["$xfail", "why", 5], "", "5", "[value, lower or null"),
+        (["$xfail", "a, until 2027-01-01", [1, 0.5, 0, "s"]], "[1]", "0.5", "between -1 and 0"),
+        (["$xfail", "a, until 2027-01-01", 5], "", "5", "[value, lower or null"),
+        (["$xfail", "why", [1, 0, 0, "s"]], "[1]", "'why'", "one 'until YYYY-MM-DD'"),
+        (
+            ["$xfail", "until it works", [1, 0, 0, "s"]],
+            "[1]",
+            "'until it",
+            "one 'until YYYY-MM-DD'",
+        ),
+        (["$xfail", "a, until 31.03.2027", [1, 0, 0, "s"]], "[1]", "'a, until 31", "one 'until"),
+        (["$xfail", "a, until 2027-3-31", [1, 0, 0, "s"]], "[1]", "'a, until 2027-3", "one 'until"),
+        (["$xfail", "a, until 2027-02-30", [1, 0, 0, "s"]], "[1]", "'a, until 2027-02", "day"),
+        (
+            ["$xfail", "a, until 2027-01-01 or until 2028-01-01", [1, 0, 0, "s"]],
+            "[1]",
+            "'a, ",
+            "one",
+        ),
+        (["$xfail", "until 2027-01-01", [1, 0, 0, "s"]], "[1]", "'until 2027", "reason beside"),
+        (["$xfail", "(until 2027-01-01)", [1, 0, 0, "s"]], "[1]", "'(until 2027", "reason beside"),
+        (["$xfail", "a", [1, 0, 0, "s"], "2027-01-01"], "", "['$xfail', 'a', [1", "with a reason"),
     ],
 )
 def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str) -> None:
@@ -102,7 +122,10 @@ def test_all_mistakes_of_a_reference_are_named() -> None:
         ([1], "f: found [1]; allowed: a mapping"),
         ("x", "f: found 'x'"),
         ({"$sources": [1]}, "f: $sources: found [1]"),
-        ({"$source": {}}, "f: $source: found this key; allowed: $sources and names of checks"),
+        (
+            {"$source": {}},
+            "f: $source: found this key; allowed: $sources, $accepted and names of checks",
+        ),
         ({5: {}}, "f: 5: found this key"),
         ({**HEAD, "Ior": None}, "f: Ior: found None; allowed: a mapping"),
         ({**HEAD, "Ior": {}}, "f: Ior: found {}"),
@@ -142,12 +165,105 @@ def test_an_index_sets_how_deep_the_metrics_lie() -> None:
     assert str(mistake).startswith("f: Ior.disk.1: found {'m'")
 
 
+# --- expected failures end ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "ticket 42, until 2027-03-31",
+        "ticket 42 (until 2027-03-31)",
+        "until 2027-03-31: ticket 42",
+        "until 2027-03-31, when the vendor comes",
+        "Until the fix comes: expected until 2027-03-31.",
+    ],
+)
+def test_the_last_day_of_an_expected_failure_is_read(reason: str) -> None:
+    assert last_day(reason) == date(2027, 3, 31)
+
+
+@given(st.dates(date(1000, 1, 1)), st.sampled_from(["bug, {}", "bug ({})", "{}; bug"]))
+def test_any_day_can_be_the_last(day: date, text: str) -> None:
+    assert last_day(text.format(f"until {day}")) == day
+
+
+@given(st.text() | st.text().map("x until 2027-".__add__))
+def test_no_reason_breaks_the_reader(reason: str) -> None:
+    try:
+        assert str(last_day(reason)) in reason
+    except ValueError as error:
+        assert str(error)
+
+
+# --- what was accepted ----------------------------------------------------------------------------
+
+DAY = date(2026, 11, 21)
+PLAIN = {"disk": {"write_bw": [90, -0.1, None, "MiB/s"]}}
+FAILING = {"disk": {"write_bw": ["$xfail", "bug, until 2027-01-01", [90, -0.1, None, "MiB/s"]]}}
+
+
+def of_accepted(accepted: Any, entry: Any = PLAIN) -> list[str]:
+    return [str(m) for m in find_mistakes("f", {**HEAD, "Ior": entry, "$accepted": accepted})]
+
+
+@pytest.mark.parametrize("entry", [PLAIN, FAILING])
+def test_what_was_accepted_stands_beside_a_reference(entry: Any) -> None:
+    assert of_accepted({"Ior": {"disk": {"write_bw": [100.5, "MiB/s", DAY]}}}, entry) == []
+
+
+@pytest.mark.parametrize(
+    ("accepted", "start"),
+    [
+        ([1], "f: $accepted: found [1]; allowed: a mapping"),
+        ({}, "f: $accepted: found {}"),
+        ({"Fio": {"disk": {"write_bw": [1, "MiB/s", DAY]}}}, "f: $accepted.Fio: found {'disk'"),
+        ({"$sources": {"Ior": [1, "s", DAY]}}, "f: $accepted.$sources: found {'Ior'"),
+        ({"Ior": [1, "MiB/s", DAY]}, "f: $accepted.Ior: found [1"),
+        ({"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}}, "f: $accepted.Ior.disk.read_bw: found"),
+        (
+            {"Ior": {"disk": {"write_bw": [0, "MiB/s", DAY]}}},
+            "f: $accepted.Ior.disk.write_bw: found",
+        ),
+        ({"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}}, "f: $accepted.Ior.disk.write_bw: found"),
+        (
+            {"Ior": {"disk": {"write_bw": [1, "MiB/s", "x"]}}},
+            "f: $accepted.Ior.disk.write_bw: found",
+        ),
+        (
+            {"Ior": {"disk": {"write_bw": [1, "MiB/s", datetime(2026, 1, 1)]}}},
+            "f: $accepted.Ior.disk.write_bw: found",
+        ),
+        (
+            {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
+            "f: $accepted.Ior.disk.write_bw[1]: found 'GiB/s'; allowed: 'MiB/s', as in the reference",
+        ),
+    ],
+)
+def test_a_mistake_in_what_was_accepted(accepted: Any, start: str) -> None:
+    (mistake,) = of_accepted(accepted)
+    assert mistake.startswith(start)
+
+
+def test_what_was_accepted_is_no_check(sites: Path) -> None:
+    write(
+        sites,
+        """
+        $sources: {Ior: run 1}
+        Ior: {disk: {write_bw: [90, 0, 0, MiB/s]}}
+        $accepted: {Ior: {disk: {write_bw: [100, MiB/s, 2026-11-21]}}}
+        """,
+    )
+    found = References.of_site("here")
+    assert (found.mistakes, found.checks) == ((), ["Ior"])
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda x: (
         st.lists(x, max_size=4)
         | st.dictionaries(
-            st.sampled_from(["$sources", "$index", "Ior", "$xfail", "a"]) | st.integers(),
+            st.sampled_from(["$sources", "$accepted", "$index", "Ior", "$xfail", "a"])
+            | st.integers(),
             x,
             max_size=3,
         )
@@ -188,7 +304,7 @@ def test_a_metric_like_no_other_has_no_suggestion(sites: Path) -> None:
         ("write_bw: [2, 0, 0, GiB/s]", "'GiB/s'", "'MiB/s', the metric's unit: 2048 MiB/s"),
         ("open_rate: [2500, 0, 0, ops/s]", "'ops/s'", "'kops/s', the metric's unit: 2.500 kops/s"),
         ("write_bw: [2, 0, 0, s]", "'s'", "'MiB/s', the metric's unit"),
-        ("write_bw: [$xfail, why, [1, 0, 0, GiB/s]]", "'GiB/s'", "1024 MiB/s"),
+        ("write_bw: [$xfail, 'why, until 2027-01-01', [1, 0, 0, GiB/s]]", "'GiB/s'", "1024 MiB/s"),
     ],
 )
 def test_a_wrong_unit_is_named_with_the_converted_value(
@@ -284,14 +400,18 @@ def test_references_of_a_case(sites: Path) -> None:
     write(sites, "$sources: {Ior: run 1}\nIor: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
     scoped = {
         "here:disk:write_bw": (100, -0.1, None, "MiB/s"),
-        "here:disk:open_rate": SimpleNamespace(message="bug", data=(5, None, 0.1, "kops/s")),
+        "here:disk:open_rate": SimpleNamespace(
+            message="bug, until 2027-01-01", data=(5, None, 0.1, "kops/s")
+        ),
     }
     check = Ior(
         _resolve_reference=lambda: scoped, current_partition=SimpleNamespace(fullname="here:disk")
     )
     assert References.of_site("here").resolve(check, METRICS, {})[0] == {
         "write_bw": Reference(100, -0.1, None, "MiB/s", "run 1"),
-        "open_rate": Reference(5, None, 0.1, "kops/s", "run 1", "bug"),
+        "open_rate": Reference(
+            5, None, 0.1, "kops/s", "run 1", "bug, until 2027-01-01", date(2027, 1, 1)
+        ),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given
@@ -215,6 +216,55 @@ def test_an_expected_failure_that_does_not_happen_is_one_that_counts() -> None:
 def test_an_invalid_measurement_is_never_an_expected_failure() -> None:
     decided = decide_metric(BW, [50.0], [finding(Outcome.INVALID)], EXPECTED)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.INVALID, False)
+
+
+LAST = date(2027, 3, 31)
+ENDING = Reference(100.0, -0.1, None, "MiB/s", "x", "bug, until 2027-03-31", LAST)
+
+
+def on(day: date, value: float) -> MetricVerdict:
+    return decide_metric(BW, [value], [], ENDING, today=day)
+
+
+def test_a_failure_is_expected_on_the_last_day() -> None:
+    decided = on(LAST, 50.0)
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, True)
+
+
+def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so() -> None:
+    decided = on(LAST + timedelta(days=1), 50.0)
+    assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
+    assert "as expected" not in decided.reason
+    assert "the expected failure expired after 2027-03-31: remove $xfail (bug, until 2027-03-31)" in decided.reason
+    assert decided.reference is not None and decided.reference.xfail is None
+
+
+def test_after_the_last_day_a_reference_that_is_met_is_met() -> None:
+    assert on(LAST, 100.0).verdict is Verdict.FAIL
+    decided = on(LAST + timedelta(days=1), 100.0)
+    assert decided.verdict is Verdict.PASS
+    assert "remove $xfail" in decided.reason
+
+
+@given(st.dates(), st.floats(1, 200))
+def test_only_the_day_decides_whether_a_failure_is_expected(day: date, value: float) -> None:
+    decided, plain = on(day, value), decide_metric(BW, [value], [], replace_xfail(ENDING))
+    assert decided.failed_as_expected == (day <= LAST and plain.verdict is Verdict.FAIL)
+    if day > LAST:
+        assert decided.verdict is plain.verdict
+
+
+def replace_xfail(reference: Reference) -> Reference:
+    return Reference(
+        reference.value, reference.lower, reference.upper, reference.unit, reference.source
+    )
+
+
+def test_without_a_day_given_it_is_today_that_counts() -> None:
+    past = Reference(100.0, -0.1, None, "MiB/s", "x", "bug, until 2020-01-01", date(2020, 1, 1))
+    assert not decide_metric(BW, [50.0], [], past).failed_as_expected
+    ahead = Reference(100.0, -0.1, None, "MiB/s", "x", "bug, until 9999-01-01", date(9999, 1, 1))
+    assert decide_metric(BW, [50.0], [], ahead).failed_as_expected
 
 
 def test_a_failure_without_xfail_is_not_expected() -> None:

@@ -4,7 +4,11 @@ ReFrame itself ignores a reference for a metric that does not exist, only warns 
 a test whose file is missing. Here each of these is a mistake with a name, found before anything runs. The
 look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
 
-Beside ReFrame's keys the file has one of ours: ``$sources`` maps every check to where its values come from.
+Beside ReFrame's keys the file has two of ours. ``$sources`` maps every check to where its values come from.
+``$accepted`` keeps what was accepted first, under the same keys as the reference itself, as
+``[value, unit, day]``: references move with the system, this does not (see :mod:`iogauge.calibrate`).
+
+An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is expected.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ import ast
 import difflib
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +33,12 @@ from iogauge.yamlfile import Mistake, YamlError, load, show
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
-_FORM: Final = "[value, lower or null, upper or null, unit], or ['$xfail', reason, [...]]"
+ACCEPTED: Final = "$accepted"
+XFAIL: Final = "$xfail"
+_XFAIL_FORM: Final = "['$xfail', 'reason, until YYYY-MM-DD', [...]]"
+_FORM: Final = f"[value, lower or null, upper or null, unit], or {_XFAIL_FORM}"
+_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
+_UNTIL: Final = re.compile(r"\buntil (\d\S*?)[,:;.)]*(?=\s|$)")
 
 
 class ReferencesError(ValueError):
@@ -50,10 +61,28 @@ def _is_number(value: object) -> bool:
         return False
 
 
+def last_day(reason: str) -> date:
+    """Last day (UTC) on which a failure is expected, from the text that says why.
+
+    Raises ValueError where the text has no ``until YYYY-MM-DD``, more than one, or nothing else.
+    """
+    found = _UNTIL.findall(reason)
+    if len(found) != 1 or not re.fullmatch(r"\d{4}-\d\d-\d\d", found[0], re.ASCII):
+        raise ValueError("expected one 'until YYYY-MM-DD'")
+    if not re.search(r"\w", _UNTIL.sub("", reason)):
+        raise ValueError("expected a reason beside the day")
+    return date.fromisoformat(found[0])
+
+
 def _leaf(file: str, key: str, value: object) -> list[Mistake]:
-    if isinstance(value, list) and value[:1] == ["$xfail"]:
+    if isinstance(value, list) and value[:1] == [XFAIL]:
         if len(value) != 3 or not isinstance(value[1], str) or not value[1].strip():
-            return [Mistake(file, key, show(value), "['$xfail', reason, [...]] with a reason")]
+            return [Mistake(file, key, show(value), f"{_XFAIL_FORM} with a reason")]
+        try:
+            last_day(value[1])
+        except ValueError as error:
+            allowed = f"a reason and the last day (UTC) of it, such as 'ticket 42, until 2027-03-31': {error}"
+            return [Mistake(file, f"{key}[1]", show(value[1]), allowed)]
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
         return [Mistake(file, key, show(value), _FORM)]
@@ -143,7 +172,7 @@ class References:
                     )
                 )
                 continue
-            values = leaf[2] if leaf[0] == "$xfail" else leaf
+            values = leaf[2] if leaf[0] == XFAIL else leaf
             least = 1 if metric.better == "more" else 2
             if values[least] is None:
                 word = ("lower", "upper")[least - 1]
@@ -213,8 +242,9 @@ class References:
                 continue
             reason = getattr(leaf, "message", None)
             value, lower, upper, unit = leaf.data if reason is not None else leaf
+            until = None if reason is None else last_day(reason)
             found[metric.name] = Reference(
-                value, lower, upper, unit, str(self.data[SOURCES][name]), reason
+                value, lower, upper, unit, str(self.data[SOURCES][name]), reason, until
             )
         sought = [check.current_partition.fullname]
         sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
@@ -226,6 +256,44 @@ def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str
     depth = len(index) if isinstance(index, list) else 1
     body = {name: value for name, value in entry.items() if name != "$index"}
     return list(_walk(file, check, body, depth))
+
+
+def _accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
+    """Mistakes in what was accepted: each value belongs to a reference, and is in its unit."""
+    if not isinstance(accepted, dict) or not accepted:
+        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
+    return [
+        mistake
+        for check, entry in accepted.items()
+        for mistake in _accepted_below(
+            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != SOURCES else None
+        )
+    ]
+
+
+def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
+    if isinstance(value, dict) and value and isinstance(reference, dict):
+        return [
+            mistake
+            for name, inner in value.items()
+            for mistake in _accepted_below(
+                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
+            )
+        ]
+    if not isinstance(reference, list):
+        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not (_is_number(value[0]) and value[0] > 0)
+        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
+    ):
+        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
+    leaf = reference[-1] if reference[:1] == [XFAIL] else reference
+    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
+    if value[1] != unit:
+        return [Mistake(file, f"{key}[1]", show(value[1]), f"{unit!r}, as in the reference")]
+    return []
 
 
 def find_mistakes(file: str, data: object) -> list[Mistake]:
@@ -243,8 +311,13 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
             continue
         if name == SOURCES:
             continue
+        if name == ACCEPTED:
+            mistakes += _accepted_mistakes(file, entry, data)
+            continue
         if name.startswith("$"):
-            mistakes.append(Mistake(file, name, "this key", f"{SOURCES} and names of checks"))
+            mistakes.append(
+                Mistake(file, name, "this key", f"{SOURCES}, {ACCEPTED} and names of checks")
+            )
             continue
         source = sources.get(name)
         if not isinstance(source, str) or not source.strip():

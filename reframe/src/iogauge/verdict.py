@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
 from enum import Enum
 
 from iogauge.guards import Finding, Outcome
@@ -44,7 +45,8 @@ class Reference:
     """What a metric must reach: value, relative bounds (None: open), unit, and where it comes from.
 
     The bounds are ReFrame's: ``lower`` in [-1, 0] and ``upper`` >= 0 are shares of the value. ``xfail`` is
-    the reason why a failure is expected.
+    the reason why a failure is expected, ``until`` the last day (UTC) on which it is; those of a site's file
+    always have one.
     """
 
     value: float
@@ -53,6 +55,7 @@ class Reference:
     unit: str
     source: str
     xfail: str | None = None
+    until: date | None = None
 
     @property
     def least(self) -> float:
@@ -143,11 +146,18 @@ def decide_metric(
     findings: Sequence[Finding],
     reference: Reference | None,
     unreferenced: str = "",
+    today: date | None = None,
 ) -> MetricVerdict:
     """Verdict on one metric. ``samples`` must have gone through :func:`check_samples`.
 
-    ``unreferenced`` says why there is no reference, where that is known.
+    ``unreferenced`` says why there is no reference, where that is known. ``today`` is the day (UTC) that
+    expected failures are judged on, None: the current one. From the day after the last one on, the verdict's
+    reference is one without an expected failure.
     """
+    today, expired = today or datetime.now(timezone.utc).date(), ""
+    if reference is not None and reference.until is not None and today > reference.until:
+        expired = f"; the expected failure expired after {reference.until}: remove $xfail ({reference.xfail})"
+        reference = replace(reference, xfail=None, until=None)
     mine = [f for f in findings if f.metric in (None, metric.name)]
     values = tuple(samples)
 
@@ -175,11 +185,11 @@ def decide_metric(
             return verdict(
                 Verdict.FAIL, f"{text}: met unexpectedly, remove $xfail ({reference.xfail})"
             )
-        return verdict(Verdict.PASS, text)
+        return verdict(Verdict.PASS, text + expired)
     text += f" ({(median - reference.value) / reference.value:+.1%})"
     if reference.xfail:
         text += f", as expected: {reference.xfail}"
-    return verdict(Verdict.FAIL, text)
+    return verdict(Verdict.FAIL, text + expired)
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
