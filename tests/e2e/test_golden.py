@@ -108,7 +108,11 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
 
 
 def normalised(text: str, rig: Rig) -> str:
-    text = text.replace(str(ROOT), "@ROOT@").replace(str(rig.base / "reframe"), "@ROOT@/reframe")
+    text = (
+        text.replace(str(rig.home), "@HOME@")
+        .replace(str(ROOT), "@ROOT@")
+        .replace(str(rig.base / "reframe"), "@ROOT@/reframe")
+    )
     text = re.sub(r"PYTHONPATH=\S+ \S+ -m iogauge", "PYTHONPATH=@SOURCE@ @PYTHON@ -m iogauge", text)
     return re.sub(r"/iogauge/[^/\s]+/[^/\s]+/(?=[A-Z])", "/iogauge/@USER@/@SESSION@/", text)
 
