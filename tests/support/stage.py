@@ -83,7 +83,7 @@ def build(stage: Path, nodes: int = 1) -> Path:
             (stage / f"view.{host}.json").write_text(json.dumps(view))
     for rep in range(REPETITIONS + 1):
         for name in ("write", "evict-read", "read"):
-            runs.append(f"{rep}\t{name}\t0\t1.5\t2.5")
+            runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5")
             (stage / f"{name}.{rep}.out").touch()
             (stage / f"{name}.{rep}.err").touch()
         (stage / f"ior.{rep}.json").write_text((SAMPLES / "ior_stone_wear.json").read_text())

@@ -13,6 +13,7 @@ import pytest
 
 from iogauge import agent, filesystem, workdir
 from iogauge.filesystem import Mount, Quota, Space, View
+from iogauge.load import Load
 from iogauge.lustre import FileLayout, Pins
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -456,3 +457,24 @@ def test_an_lfs_that_says_nothing_sensible_is_no_answer(
     (lustre / "f").touch()
     assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
     assert "lfs getstripe -y f: no layout in an empty answer" in capsys.readouterr().err
+
+
+def test_facts_of_a_node(target: Path) -> None:
+    assert agent.main(["facts", str(target), "facts.1"]) == 0
+    (file,) = Path().glob("facts.1.*.json")
+    assert file.name == f"facts.1.{os.uname().nodename}.json"
+    answer = json.loads(file.read_text())
+    seen = Load.from_json(answer["load"])
+    assert (seen.host, seen.cache_id) == (os.uname().nodename, filesystem.cache_id(str(target)))
+    assert answer["fingerprint"]["kernel"] == os.uname().release
+    assert set(answer) == {"load", "fingerprint"}
+
+
+def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent.main(["facts", str(target / "gone"), "gone"]) == 0
+    assert agent.main(["facts", "$NOT_SET/x", "unset"]) == 0
+    assert agent.main(["facts", str(target), "no/such/folder"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition("left out:")[0] for line in said] == ["iogauge: facts: "] * 2
+    assert list(Path().glob("gone.*.json"))
+    assert not list(Path().glob("unset.*"))

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iogauge import guards
+from iogauge import fingerprint, guards, load
 from iogauge.filesystem import TRAITS, Mount, Quota, Space, Traits, View
 from iogauge.guards import Finding, Outcome
+from iogauge.load import Change, Load, change
 from iogauge.lustre import Component, FileLayout, Layout, StorageTarget
 from iogauge.measurement import Stonewall
 from iogauge.pagecache import Eviction
 from iogauge.target import Tier
+from iogauge.tools import fio, ior
+from support.lustre.recorded import sessions
 
 GIB = 1 << 30
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 CACHED = Traits("page-cache", True)
 OPAQUE = Traits("opaque", False)
 MEMORY = Traits("memory", True)
@@ -832,3 +837,370 @@ def test_g23_objects(size: int, stripe: int, count: int) -> None:
 def test_g23_names_the_size_that_is_needed() -> None:
     finding = guards.stripes_against_size(file_bytes=MIB, stripe_bytes=MIB, stripe_count=4)
     says(finding, "limits.case_bytes to 32 MiB", "1 MiB in stripes of 1 MiB")
+
+
+# --- G3: the servers' cache -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("total", "memory", "outcome"),
+    [(32 * GIB, 16 * GIB, OK), (32 * GIB - 1, 16 * GIB, WARN), (1, None, OK)],
+)
+def test_g3(total: int, memory: int | None, outcome: Outcome) -> None:
+    finding = guards.server_cache(total_bytes=total, server_memory=memory)
+    assert finding.outcome is outcome, finding
+    if outcome is WARN:
+        says(
+            finding,
+            "G3",
+            "16 GiB of memory in the servers",
+            ">= 2 x",
+            "limits.case_bytes to 32 GiB",
+        )
+
+
+# --- G15: tasks and cores -------------------------------------------------------------------------
+
+#: mpirun of Open MPI 4.1.4 on a node with two cores: two tasks, and three with --bind-to core:overload-allowed.
+APART = """\
+[vm:03927] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/.]
+[vm:03927] MCW rank 1 bound to socket 0[core 1[hwt 0]]: [./B]
+"""
+TOGETHER = """\
+[vm:18881] MCW rank 2 bound to socket 0[core 0[hwt 0]]: [B/.]
+[vm:18881] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/.]
+[vm:18881] MCW rank 1 bound to socket 0[core 1[hwt 0]]: [./B]
+"""
+
+
+def test_bindings_are_read() -> None:
+    first, second = guards.parse_bindings("warning: x\n" + APART)
+    assert (first.host, first.rank, first.cores) == ("vm", 0, {"socket 0[core 0"})
+    assert (second.rank, second.cores) == (1, {"socket 0[core 1"})
+    (both,) = guards.parse_bindings(
+        "[n1:1] MCW rank 0 bound to socket 0[core 0[hwt 0-1]], socket 0[core 1[hwt 0-1]]: [BB/BB]\n"
+    )
+    assert len(both.cores) == 2
+    assert guards.parse_bindings("") == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"tasks_per_node": 8},
+        {"cores": [8, 4], "load1": [0.79, 0.39]},
+        {"tasks_per_node": 9, "oversubscribed": True},
+        {"bindings": guards.parse_bindings(APART)},
+        {"bindings": guards.parse_bindings(TOGETHER), "oversubscribed": True},
+        {"cores": [], "load1": []},
+        {"governors": ["powersave", "performance"]},
+    ],
+)
+def test_g15_believes(change: dict[str, Any]) -> None:
+    given: dict[str, Any] = {"tasks_per_node": 4, "cores": [8], "load1": [0.0], **change}
+    finding = guards.placement(**given)
+    assert finding.outcome is OK, finding
+    if "governors" in change:
+        assert "governor performance, powersave" in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tasks_per_node": 9}, ["9 task(s) on 8 core(s)", "Lower scale.tasks_per_node"]),
+        ({"cores": [8, 2], "load1": [0.0, 0.0]}, ["4 task(s) on 2 core(s)"]),
+        ({"load1": [0.8]}, ["load before the run 0.10 x cores", "See what else runs"]),
+        ({"cores": [8, 8], "load1": [0.0, 4.0]}, ["0.50 x cores"]),
+        ({"load1": [0.8], "oversubscribed": True}, ["0.10 x cores"]),
+        (
+            {"bindings": guards.parse_bindings(TOGETHER)},
+            ["at most 2 to a core", "a core of its own"],
+        ),
+    ],
+)
+def test_g15_remarks(change: dict[str, Any], words: list[str]) -> None:
+    given: dict[str, Any] = {"tasks_per_node": 4, "cores": [8], "load1": [0.0], **change}
+    finding = guards.placement(**given)
+    assert finding.outcome is WARN, finding
+    says(finding, "G15", *words)
+
+
+# --- G18: data that can be compressed -------------------------------------------------------------
+
+FIO = {"refill_buffers": "1", "bs": "1m"}
+
+
+@pytest.mark.parametrize(
+    ("compressing", "tool", "parameters"),
+    [
+        ("", "ior", [{"data_type": "timestamp"}]),
+        ("zfs", "ior", [{"data_type": "random"}] * 2),
+        ("zfs", "fio", [FIO]),
+        ("zfs", "fio", [{**FIO, "buffer_compress_percentage": "0", "dedupe_percentage": "0"}]),
+        ("zfs", "fio", [{**FIO, "zero_buffers": "0"}]),
+    ],
+)
+def test_g18_believes(compressing: str, tool: str, parameters: list[dict[str, object]]) -> None:
+    finding = guards.data_entropy(compressing=compressing, tool=tool, parameters=parameters)
+    assert finding.outcome is OK, finding
+
+
+@pytest.mark.parametrize(
+    ("tool", "parameters", "saw"),
+    [
+        ("ior", [{"data_type": "random"}, {"data_type": "timestamp"}], "data timestamp on zfs"),
+        ("ior", [{"data_type": "incompressible"}], "data incompressible on zfs"),
+        ("ior", [{}], "data of unknown kind"),
+        ("fio", [{"bs": "1m"}], "written again and again"),
+        ("fio", [{"refill_buffers": "0"}], "written again and again"),
+        ("fio", [{**FIO, "buffer_compress_percentage": "50"}], "buffer_compress_percentage=50"),
+        ("fio", [{**FIO, "dedupe_percentage": "10"}], "dedupe_percentage=10"),
+        ("fio", [{**FIO, "zero_buffers": "1"}], "zero_buffers"),
+        ("fio", [{**FIO, "buffer_pattern": "0xff"}], "buffer_pattern"),
+        ("mdtest", [{}], "data of mdtest"),
+        ("ior", [], "no output on zfs"),
+    ],
+)
+def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -> None:
+    finding = guards.data_entropy(compressing="zfs", tool=tool, parameters=parameters)
+    assert finding.outcome is INVALID, finding
+    says(finding, "G18", saw, "-l random", "refill_buffers=1")
+
+
+@pytest.mark.parametrize(
+    ("sample", "outcome"), [("ior_random_data.json", OK), ("ior_i1.json", INVALID)]
+)
+def test_g18_knows_the_data_of_recorded_runs(sample: str, outcome: Outcome) -> None:
+    output = ior.parse_json((SAMPLES / sample).read_text(), "")
+    finding = guards.data_entropy(compressing="zfs", tool="ior", parameters=[output.parameters])
+    assert finding.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("sample", "outcome"), [("fio_randread.json", OK), ("fio_file.json", INVALID)]
+)
+def test_g18_knows_the_buffers_of_recorded_runs(sample: str, outcome: Outcome) -> None:
+    output = fio.parse_json((SAMPLES / sample).read_text())
+    finding = guards.data_entropy(compressing="zfs", tool="fio", parameters=[output.parameters])
+    assert finding.outcome is outcome
+
+
+# --- G19: what others load the target with --------------------------------------------------------
+
+RECORDED = sessions("load.txt")
+KNOWN_IO = RECORDED["lctl get_param llite.*.stats # 16 MiB written, 16 MiB read"].stdout
+JOB_STATS = (
+    "jobid_var=procname_uid\n"
+    + RECORDED[
+        "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=procname_uid"
+    ].stdout
+)
+
+
+def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any) -> Change:
+    return Change(
+        host="n1", cache_id=cache, seconds=1.0, bytes_read=read, bytes_written=written, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "own_read", "own_written", "saw"),
+    [
+        ([moved(GIB, GIB)], GIB, GIB, "others on 1 node(s) moved 0 B of 2 GiB (0%)"),
+        ([moved(GIB + 100 * MIB, GIB)], GIB, GIB, "100 MiB of 2.1 GiB (5%)"),
+        ([moved(1, GIB)], GIB, GIB, "moved 0 B of 1 GiB"),
+        ([moved(GIB, GIB), moved(GIB, GIB)], GIB, GIB, "on 1 node(s)"),
+        ([moved(GIB, GIB), moved(GIB, GIB, "k:2")], 2 * GIB, 2 * GIB, "on 2 node(s)"),
+        ([moved(64 * MIB, 0)], 1 * MIB, 0, "63 MiB of 64 MiB (0%)"),
+        ([moved(9 * GIB, GIB)], None, GIB, "0 B of 1 GiB"),
+        ([moved(9 * GIB, 9 * GIB)], None, None, "nothing was counted"),
+        ([moved(None, None)], GIB, GIB, "nothing was counted"),
+        ([moved(GIB, GIB), moved(None, None, "k:2")], 0, 0, "nothing was counted"),
+        ([], GIB, GIB, "nothing was counted"),
+        ([moved(None, None, jobs_own=9 * GIB, jobs_foreign=GIB)], 0, 0, "moved 1 GiB of 10 GiB"),
+    ],
+)
+def test_g19_believes_what_the_counters_explain(
+    changes: list[Change], own_read: int | None, own_written: int | None, saw: str
+) -> None:
+    finding = guards.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    assert finding.outcome is OK, finding
+    assert saw in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("changes", "own_read", "own_written", "saw"),
+    [
+        ([moved(2 * GIB, 2 * GIB)], GIB, GIB, "moved 2 GiB of 4 GiB (50%)"),
+        ([moved(0, GIB + 128 * MIB)], 0, GIB, "moved 128 MiB of 1.12 GiB (11%)"),
+        ([moved(0, 2 * GIB)], GIB, GIB, "moved 1 GiB of 2 GiB (50%)"),
+        ([moved(64 * MIB, 0)], 0, 0, "moved 64 MiB of 64 MiB (100%)"),
+        ([moved(GIB, GIB), moved(2 * GIB, GIB, "k:2")], 2 * GIB, 2 * GIB, "others on 2 node(s)"),
+        (
+            [moved(GIB, GIB, jobs_own=8 * GIB, jobs_foreign=GIB)],
+            GIB,
+            GIB,
+            "other jobs, as the servers say, moved 1 GiB of 9 GiB (11%)",
+        ),
+    ],
+)
+def test_g19_sees_others(
+    changes: list[Change], own_read: int | None, own_written: int | None, saw: str
+) -> None:
+    finding = guards.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    assert finding.outcome is Outcome.CONTAMINATED, finding
+    says(finding, "G19", saw, "at most 10%", "others do not use the target")
+
+
+def looked(text: str, **more: Any) -> Load:
+    given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
+    return Load(**{**given, **load._lustre(text, {}, 1000), **more})
+
+
+@pytest.mark.parametrize(("own", "outcome"), [(16, OK), (12, Outcome.CONTAMINATED)])
+def test_g19_on_what_lustre_counted(
+    own: int, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guards, "FOREIGN_BYTES", MIB)
+    seen = change(looked(KNOWN_IO, bytes_read=0, bytes_written=0), looked(KNOWN_IO))
+    finding = guards.foreign_load(changes=[seen], own_read=16 * MIB, own_written=own * MIB)
+    assert finding.outcome is outcome, finding
+
+
+def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "FOREIGN_BYTES", MIB)
+    seen = change(looked("jobid_var=procname_uid\n"), looked(JOB_STATS))
+    finding = guards.foreign_load(changes=[seen], own_read=0, own_written=0)
+    assert finding.outcome is Outcome.CONTAMINATED
+    says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
+
+
+# --- G20: connections to the servers --------------------------------------------------------------
+
+STATES = RECORDED["lctl get_param osc.*.state"].stdout
+
+
+def test_g20_believes_connections_that_stayed() -> None:
+    seen = change(looked(STATES), looked(STATES))
+    finding = guards.connections(changes=[seen])
+    assert finding.outcome is OK
+    assert "1 node(s), as the state of the connections say" in finding.saw
+
+
+def test_g20_says_that_nothing_can_be_seen() -> None:
+    for changes in ([], [change(looked(KNOWN_IO), looked(KNOWN_IO))]):
+        finding = guards.connections(changes=changes)
+        assert finding.outcome is OK
+        assert "not visible here" in finding.saw
+
+
+def test_g20_objects_to_a_client_that_was_evicted() -> None:
+    line = " - [ 1795223141, FULL ]\n"
+    device = "osc.lustre-OST0002-osc-ffff888129458800.state="
+    head, tail = STATES.split(device)
+    went = " - [ 1795223505, EVICTED ]\n - [ 1795223506, FULL ]\n"
+    after = looked(head + device + tail.replace(line, line + went, 1))
+    finding = guards.connections(changes=[change(looked(STATES), after), moved(0, 0)])
+    assert finding.outcome is INVALID
+    says(finding, "G20", "n1: lustre-OST0002 went through EVICTED", "no eviction", "run again")
+
+
+def test_g20_counts_what_went_wrong() -> None:
+    finding = guards.connections(changes=[moved(0, 0, troubles=("a is DISCONN", "b is EVICTED"))])
+    says(finding, "n1: a is DISCONN; 2 in all")
+
+
+# --- G21: reading what was written ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes"),
+    [
+        ([(1, 20.0), (2, 40.0)], [(1, 10.0), (2, 30.0)]),
+        ([(1, 20.0), (2, 40.0)], [(0, 10.0)]),
+        ([(1, 20.0)], [(1, 10.0), (1, 30.0)]),
+        ([(1, 20.0)], [(1, 20.0)]),
+    ],
+)
+def test_g21_believes(reads: list[tuple[int, float]], writes: list[tuple[int, float]]) -> None:
+    assert guards.read_after_write(reads=reads, writes=writes).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "saw"),
+    [
+        ([(1, 20.0)], [], "repetition 1 reads what this run did not write"),
+        ([(1, 20.0), (2, 40.0)], [(1, 10.0)], "repetition 2 reads what this run did not write"),
+        ([(1, 20.0)], [(1, 20.1)], "repetition 1 reads before its data were written"),
+        ([(1, 20.0)], [(0, 10.0), (1, 30.0)], "repetition 1 reads before"),
+        ([(1, 20.0)], [(0, 30.0)], "repetition 1 reads before"),
+        ([], [(1, 10.0)], "no read"),
+    ],
+)
+def test_g21_objects(
+    reads: list[tuple[int, float]], writes: list[tuple[int, float]], saw: str
+) -> None:
+    finding = guards.read_after_write(reads=reads, writes=writes)
+    assert finding.outcome is INVALID
+    says(finding, "G21", saw, "phases.tsv")
+
+
+# --- G24: what the client makes of I/O ------------------------------------------------------------
+
+HYBRID = fingerprint.lustre_facts(
+    sessions("params.txt")[
+        "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "
+        "llite.*.hybrid_io_write_threshold_bytes llite.*.unaligned_dio"
+    ].stdout
+)
+
+
+def modes(**change: Any) -> Finding:
+    given: dict[str, Any] = {
+        "nodes": [HYBRID, HYBRID],
+        "buffered": True,
+        "transfer_bytes": MIB,
+        "direction": "write",
+    }
+    return guards.client_modes(**{**given, **change})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"transfer_bytes": 2 * MIB - 1},
+        {"transfer_bytes": 8 * MIB - 1, "direction": "read"},
+        {"transfer_bytes": 64 * MIB, "buffered": False},
+        {"transfer_bytes": None},
+        {"transfer_bytes": 64 * MIB, "direction": "metadata"},
+        {"transfer_bytes": 64 * MIB, "nodes": [{**HYBRID, "tunable.llite.hybrid_io": "0"}]},
+        {"transfer_bytes": 64 * MIB, "nodes": [{}, {}]},
+        {"nodes": []},
+    ],
+)
+def test_g24_believes(change: dict[str, Any]) -> None:
+    assert modes(**change).outcome is OK
+
+
+def test_g24_records_the_modes() -> None:
+    assert modes().saw == "hybrid_io 1, unaligned_dio 1"
+
+
+@pytest.mark.parametrize(
+    ("change", "saw"),
+    [
+        ({"transfer_bytes": 2 * MIB}, "transfers of 2 MiB may be direct (hybrid_io from 2 MiB)"),
+        ({"transfer_bytes": 8 * MIB, "direction": "read"}, "(hybrid_io from 8 MiB)"),
+        (
+            {"nodes": [HYBRID, {**HYBRID, "tunable.llite.unaligned_dio": "0"}]},
+            "unaligned_dio is 0 and 1",
+        ),
+        ({"nodes": [HYBRID, {}]}, "hybrid_io is 1 and unknown on different nodes"),
+    ],
+)
+def test_g24_remarks(change: dict[str, Any], saw: str) -> None:
+    finding = modes(**change)
+    assert finding.outcome is WARN, finding
+    says(finding, "G24", saw)

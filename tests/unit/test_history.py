@@ -1,4 +1,4 @@
-"""Records are appended, never rewritten, and a damaged line costs no other."""
+"""Records are appended, never rewritten; a damaged line costs no other; the cache shows and changes nothing."""
 
 from __future__ import annotations
 
@@ -6,16 +6,33 @@ import json
 import math
 import multiprocessing
 import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
-from iogauge import history
+from iogauge import history, historycache
+from iogauge.fingerprint import identity
 from iogauge.history import Damaged
 
 
 def records(file: Path) -> list[object]:
     return [r["n"] if isinstance(r, dict) else r for r in history.read(file)]
+
+
+# --- one file --------------------------------------------------------------------------------------
 
 
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
@@ -58,19 +75,24 @@ def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) ->
         ("{}", "not a record"),
         ('{"schema": 99}', "schema 99, this version reads 1"),
         ("[" * 100_000, "not JSON"),
-        ('{"n": "\udcff"}', "not a record"),
+        ('{"schema": 1, "n": "\udcff"}', "not JSON: 'utf-8' codec can't decode byte 0xff"),
+        ('{"schema": 1, "n": NaN}', "not JSON: NaN is no number"),
+        ('{"schema": 1, "n": -Infinity}', "not JSON: -Infinity is no number"),
+        ('{"schema": 1, "n"\r: 1', "not JSON"),
     ],
 )
 def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
     file = tmp_path / "s"
     history.append(file, {"n": 1})
-    with open(file, "a", errors="surrogateescape") as lines:
+    with open(file, "a", errors="surrogateescape", newline="") as lines:
         lines.write(f"{line}\n\n")
+    before = file.read_bytes()
     history.append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
     assert (damaged.line, damaged.problem[: len(problem)]) == (2, problem)
+    assert file.read_bytes().startswith(before)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -95,14 +117,732 @@ def write_many(file: Path, who: int) -> None:
         history.append(file, {"n": [who, number], "filler": "x" * 5000})
 
 
-def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
+    """Run functions in processes of their own at the same time; all must end well."""
     context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=write_many, args=(tmp_path / "s", who)) for who in range(3)]
+    workers = [context.Process(target=target, args=arguments) for target, arguments in targets]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * len(workers)
+
+
+def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+    run_at_once(*((write_many, (tmp_path / "s", who)) for who in range(3)))
     found = records(tmp_path / "s")
     assert sorted(map(json.dumps, found)) == sorted(
         json.dumps([who, number]) for who in range(3) for number in range(100)
     )
+
+
+def append_until_killed(file: Path, life: int, done: Connection) -> None:
+    """Append records, and say of each when it is finished."""
+    for number in range(10_000):
+        history.append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
+        done.send([life, number])
+
+
+def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
+    """Sixty writers, one after the other, each killed at a random moment, on one file."""
+    file, finished, noise = tmp_path / "s", [], random.Random(1)
+    context = multiprocessing.get_context("fork")
+    for life in range(60):
+        reader, writer = context.Pipe(duplex=False)
+        process = context.Process(target=append_until_killed, args=(file, life, writer))
+        process.start()
+        writer.close()
+        finished.append(reader.recv())  # it is at work
+        time.sleep(noise.random() * 0.02)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        while True:
+            try:
+                finished.append(reader.recv())
+            except (EOFError, OSError):
+                break
+    found = records(file)
+    read = [r for r in found if not isinstance(r, Damaged)]
+    # What was being written, or was written and not said yet, may be there: at most one record a life.
+    assert [r for r in read if r in finished] == finished
+    assert len(read) - len(finished) <= 60
+    assert sum(isinstance(r, Damaged) for r in found) <= 60
+
+
+def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
+    """Every possible length of what was written of a record."""
+    whole = tmp_path / "whole"
+    history.append(whole, {"n": 1})
+    data = whole.read_bytes()
+    for length in range(len(data) + 1):
+        file = tmp_path / f"s{length}"
+        file.write_bytes(data + data[:length])
+        history.append(file, {"n": 2})
+        good = [r for r in records(file) if not isinstance(r, Damaged)]
+        assert good in ([1, 2], [1, 1, 2])
+        assert good == [1, 1, 2] or length < len(data) - 1
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, max_size=8)
+SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@SAME_FOLDER
+@given(record=RECORD)
+def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
+    file = tmp_path / "s"
+    file.unlink(missing_ok=True)
+    history.append(file, record)
+    history.append(file, record)
+    assert list(history.read(file)) == [{"schema": 1, **record}] * 2
+
+
+@SAME_FOLDER
+@given(data=st.data())
+def test_damage_to_any_byte_costs_the_damaged_lines_only(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    file = tmp_path / "s"
+    file.unlink(missing_ok=True)
+    count = data.draw(st.integers(1, 6))
+    for number in range(count):
+        history.append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
+    content = bytearray(file.read_bytes())
+    hit = set()
+    for _ in range(data.draw(st.integers(1, 5))):
+        place = data.draw(st.integers(0, len(content) - 1))
+        line = bytes(content[:place]).count(b"\n")
+        # The end of a line is part of it, and of the next, which is then no line of its own.
+        hit |= {line, line + 1} if content[place] == 10 else {line}
+        new = data.draw(st.integers(0, 255).filter(lambda byte: byte != 10))
+        content[place] = new
+    file.write_bytes(content)
+    good = [r for r in history.read(file) if isinstance(r, dict)]
+    kept = [r["n"] for r in good if "n" in r]
+    lost = set(range(count)) - {n for n in kept if isinstance(n, int)}
+    assert len(lost) <= len(hit)
+    untouched = [n for n in range(count) if n not in hit]
+    # In the order in which they were written; a damaged number may look like any.
+    position = iter(kept)
+    assert all(n in position for n in untouched)
+
+
+@SAME_FOLDER
+@given(junk=st.binary(max_size=200))
+def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
+    file = tmp_path / "s"
+    file.unlink(missing_ok=True)
+    history.append(file, {"n": "first"})
+    with open(file, "ab") as out:
+        out.write(junk)
+    history.append(file, {"n": "last"})
+    found = [r.get("n") for r in history.read(file) if isinstance(r, dict)]
+    assert (found[0], found[-1]) == ("first", "last")
+
+
+# --- what a record says of itself --------------------------------------------------------------------
+
+#: A record of today, but for what the maintainer of the format adds.
+NOW: dict[str, Any] = {
+    "schema": 1,
+    "session": "20260105T010000-login1-4242",
+    "time": "2026-01-05T01:00:00Z",
+    "gate": False,
+    "system": "rig",
+    "partition": "disk",
+    "environment": "tools",
+    "check": "IorPosix",
+    "case": "IorPosix %files=shared %size=4",
+    "hash": "bb269606",
+    "verdict": "PASS",
+    "reason": "",
+    "expected": False,
+    "tier": "daily",
+    "variant": "sound",
+    "nodes": 1,
+    "tasks_per_node": 2,
+    "repetitions": 3,
+    "parameters": {"files": "shared", "size": 4},
+    "overridden": {},
+    "tools": ["ior 4.0.0"],
+    "stack": {"environment": "local", "fingerprint": "92718f76de22"},
+    "metrics": [
+        {
+            "name": "write_bw",
+            "unit": "MiB/s",
+            "better": "more",
+            "samples": [100.0, 101, 99.5],
+            "median": 100.0,
+            "spread": 0.01,
+            "verdict": "PASS",
+            "reason": "",
+            "cold": 90.0,
+            "ceiling": None,
+            "ceiling_from": None,
+            "reference": {
+                "value": 95.0,
+                "lower": -0.1,
+                "upper": None,
+                "unit": "MiB/s",
+                "source": "acceptance",
+                "xfail": None,
+            },
+        },
+        {
+            "name": "read_time",
+            "unit": "s",
+            "better": "less",
+            "samples": [7],
+            "median": 7,
+            "spread": None,
+            "verdict": "UNREFERENCED",
+            "reason": "valid, and nothing to compare it with",
+            "cold": None,
+            "ceiling": None,
+            "ceiling_from": None,
+            "reference": None,
+        },
+    ],
+    "findings": [],
+}
+#: What a record of the first version had not yet.
+YOUNGER = ("variant", "parameters", "overridden", "price", "line", "series", "fingerprint")
+
+
+def old(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in YOUNGER}
+
+
+def test_a_line_is_what_is_measured_and_not_when_or_how_well() -> None:
+    line = history.line_of(NOW)
+    assert len(line) == 12 and int(line, 16) >= 0
+    same = {"session": "x", "time": "y", "verdict": "FAIL", "reason": "z", "metrics": [], "hash": 1}
+    assert history.line_of(NOW | same | {"fingerprint": {"kernel": "6"}}) == line
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"system": "other"},
+        {"partition": "other"},
+        {"environment": "other"},
+        {"check": "other"},
+        {"variant": "published"},
+        {"tier": "quick"},
+        {"nodes": 2},
+        {"tasks_per_node": 4},
+        {"overridden": {"tier": "daily"}},
+        {"parameters": {"files": "shared", "size": 8}},
+        {"parameters": {"files": "shared"}},
+        {"parameters": {}},
+    ],
+)
+def test_what_is_measured_makes_a_line(change: dict[str, Any]) -> None:
+    assert history.line_of(NOW | change) != history.line_of(NOW)
+
+
+def test_an_old_record_goes_on_the_line_of_the_new() -> None:
+    assert history.line_of(old(NOW)) == history.line_of(NOW)
+    assert history.keys_of(old(NOW)) == history.keys_of(NOW)
+
+
+def test_keys_that_a_record_has_are_taken() -> None:
+    assert history.keys_of(NOW | {"line": "a" * 12, "series": "b" * 12}) == ("a" * 12, "b" * 12)
+
+
+def test_without_keys_tools_and_stack_make_the_series() -> None:
+    line, series = history.keys_of(NOW)
+    assert line == history.line_of(NOW)
+    for change in ({"tools": ["ior 4.1.0"]}, {"stack": {"fingerprint": "0"}}, {"stack": None}):
+        changed = history.keys_of(NOW | change)
+        assert changed[0] == line and changed[1] != series
+    subset = {"tools": NOW["tools"], "stack": "92718f76de22"}
+    assert series == history.series_of(line, subset)
+    assert history.series_of(line, {"a": 1, "b": 2}) == history.series_of(line, {"b": 2, "a": 1})
+
+
+@settings(deadline=None)
+@given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
+def test_any_record_has_keys_and_the_same_after_it_was_written(record: dict[str, Any]) -> None:
+    keys = history.keys_of(record)
+    assert all(isinstance(key, str) and key for key in keys)
+    assert history.keys_of(json.loads(json.dumps(record))) == keys
+    assert history.keys_of(dict(reversed(record.items()))) == keys
+
+
+# --- all files as one table --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "history"
+
+
+def moment(second: int) -> str:
+    return f"2026-01-05T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+
+def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
+    """Append records of some seconds of a day to a session file."""
+    file = folder / f"{name}.jsonl"
+    for second in seconds:
+        record = NOW | {"session": file.stem, "time": moment(second)} | change
+        history.append(file, record)
+    return file
+
+
+def test_rows_are_what_the_records_say(folder: Path) -> None:
+    put(folder, "rig/s", 3600, fingerprint={"kernel": "6.1"}, line="a" * 12, series="b" * 12)
+    frame = history.load(folder)
+    assert dict(frame.schema) == dict(historycache.COLUMNS)
+    case = {
+        "time": datetime(2026, 1, 5, 1, tzinfo=timezone.utc),
+        "session": "s",
+        "system": "rig",
+        "partition": "disk",
+        "environment": "tools",
+        "check": "IorPosix",
+        "case": "IorPosix %files=shared %size=4",
+        "variant": "sound",
+        "tier": "daily",
+        "nodes": 1,
+        "tasks_per_node": 2,
+        "line": "a" * 12,
+        "series": "b" * 12,
+        "verdict": "PASS",
+        "expected": False,
+        "fingerprint": identity({"kernel": "6.1"}),
+        "record": 0,
+    }
+    write = {
+        "metric": "write_bw",
+        "unit": "MiB/s",
+        "better": "more",
+        "median": 100.0,
+        "spread": 0.01,
+        "samples": 3,
+        "metric_verdict": "PASS",
+        "reference": 95.0,
+        "lower": -0.1,
+        "upper": None,
+    }
+    read = {
+        "metric": "read_time",
+        "unit": "s",
+        "better": "less",
+        "median": 7.0,
+        "spread": None,
+        "samples": 1,
+        "metric_verdict": "UNREFERENCED",
+        "reference": None,
+        "lower": None,
+        "upper": None,
+    }
+    assert frame.to_dicts() == [case | write, case | read]
+
+
+def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
+    put(folder, "rig/s", 1, metrics=[], verdict="ERROR")
+    (row,) = history.load(folder).to_dicts()
+    assert (row["verdict"], row["metric"], row["median"], row["samples"]) == (
+        "ERROR",
+        None,
+        None,
+        0,
+    )
+
+
+def test_an_old_record_has_rows_too(folder: Path) -> None:
+    history.append(folder / "rig" / "s.jsonl", old(NOW))
+    put(folder, "rig/t", 7200)
+    frame = history.load(folder)
+    assert frame["record"].to_list() == [0, 0, 1, 1]
+    assert frame["variant"].to_list() == [None, None, "sound", "sound"]
+    assert frame["line"].n_unique() == frame["series"].n_unique() == 1
+    assert frame["fingerprint"].to_list() == [None] * 4
+
+
+def test_no_history_is_an_empty_table(folder: Path) -> None:
+    frame = history.load(folder)
+    assert frame.height == 0
+    assert dict(frame.schema) == dict(historycache.COLUMNS)
+    assert history.damaged(folder) == []
+    assert history.fingerprints(folder) == {}
+    assert not (folder.parent / "cache").exists()
+
+
+def test_columns_that_are_asked_for(folder: Path) -> None:
+    put(folder, "rig/s", 1, 2)
+    whole = history.load(folder)
+    some = ["median", "record", "time"]
+    assert_frame_equal(history.load(folder, columns=some), whole.select(some))
+    with pytest.raises(ValueError, match=r"no column speed: expected some of time, session"):
+        history.load(folder, columns=["speed"])
+
+
+def test_sessions_that_overlap_are_in_the_order_of_time(folder: Path) -> None:
+    put(folder, "rig/a", 10, 30, 50)
+    put(folder, "other/b", 20, 40, 60)
+    assert history.load(folder)["session"].gather_every(2).to_list() == list("ababab")
+    put(folder, "rig/c", 5, 30, 65)
+    frame = history.load(folder)
+    assert frame["time"].is_sorted()
+    assert frame["record"].to_list() == [n // 2 for n in range(18)]
+    assert frame["metric"].to_list() == ["write_bw", "read_time"] * 9
+
+
+def test_a_copy_of_a_session_is_read_as_what_it_is(folder: Path) -> None:
+    """Records of the same second in several files stay whole."""
+    file = put(folder, "rig/a", 10, 10)
+    (folder / "rig" / "b.jsonl").write_bytes(file.read_bytes())
+    frame = history.load(folder)
+    assert frame["record"].to_list() == [n // 2 for n in range(8)]
+    assert frame["metric"].to_list() == ["write_bw", "read_time"] * 4
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"time": None}, "time is None: expected UTC such as"),
+    ({"time": "yesterday"}, "time is 'yesterday'"),
+    ({"time": "2026-01-05T01:00:00"}, "time is '2026-01-05T01:00:00'"),
+    ({"time": 5}, "time is 5"),
+    ({"system": 5}, "system is 5: expected text"),
+    ({"nodes": "4"}, "nodes is '4': expected a whole number"),
+    ({"nodes": True}, "nodes is True: expected a whole number"),
+    ({"nodes": 2**63}, "nodes is 9223372036854775808"),
+    ({"metrics": {}}, "metrics is {}: expected a list"),
+    ({"metrics": [5]}, "metric is 5: expected an object"),
+    ({"metrics": [{}]}, "a metric has no name"),
+    ({"metrics": [{"name": "x", "median": "fast"}]}, "median is 'fast': expected a finite number"),
+    ({"metrics": [{"name": "x", "median": 10**400}]}, "median is 1000"),
+    ({"metrics": [{"name": "x", "samples": 3}]}, "samples is 3: expected a list"),
+    ({"metrics": [{"name": "x", "reference": 3}]}, "reference is 3: expected an object"),
+    ({"fingerprint": "x"}, "fingerprint is 'x': expected an object"),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), BAD)
+def test_a_record_with_values_that_make_no_row_is_reported(
+    folder: Path, change: dict[str, Any], problem: str
+) -> None:
+    file = put(folder, "rig/s", 1)
+    history.append(file, NOW | change)
+    put(folder, "rig/s", 2)
+    before = file.read_bytes()
+    for _ in ("from the file", "from the cache"):
+        assert history.load(folder)["record"].n_unique() == 2
+        (found,) = history.damaged(folder)
+        assert (found.file, found.line) == (file, 2)
+        assert found.problem.startswith(problem)
+    assert file.read_bytes() == before
+
+
+def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
+    a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
+    for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
+        with open(file, "a") as lines:
+            lines.write(line)
+    assert history.load(folder)["record"].n_unique() == 2
+    found = [(one.file, one.line, one.problem[:9]) for one in history.damaged(folder)]
+    assert found == [(a, 2, "schema 2,"), (b, 2, "not JSON:"), (b, 3, "not JSON:")]
+
+
+def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
+    put(folder, "rig/s", 1, case="half \ud800 pair")
+    assert history.load(folder)["case"].to_list() == ["half ? pair"] * 2
+
+
+@SAME_FOLDER
+@given(
+    change=st.dictionaries(
+        st.sampled_from([*NOW, "line", "series", "fingerprint"]), JSON, max_size=4
+    )
+)
+def test_any_record_makes_rows_or_is_reported(tmp_path: Path, change: dict[str, Any]) -> None:
+    history.append(tmp_path / "s.jsonl", NOW | change)
+    batch = historycache._parse(tmp_path, ["s.jsonl"])
+    (tmp_path / "s.jsonl").unlink()
+    assert (batch.rows.height > 0) != bool(batch.sources["s.jsonl"].damaged)
+
+
+# --- the cache ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Session files that are read, by name."""
+    found: list[str] = []
+
+    def numbered(file: Path) -> Any:
+        found.append(file.name)
+        return history.read_numbered(file)
+
+    monkeypatch.setattr(historycache, "read_numbered", numbered)
+    yield found
+
+
+def uncached(folder: Path) -> pl.DataFrame:
+    """What is found without any cache."""
+    empty = folder.parent / "no" / str(time.monotonic_ns())
+    return history.load(folder, empty)
+
+
+def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> None:
+    put(folder, "rig/a", 1)
+    put(folder, "rig/b", 2)
+    first = history.load(folder)
+    assert reads == ["a.jsonl", "b.jsonl"]
+    reads.clear()
+    assert_frame_equal(history.load(folder), first)
+    history.damaged(folder)
+    history.fingerprints(folder)
+    assert reads == []
+    put(folder, "rig/b", 3)
+    put(folder, "other/c", 4)
+    second = history.load(folder)
+    assert reads == ["b.jsonl", "c.jsonl"]
+    assert_frame_equal(second, uncached(folder))
+
+
+def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> None:
+    a, b = put(folder, "rig/a", 1, 2), put(folder, "rig/b", 3)
+    put(folder, "rig/c", 4)
+    history.load(folder)
+    a.write_bytes(a.read_bytes().splitlines(keepends=True)[1])
+    b.unlink()
+    assert history.load(folder)["session"].to_list() == ["a", "a", "c", "c"]
+    assert_frame_equal(history.load(folder), uncached(folder))
+
+
+def test_the_cache_does_not_grow_with_every_load(folder: Path) -> None:
+    put(folder, "rig/begin", *range(100, 400))
+    history.load(folder)
+    for second in range(40):
+        put(folder, "rig/live", second)
+        history.load(folder)
+    parts = json.loads((folder.parent / "cache" / "history" / "index.json").read_text())["parts"]
+    assert len(parts) <= 3
+    assert_frame_equal(history.load(folder), uncached(folder))
+
+
+def test_files_of_the_cache_that_nothing_names_go_after_an_hour(folder: Path) -> None:
+    put(folder, "rig/a", 1)
+    history.load(folder)
+    cache = folder.parent / "cache" / "history"
+    foreign = cache / "notes.txt"
+    foreign.write_text("mine")
+    kept = {file.name for file in cache.iterdir()}
+    abandoned = [cache / ("0" * 32 + ".parquet"), cache / "index.json.abcd"]
+    young = cache / ("1" * 32 + ".parquet")
+    for file in (*abandoned, young, foreign):
+        file.write_bytes(b"")
+    for file in (*abandoned, foreign):
+        os.utime(file, (1, 1))
+    put(folder, "rig/b", 2)
+    history.load(folder)
+    assert not any(file.exists() for file in abandoned)
+    assert young.exists() and foreign.exists()
+    assert len(kept - {file.name for file in cache.iterdir()}) <= 2  # merged, and as young
+
+
+def damage(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+
+
+def other_history(file: Path) -> None:
+    index = json.loads(file.read_text()) | {"folder": "/another"}
+    file.write_text(json.dumps(index))
+
+
+@pytest.mark.parametrize(
+    ("which", "harm"),
+    [
+        ("index.json", lambda file: file.unlink()),
+        ("index.json", lambda file: file.write_text("")),
+        ("index.json", lambda file: file.write_text("[1]")),
+        ("index.json", lambda file: file.write_text('{"form": "another"}')),
+        ("index.json", lambda file: file.write_bytes(b"\xff\xfe")),
+        ("index.json", lambda file: file.write_text(file.read_text().replace("[", "{"))),
+        ("index.json", lambda file: file.write_text(file.read_text().replace(".parquet", "/../x"))),
+        ("index.json", lambda file: file.write_text(file.read_text().replace("count", "x"))),
+        ("index.json", other_history),
+        ("*.parquet", lambda file: file.unlink()),
+        ("*.parquet", lambda file: file.write_bytes(b"")),
+        ("*.parquet", lambda file: file.write_bytes(file.read_bytes()[:-20])),
+        ("*.parquet", damage),
+    ],
+)
+def test_a_cache_that_is_damaged_or_foreign_is_made_anew(
+    folder: Path, reads: list[str], which: str, harm: Any
+) -> None:
+    put(folder, "rig/a", 1, fingerprint={"kernel": "6.1"})
+    put(folder, "rig/b", 2, fingerprint={"kernel": "6.2"})
+    first = history.load(folder)
+    cache = folder.parent / "cache" / "history"
+    files = sorted(cache.glob(which))
+    assert files
+    for file in files:
+        reads.clear()
+        harm(file)
+        assert_frame_equal(history.load(folder), first)
+        assert reads == ["a.jsonl", "b.jsonl"]
+        assert len(history.fingerprints(folder)) == 2
+        assert reads == ["a.jsonl", "b.jsonl"], "the cache was not mended"
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link to nothing", "no right to write"])
+def test_where_no_cache_can_be_kept_all_is_read(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "rig/a", 1)
+    cache = folder.parent / "cache"
+    if kind == "a file":
+        cache.write_text("")
+    elif kind == "a link to nothing":
+        cache.symlink_to("/nonexistent/place")
+    else:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise PermissionError("not here")
+
+        monkeypatch.setattr(historycache.tempfile, "mkstemp", refuse)
+    assert history.load(folder).height == history.load(folder).height == 2
+
+
+def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "rig/a", 1)
+    bad = put(folder, "rig/b", 2)
+
+    def refuse(file: Path) -> Any:
+        if file.name == bad.name:
+            raise PermissionError(13, "Permission denied")
+        return history.read_numbered(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(historycache, "read_numbered", refuse)
+        for _ in range(2):
+            assert history.load(folder)["session"].to_list() == ["a", "a"]
+            assert history.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
+    assert history.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
+    assert history.damaged(folder) == []
+
+
+def test_what_is_appended_while_it_is_read_is_not_lost(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(folder, "rig/a", 1)
+
+    def then_append(file: Path) -> Any:
+        yield from history.read_numbered(file)
+        put(folder, "rig/a", 2)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(historycache, "read_numbered", then_append)
+        assert history.load(folder)["record"].n_unique() == 1
+    assert history.load(folder)["record"].n_unique() == 2
+
+
+def test_fingerprints_by_id(folder: Path) -> None:
+    first, second = {"kernel": "6.1", "mem.bytes": 2**40, "smt": True}, {"kernel": "6.2"}
+    put(folder, "rig/a", 1, 2, fingerprint=first)
+    put(folder, "rig/a", 3)
+    put(folder, "rig/b", 4, fingerprint=second)
+    ids = history.load(folder)["fingerprint"].gather_every(2).to_list()
+    assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
+    assert history.fingerprints(folder) == {ids[0]: first, ids[3]: second}
+    assert history.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
+
+
+def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> None:
+    for second, value in enumerate((1, 1.0, True, "1")):
+        put(folder, "rig/a", second, fingerprint={"x": value})
+    frame = history.load(folder)
+    assert frame["fingerprint"].n_unique() == 4
+
+
+def test_many_files_are_read_by_several_processes_as_by_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = random.Random(1)
+    for number in range(6):
+        seconds = [number * 100 + noise.randrange(200) for _ in range(5)]
+        file = put(folder, f"sys{number % 3}/s{number:02}", *seconds, fingerprint={"n": number % 2})
+    with open(file, "a") as lines:
+        lines.write("junk\n")
+    alone = history.load(folder, folder.parent / "one")
+    monkeypatch.setattr(historycache, "_BATCH_BYTES", 10_000)
+    several = folder.parent / "several"
+    assert_frame_equal(history.load(folder, several), alone)
+    assert_frame_equal(history.load(folder, several), alone)
+    assert len(json.loads((several / "index.json").read_text())["parts"]) > 2
+    assert [one.line for one in history.damaged(folder, several)] == [6]
+    assert history.fingerprints(folder, None, several) == history.fingerprints(folder)
+
+
+def load_often(folder: Path) -> None:
+    for _ in range(15):
+        frame = history.load(folder)
+        assert frame["time"].is_sorted()
+        assert frame["record"].n_unique() * 2 == frame.height
+
+
+def append_often(folder: Path, name: str) -> None:
+    for second in range(30):
+        put(folder, name, second)
+
+
+def test_readers_and_writers_at_once(folder: Path) -> None:
+    """Two sessions append while two others load, each in a Python of its own."""
+    put(folder, "rig/begin", *range(50))
+    code = (
+        "import sys; sys.path[:0] = sys.argv[3].split(':')\n"
+        "from pathlib import Path\n"
+        "import test_history as t\n"
+        "getattr(t, sys.argv[1])(Path(sys.argv[2]), *sys.argv[4:])\n"
+    )
+    paths = f"{Path(history.__file__).parents[1]}:{Path(__file__).parent}"
+    jobs = [["load_often"], ["load_often"], ["append_often", "rig/a"], ["append_often", "rig/b"]]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, what, str(folder), paths, *rest])
+        for what, *rest in jobs
+    ]
+    assert [process.wait() for process in running] == [0] * 4
+    assert history.load(folder)["record"].n_unique() == 110
+    assert_frame_equal(history.load(folder), uncached(folder))
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_whatever_happened_the_cache_says_what_the_files_say(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("h") / "history"
+    for _ in range(data.draw(st.integers(1, 6))):
+        for _ in range(data.draw(st.integers(0, 4))):
+            file = folder / f"{data.draw(st.sampled_from(['x/a', 'x/b', 'y/a']))}.jsonl"
+            what = data.draw(st.sampled_from(["append", "append", "append", "damage", "remove"]))
+            if what == "append":
+                put(folder, str(file.relative_to(folder))[:-6], data.draw(st.integers(0, 99)))
+            elif file.exists() and what == "damage":
+                with open(file, "a") as lines:
+                    lines.write("junk\n")
+            elif file.exists():
+                file.unlink()
+        assert_frame_equal(history.load(folder), uncached(folder))

@@ -175,19 +175,30 @@ def launch(
 
 def test_a_case_of_one_node() -> None:
     started = launch("mpirun -np 2", "mpirun", agent=("agent", "x y"))
+    facts = "agent 'x y' facts \"$IOG_DIR\""
     assert job_functions(case(), started) == [
+        "iog_prepare() {",
+        f"    iog_phase facts-start {facts} facts-start",
+        "}",
         "iog_case() {",
+        f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         "    iog_reset",
         '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
         '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read mpirun -np 2 sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
     ]
 
 
+def without_facts(lines: list[str]) -> list[str]:
+    """Lines of a job's functions, but for those that look at the nodes."""
+    return [line for line in lines if "iog_phase facts-" not in line]
+
+
 def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 agent"
-    assert job_functions(case(nodes=2), launch("srun", "srun", 2)) == [
+    assert without_facts(job_functions(case(nodes=2), launch("srun", "srun", 2))) == [
         "iog_prepare() {",
         f'    iog_phase view {each} view "$IOG_DIR" view',
         "}",
@@ -202,7 +213,7 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once")], repeat=[READ])
-    assert job_functions(plan, launch("run", "local")) == [
+    assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
         '    iog_phase layout tool "$IOG_DIR/layout"',
         "}",
@@ -260,7 +271,7 @@ def test_placing_speaks_the_launchers_dialect(
 
 def test_what_runs_within_another_phase_has_no_line() -> None:
     both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
-    lines = job_functions(both, launch("run", "local"))
+    lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
     assert both.samples == 6
 
@@ -269,7 +280,7 @@ def test_a_layout_is_asked_for_before_and_read_back_after_the_first_write() -> N
     write = phase("write")
     read = phase("read", "read")
     plan = case(repeat=[write, read], layout=Layout(stripe_count=4), pins=None)
-    lines = job_functions(plan, launch("run", "local"))
+    lines = without_facts(job_functions(plan, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == [
         *("setstripe", "write", "getstripe", "read")
     ]
@@ -282,7 +293,7 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
     read = phase("read", "read")
     pins = Pins(names=("0", "1"), kind="directory", stripe_bytes=None)
     plan = case(prepare=[laid_out], repeat=[read], pins=pins)
-    text = "\n".join(job_functions(plan, launch("run", "local")))
+    text = "\n".join(without_facts(job_functions(plan, launch("run", "local"))))
     prepare, _, repeat = text.partition("iog_case()")
     assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout", "getstripe"]
     assert re.findall(r"iog_phase (\S+)", repeat) == ["read"]
@@ -290,7 +301,7 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
 
 def test_servers_are_started_before_their_first_client() -> None:
     work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
-    lines = job_functions(case(nodes=2, repeat=[work]), launch("srun", "srun", 2))
+    lines = without_facts(job_functions(case(nodes=2, repeat=[work]), launch("srun", "srun", 2)))
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
     assert lines[1:4] == [
         f'    iog_phase view {each} agent view "$IOG_DIR" view',

@@ -235,7 +235,10 @@ def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so() -> Non
     decided = on(LAST + timedelta(days=1), 50.0)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
     assert "as expected" not in decided.reason
-    assert "the expected failure expired after 2027-03-31: remove $xfail (bug, until 2027-03-31)" in decided.reason
+    assert (
+        "the expected failure expired after 2027-03-31: remove $xfail (bug, until 2027-03-31)"
+        in decided.reason
+    )
     assert decided.reference is not None and decided.reference.xfail is None
 
 

@@ -4,7 +4,8 @@
 with status 3; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
 of all files below a directory, ``pin PINS.json DIR OUT`` puts files or directories on storage targets of
 Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its answer to
-``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``checksums on|off DIR
+``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
+with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
 KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
 that back; ``open`` does so too, for jobs that were killed before they could. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
 """
@@ -23,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from iogauge import guards, lustre, pagecache, tunables, workdir
+from iogauge import fingerprint, guards, load, lustre, pagecache, tunables, workdir
 from iogauge.filesystem import (
     Quota,
     View,
@@ -246,6 +247,17 @@ def _stripes(directory: str, out: str) -> int:
     return _answer(out, {"files": [layout.to_json() for layout in _each(read, names)]})
 
 
+def _facts(directory: str, out: str) -> int:
+    """What this node is, and what it has counted until now. A run does not depend on it: always 0."""
+    try:
+        path = expand(directory)
+        counted = load.look(path)
+        _answer(out, {"load": counted.to_json(), "fingerprint": fingerprint.collect(path)})
+    except (OSError, ValueError) as error:
+        print(f"iogauge: facts: left out: {error}", file=sys.stderr)
+    return 0
+
+
 def _checksums(state: str, directory: str, folder: str) -> int:
     mount = find_mount(expand(directory))
     tunables.switch_checksums(state == "on", mount.source if mount else "", Path(folder))
@@ -276,6 +288,8 @@ def _command(argv: list[str]) -> int | None:
             return _restore(folder)
         case ["stripes", directory, out]:
             return _stripes(expand(directory), out)
+        case ["facts", directory, out]:
+            return _facts(directory, out)
     return None
 
 
@@ -290,7 +304,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
-        "checksums on|off DIR KEEP | restore KEEP"
+        "facts DIR OUT | checksums on|off DIR KEEP | restore KEEP"
     )
     print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
     return 2

@@ -35,6 +35,7 @@ from iogauge import (
 )
 from iogauge.filesystem import View
 from iogauge.units import format_bytes
+from iogauge.verdict import Verdict
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -444,3 +445,144 @@ def validate() -> None:
         for mistake in mistakes:
             console.print(escape(f"  {mistake}"))
     raise typer.Exit(1 if wrong else 0)
+
+
+@app.command("calibrate")
+def propose_references(
+    system: Annotated[str, typer.Option(help="System; all that have records where left out.")] = "",
+    name: Annotated[
+        str, typer.Option("-n", "--name", help="Regular expression that the case's name holds.")
+    ] = "",
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric; may be repeated; all where left out.")
+    ] = None,
+    since: Annotated[str, typer.Option(help="Only runs from this day or moment on (UTC).")] = "",
+    runs: Annotated[int | None, typer.Option(help="Only the newest so many runs.")] = None,
+    coverage: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="Share of healthy runs that meet the bound.")
+    ] = 0.99,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="How sure that is.")
+    ] = 0.95,
+    write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
+    lower: Annotated[
+        str | None, typer.Option(help="Why references may be made softer; without it none is.")
+    ] = None,
+) -> None:
+    """Propose references from what was measured, as a diff to review."""
+    from iogauge import calibrate  # with SciPy, which no other command waits for
+
+    console = _console()
+    try:
+        fine = calibrate.calibrate(
+            session.history_dir(),
+            references.sites_dir(),
+            calibrate.Choice(
+                system=system,
+                name=name,
+                metrics=tuple(metric or ()),
+                since=calibrate.moment(since) if since else None,
+                newest=runs,
+            ),
+            calibrate.Settings(coverage=coverage, confidence=confidence, lower=lower),
+            write=write,
+            say=lambda text: console.print(escape(text), soft_wrap=True),
+        )
+    except calibrate.CalibrateError as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(0 if fine else 1)
+
+
+@app.command("history")
+def show_history(
+    system: Annotated[str, typer.Option(help="System; all where left out.")] = "",
+    name: Annotated[
+        str,
+        typer.Option("-n", "--check", help="Regular expression that the case's name holds."),
+    ] = "",
+    verdict: Annotated[
+        list[Verdict] | None,
+        typer.Option(case_sensitive=False, help="Of the case or a metric; may be repeated."),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Metric; all where left out.")] = "",
+    since: Annotated[str, typer.Option(help="Day or moment (UTC), or 12h, 7d, 4w ago.")] = "",
+    until: Annotated[str, typer.Option(help="As --since; a day to its end.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="Newest records that are shown; 0: all.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
+    damaged: Annotated[
+        bool, typer.Option("--damaged", help="List the lines that are no records.")
+    ] = False,
+) -> None:
+    """Show what was recorded, the newest first."""
+    from iogauge import historyview  # with polars, which no run of checks waits for
+
+    folder, console = session.history_dir(), _console()
+    try:
+        choice = historyview.Choice(
+            system=system,
+            name=name,
+            verdicts=tuple(verdict or ()),
+            metric=metric,
+            since=historyview.moment(since) if since else None,
+            until=historyview.moment(until, end=True) if until else None,
+            limit=limit,
+        )
+        if damaged:
+            for one in history.damaged(folder):
+                typer.echo(f"{one.file}:{one.line}: {one.problem}")
+            return
+        rows, matching = choice.of(folder)
+        found = list(historyview.records(folder, rows))
+    except (ValueError, OSError) as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(2) from error
+    if as_json:
+        for record, _ in found:
+            typer.echo(json.dumps(record, separators=(",", ":")))
+        return
+    if found:
+        console.print(historyview.table(found))
+    console.print(escape(f"{len(found)} of {matching} record(s) in {folder}"), soft_wrap=True)
+
+
+@app.command("trend")
+def show_trend(
+    system: Annotated[str, typer.Option(help="Only this system.")] = "",
+    name: Annotated[str, typer.Option("--name", "-n", help="Only cases that fit this regex.")] = "",
+    since: Annotated[str, typer.Option(help="Only runs from this day on, YYYY-MM-DD.")] = "",
+    baseline: Annotated[int, typer.Option(help="Runs that later ones are compared with.")] = 30,
+    false_alarms: Annotated[
+        float, typer.Option(help="Share of stable series with an alarm in 30 runs.")
+    ] = 0.05,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="All changes of the newest series, seen from today.")
+    ] = False,
+    method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which metrics have become worse, since when, by how much, and what changed just before.
+
+    Exit status 1: there is an alarm; 2: the question is wrong. Improvements and short series are no alarm.
+    """
+    from iogauge import trend
+
+    try:
+        status = trend.command(
+            _console(),
+            session.history_dir(),
+            trend.Question(
+                system=system,
+                name=name,
+                since=since,
+                baseline=baseline,
+                false_alarms=false_alarms,
+                offline=offline,
+                method=method,
+                as_json=as_json,
+            ),
+        )
+    except (ValueError, trend.MissingExtra) as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(2) from error
+    raise typer.Exit(status)

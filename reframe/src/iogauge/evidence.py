@@ -6,6 +6,7 @@ what a healthy job leaves.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import glob
 import json
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.filesystem import View
+from iogauge.fingerprint import Value, merge
+from iogauge.load import Change, Load, changes
 from iogauge.lustre import FileLayout, LustreError
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
-from iogauge.plan import PINNED, REP, STRIPES, CasePlan, PhasePlan, Printed
+from iogauge.plan import FACTS, PINNED, REP, STRIPES, CasePlan, PhasePlan, Printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,9 @@ class Evidence:
     ``cold`` holds the outputs of the warm-up, which are kept and not judged. ``fetched``: bytes that the
     tasks fetched from storage, by phase name, for phases before which the page cache was emptied;
     ``neighbours``: directories of other cases that were on the target meanwhile; ``striping``: layouts,
-    where the case asked for one; ``opened``: what the first node saw before anything was written.
+    where the case asked for one; ``opened``: what the first node saw before anything was written;
+    ``nodes``: fingerprints of the nodes, ``idle``: one look at each before the run, ``changes``: what each
+    counted between the first and the last phase that is judged.
     """
 
     views: tuple[View, ...]
@@ -68,6 +73,9 @@ class Evidence:
     neighbours: tuple[str, ...] = ()
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
+    nodes: tuple[Mapping[str, Value], ...] = ()
+    idle: tuple[Load, ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 def describe_status(status: int) -> str:
@@ -220,6 +228,24 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
     return tuple(found)
 
 
+def _facts(
+    stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
+) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[Change, ...]]:
+    """Fingerprints, first looks and changes of the nodes; what is missing or damaged is left out."""
+    prints: dict[str, list[Mapping[str, Value]]] = {}
+    looks: dict[str, list[Load]] = {out: [] for out in FACTS}
+    ran = {run.name for run in runs}
+    for out in FACTS:
+        with contextlib.suppress(ToolOutputError):
+            for answer in _answers(stage, out, plan.nodes) if out in ran else ():
+                with contextlib.suppress(KeyError, TypeError, ValueError):
+                    seen = Load.from_json(answer["load"])
+                    prints.setdefault(seen.host, []).append(dict(answer["fingerprint"]))
+                    looks[out].append(seen)
+    start, before, after = (looks[out] for out in FACTS)
+    return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
+
+
 def collect(
     stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
 ) -> Evidence:
@@ -295,6 +321,7 @@ def collect(
         tuple(dict.fromkeys(_text(stage / "neighbours.txt", "neighbours").splitlines())),
         _striping(stage, plan),
         opened_view,
+        *_facts(stage, runs, plan),
     )
 
 

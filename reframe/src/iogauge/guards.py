@@ -10,19 +10,23 @@ Notation: N nodes, T tasks per node, V bytes per node and phase, M memory per no
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from iogauge.filesystem import Quota, Space, Traits, View
+from iogauge.load import Change
 from iogauge.lustre import FileLayout, Layout, StorageTarget
 from iogauge.measurement import Stonewall
 from iogauge.pagecache import Eviction
-from iogauge.target import Tier
 from iogauge.units import format_bytes, format_seconds, format_value
+
+if TYPE_CHECKING:  # pydantic takes half of the time in which an agent starts
+    from iogauge.target import Tier
 
 
 class Outcome(Enum):
@@ -180,6 +184,30 @@ def write_back(
         f"fsync, or O_DIRECT that is honoured, or V >= {memory_factor:g} M "
         f"(M = {format_bytes(node_memory)})",
         "Let the tool fsync at the end of the write (IOR -e, fio end_fsync=1)",
+    )
+
+
+def server_cache(
+    *, total_bytes: int, server_memory: int | None, memory_factor: float = 2.0
+) -> Finding:
+    """G3: more data than the servers can keep in memory: total >= 2 x the memory of all servers.
+
+    Only remarked upon: whether the servers' caches belong to what is measured is the site's choice.
+    ``total_bytes`` is what all tasks read in a repetition, ``server_memory`` that of all servers that hold
+    the files, None where it is not declared.
+    """
+    if server_memory is None:
+        return Finding(
+            "G3", Outcome.OK, "memory of the servers not declared", "topology.servers.memory"
+        )
+    return _finding(
+        "G3",
+        total_bytes >= memory_factor * server_memory,
+        f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",
+        f"total >= {memory_factor:g} x memory of the servers",
+        "The servers may have answered from memory: raise limits.case_bytes to "
+        f"{format_bytes(memory_factor * server_memory)} or read the figure as one of their caches",
+        Outcome.WARN,
     )
 
 
@@ -593,6 +621,117 @@ def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files
     return Finding("G14", Outcome.OK, saw, demands)
 
 
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Cores that one task was bound to, as the launcher reported it: host, rank, cores of the node."""
+
+    host: str
+    rank: int
+    cores: frozenset[str]
+
+
+def parse_bindings(text: str) -> list[Binding]:
+    """Bindings from what ``mpirun --report-bindings`` of Open MPI 4.1 prints on standard error.
+
+    A task that is bound to no core has no line that fits, and is left out.
+    """
+    return [
+        Binding(host, int(rank), frozenset(re.findall(r"socket \d+\[core \d+", where)))
+        for host, rank, where in re.findall(
+            r"^\[([^\]:]+):\d+\] MCW rank (\d+) bound to (socket .*\]): \[", text, re.MULTILINE
+        )
+    ]
+
+
+def placement(
+    *,
+    tasks_per_node: int,
+    cores: Sequence[int],
+    load1: Sequence[float],
+    governors: Sequence[str] = (),
+    bindings: Sequence[Binding] = (),
+    oversubscribed: bool = False,
+) -> Finding:
+    """G15: each task has a physical core to itself, on nodes that were idle before. Else a remark.
+
+    ``cores`` are the physical cores and ``load1`` the load of one minute before the run, a value a node;
+    ``governors`` what the nodes say of their frequency, which is recorded. ``bindings`` as the launcher
+    reported them, empty where it was not asked. ``oversubscribed``: more tasks than cores are the purpose.
+    """
+    demands = (
+        ("tasks per node <= physical cores, " if not oversubscribed else "")
+        + "load before the run < 0.1 x cores"
+        + (", no core shared by tasks" if bindings and not oversubscribed else "")
+    )
+    seen = [f"{tasks_per_node} task(s) on {min(cores)} core(s)" if cores else "cores not known"]
+    wrong = []
+    if cores and tasks_per_node > min(cores) and not oversubscribed:
+        wrong.append("lower scale.tasks_per_node")
+    if cores and load1:
+        busiest = max(load / count for load, count in zip(load1, cores, strict=True))
+        seen.append(f"load before the run {busiest:.2f} x cores")
+        if busiest >= 0.1:
+            wrong.append("see what else runs on the nodes")
+    taken = Counter((one.host, core) for one in bindings for core in one.cores)
+    if bindings:
+        most = max(taken.values(), default=0)
+        seen.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
+        if most > 1 and not oversubscribed:
+            wrong.append("let the launcher bind each task to a core of its own")
+    if governors:
+        seen.append(f"governor {', '.join(sorted(set(governors)))}")
+    remedy = "; ".join(wrong)
+    return _finding(
+        "G15",
+        not wrong,
+        ", ".join(seen),
+        demands,
+        remedy[:1].upper() + remedy[1:],
+        Outcome.WARN,
+    )
+
+
+def data_entropy(
+    *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
+) -> Finding:
+    """G18: data that can be compressed or found twice must not be written where that is done.
+
+    ``compressing`` says what does it (``zfs``, ``btrfs compress=zstd``, as the site declares), empty: nothing
+    that is known. ``parameters`` are what the tool says that it ran with, a mapping for each output. IOR:
+    only ``-l random`` (the default repeats one block, its "incompressible" data shrink 136-fold, IOR 4.0.0).
+    fio: ``refill_buffers``, and nothing that makes buffers alike.
+    """
+    if not compressing:
+        return Finding(
+            "G18", Outcome.OK, "nothing that compresses is known of the target", "random data"
+        )
+
+    def objection(given: Mapping[str, object]) -> str | None:
+        if tool == "ior":
+            kind = given.get("data_type", "of unknown kind")
+            return None if kind == "random" else f"data {kind}"
+        if tool != "fio":
+            return f"data of {tool}, which are not known to be random"
+        for option in ("buffer_compress_percentage", "dedupe_percentage"):
+            if str(given.get(option, "0")) != "0":
+                return f"{option}={given[option]}"
+        for option in ("zero_buffers", "buffer_pattern", "verify_pattern"):
+            if option in given and str(given[option]) != "0":
+                return option
+        refilled = str(given.get("refill_buffers", "0")) != "0"
+        return None if refilled else "buffers that are written again and again (no refill_buffers)"
+
+    wrong = [said for given in parameters if (said := objection(given)) is not None]
+    return _finding(
+        "G18",
+        bool(parameters) and not wrong,
+        f"{wrong[0] if wrong else 'random data' if parameters else 'no output'} on {compressing}",
+        "data that cannot be compressed or found twice",
+        "Write random data (IOR -l random; fio refill_buffers=1 with buffer_compress_percentage=0 and "
+        "dedupe_percentage=0)",
+    )
+
+
 def spread(*, samples: Sequence[float], limit: float) -> Finding:
     """G17: the coefficient of variation (sample standard deviation over mean) is at most the limit."""
     demands = f"at most {limit:.0%} over at least 2 repetitions"
@@ -613,8 +752,8 @@ def spread(*, samples: Sequence[float], limit: float) -> Finding:
 def neighbours(*, others: Sequence[str]) -> Finding:
     """G19, in part: no other case of this suite was on the target while this one ran.
 
-    ``others`` are the directories of cases that were seen. What other programs load the target with is not
-    seen here.
+    ``others`` are the directories of cases that were seen. What other programs load the target with is for
+    :func:`foreign_load`.
     """
     return _finding(
         "G19",
@@ -625,6 +764,166 @@ def neighbours(*, others: Sequence[str]) -> Finding:
         "if it is dead: iogauge clean",
         Outcome.CONTAMINATED,
     )
+
+
+#: Bytes on a node that are nobody's load: journals, logs, what the system itself writes now and then.
+FOREIGN_BYTES: Final = 64 << 20
+
+
+def foreign_load(
+    *,
+    changes: Sequence[Change],
+    own_read: int | None,
+    own_written: int | None,
+    max_share: float = 0.1,
+) -> Finding:
+    """G19: at most a tenth of the bytes that were moved meanwhile are somebody else's.
+
+    ``changes`` is what the nodes counted between the first and the last phase that is judged, for everybody
+    on them; ``own_read`` and ``own_written`` what the tool says that it moved, None where it does not say.
+    A node that moved less had caches. Where a server keeps accounts of jobs that can be read here, those
+    decide for it. Other clients' load is not seen otherwise. Less than 64 MiB is not looked at.
+    """
+    demands = f"at most {max_share:.0%} of the bytes moved by others"
+    remedy = "Run when others do not use the target, or ask for nodes of your own"
+    # Containers of one kernel over one mount count the same bytes.
+    distinct = list({change.cache_id: change for change in changes}.values())
+    told = []
+    worst = 0.0
+
+    def weigh(foreign: int, total: int, who: str) -> None:
+        nonlocal worst
+        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+        worst = max(worst, share)
+        told.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
+
+    foreign = total = 0
+    counted = False
+    for own, moved in (
+        (own_read, [change.bytes_read for change in distinct]),
+        (own_written, [change.bytes_written for change in distinct]),
+    ):
+        seen = [count for count in moved if count is not None]
+        if own is not None and seen and len(seen) == len(moved):
+            counted = True
+            total += sum(seen)
+            foreign += max(0, sum(seen) - own)
+    if counted:
+        weigh(foreign, total, f"others on {len(distinct)} node(s)")
+    accounts = [
+        (change.jobs_own, change.jobs_foreign)
+        for change in distinct
+        if change.jobs_own is not None and change.jobs_foreign is not None
+    ]
+    if accounts:
+        theirs = sum(foreign for _, foreign in accounts)
+        weigh(theirs, theirs + sum(own for own, _ in accounts), "other jobs, as the servers say,")
+    return _finding(
+        "G19",
+        worst <= max_share,
+        "; ".join(told) or "nothing was counted that the tool's bytes can be compared with",
+        demands,
+        remedy,
+        Outcome.CONTAMINATED,
+    )
+
+
+def connections(*, changes: Sequence[Change]) -> Finding:
+    """G20: no connection to a server was lost, no client evicted, no request timed out meanwhile.
+
+    An ordinary user may not be allowed to see any of it; then that is said, and nothing is objected.
+    """
+    troubles = [f"{change.host}: {text}" for change in changes for text in change.troubles]
+    watched = sorted({place for change in changes for place in change.watched})
+    saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else ""
+    if troubles:
+        saw = troubles[0] + (f"; {len(troubles)} in all" if len(troubles) > 1 else "")
+    return _finding(
+        "G20",
+        not troubles,
+        saw or "not visible here (osc.*.state and the kernel's log need root)",
+        "no eviction, no lost connection, no request that timed out",
+        "Look at the servers and the network, then run again",
+    )
+
+
+def read_after_write(
+    *, reads: Sequence[tuple[int, float]], writes: Sequence[tuple[int, float]]
+) -> Finding:
+    """G21: what is read was written before, by this run and in the same repetition.
+
+    ``reads`` are (repetition, seconds since the epoch at which it started), ``writes`` (repetition, seconds
+    at which it had finished). What the preparing repetition 0 has written stands for all, unless a
+    repetition writes by itself. A write that goes on while the data are read is none.
+    """
+    wrong = []
+    for repetition, started in reads:
+        own = [ended for number, ended in writes if number == repetition]
+        ended = own or [ended for number, ended in writes if number == 0]
+        if not ended:
+            wrong.append(f"repetition {repetition} reads what this run did not write")
+        elif min(ended) > started:
+            wrong.append(f"repetition {repetition} reads before its data were written")
+    return _finding(
+        "G21",
+        bool(reads) and not wrong,
+        wrong[0] if wrong else f"{len(reads)} read(s), each after a write" if reads else "no read",
+        "a write of this run that has finished before each read",
+        "Let the case write its data itself, before it reads them (phases.tsv has the order)",
+    )
+
+
+#: Modes of the Lustre client that make one kind of I/O into another (G24), as in a fingerprint.
+_MODES: Final = ("hybrid_io", "fast_read", "parallel_dio", "unaligned_dio")
+
+
+def client_modes(
+    *,
+    nodes: Sequence[Mapping[str, object]],
+    buffered: bool,
+    transfer_bytes: int | None,
+    direction: str,
+) -> Finding:
+    """G24: all nodes do I/O in the same way, and buffered I/O is what it is called. Else a remark.
+
+    ``nodes`` are the nodes' fingerprints. With ``hybrid_io`` a Lustre client (2.17) makes buffered
+    transfers direct that are as large as ``hybrid_io_write_threshold_bytes`` (2 MiB) or
+    ``hybrid_io_read_threshold_bytes`` (8 MiB).
+    """
+    demands = "one mode on all nodes, and no hybrid I/O under buffered transfers"
+
+    def values(name: str) -> list[str]:
+        return sorted({str(node.get(f"tunable.llite.{name}", "unknown")) for node in nodes})
+
+    known = {name: values(name) for name in _MODES}
+    known = {name: seen for name, seen in known.items() if seen not in ([], ["unknown"])}
+    if not known:
+        return Finding("G24", Outcome.OK, "no modes of a Lustre client are known", demands)
+    for name, seen in known.items():
+        if len(seen) > 1:
+            return Finding(
+                "G24",
+                Outcome.WARN,
+                f"{name} is {' and '.join(seen)} on different nodes",
+                demands,
+                f"Let an administrator set llite.*.{name} alike on all nodes",
+            )
+    limits = [
+        limit for limit in values(f"hybrid_io_{direction}_threshold_bytes") if limit.isdecimal()
+    ]
+    if buffered and transfer_bytes and known.get("hybrid_io") == ["1"] and limits:
+        least = min(map(int, limits))
+        if transfer_bytes >= least:
+            return Finding(
+                "G24",
+                Outcome.WARN,
+                f"buffered transfers of {format_bytes(transfer_bytes)} may be direct "
+                f"(hybrid_io from {format_bytes(least)})",
+                demands,
+                "Read the figure as one of direct I/O, or use smaller transfers",
+            )
+    saw = ", ".join(f"{name} {seen[0]}" for name, seen in known.items())
+    return Finding("G24", Outcome.OK, saw, demands)
 
 
 def tool_integrity(

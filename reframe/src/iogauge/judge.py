@@ -11,6 +11,7 @@ from iogauge import evidence as ev
 from iogauge import guards
 from iogauge.filesystem import Traits, traits
 from iogauge.guards import Finding
+from iogauge.load import own_bytes
 from iogauge.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.plan import Access, CasePlan, PhasePlan
 from iogauge.target import PartitionExtras, Tier
@@ -136,6 +137,34 @@ def _phase_findings(
                 page_caches=len({view.cache_id for view in evidence.views}),
             )
         )
+    if access.direction == "read":
+        findings.append(guards.read_after_write(**_order(phase, plan, evidence)))
+        servers = extras.topology.servers if extras.topology else None
+        findings.append(
+            guards.server_cache(
+                total_bytes=max((p.bytes_moved or 0 for p in tool_phases), default=0),
+                server_memory=servers.memory * (plan.servers or servers.count)
+                if servers and servers.memory
+                else None,
+            )
+        )
+    if access.direction in ("read", "write"):
+        findings.append(
+            guards.client_modes(
+                nodes=evidence.nodes,
+                buffered=not access.o_direct,
+                transfer_bytes=max((p.transfer_bytes or 0 for p in tool_phases), default=0),
+                direction=access.direction,
+            )
+        )
+    if access.direction in ("read", "write") and any("bw" in one.rates for one in tool_phases):
+        findings.append(
+            guards.data_entropy(
+                compressing=_compressing(evidence, extras),
+                tool=outputs[0].tool if outputs else plan.tool,
+                parameters=[output.parameters for output in outputs],
+            )
+        )
     if access.direction == "metadata":
         findings.append(guards.storage(traits=known))
     if access.direction == "write":
@@ -213,6 +242,7 @@ def findings_of(
             views=evidence.views,
         ),
         guards.neighbours(others=evidence.neighbours),
+        *_node_findings(plan, evidence, extras),
         *_striping_findings(plan, evidence, extras),
     ]
     by_name = {metric.name: metric for metric in metrics}
@@ -277,6 +307,59 @@ def _striping_findings(
                 )
             )
     return list(dict.fromkeys(findings))  # each repetition says the same, unless it differs
+
+
+def _compressing(evidence: ev.Evidence, extras: PartitionExtras) -> str:
+    """What makes data smaller on their way, as the site declares or a node saw; empty: nothing."""
+    if extras.target.compresses is not None:
+        return "a target that compresses, as its site declares" if extras.target.compresses else ""
+    seen = (node.get("mount.compresses") for node in evidence.nodes)
+    return next((str(reason) for reason in seen if reason), "")
+
+
+def _order(
+    phase: PhasePlan, plan: CasePlan, evidence: ev.Evidence
+) -> dict[str, list[tuple[int, float]]]:
+    """Starts of a phase's executions that are judged, and ends of the executions that write (G21).
+
+    One execution that writes and reads does so in this order: its read begins when it has ended.
+    """
+    writers = {
+        p.within or p.name for p in plan.phases if p.access.direction in ("write", "metadata")
+    }
+    name = phase.within or phase.name
+    mine = [run for run in evidence.runs if run.name == name and run.repetition > 0]
+    return {
+        "reads": [(r.repetition, r.ended if name in writers else r.started) for r in mine],
+        "writes": [(r.repetition, r.ended) for r in evidence.runs if r.name in writers],
+    }
+
+
+def _node_findings(plan: CasePlan, evidence: ev.Evidence, extras: PartitionExtras) -> list[Finding]:
+    """Whether the nodes were idle, ours alone, and kept their connections."""
+    read, written = own_bytes(
+        output
+        for phase in plan.repeat
+        if phase.within is None and phase.access.direction != "none"
+        for output in evidence.outputs[phase.name]
+    )
+    cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
+    known = len(cores) == len(evidence.idle) == len(evidence.nodes)
+    return [
+        guards.placement(
+            tasks_per_node=plan.tasks // plan.nodes,
+            cores=cores if known else [],
+            load1=[load.load1 for load in evidence.idle] if known else [],
+            governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
+        ),
+        guards.foreign_load(
+            changes=evidence.changes,
+            own_read=read,
+            own_written=written,
+            max_share=extras.limits.max_foreign,
+        ),
+        guards.connections(changes=evidence.changes),
+    ]
 
 
 def access_of(plan: CasePlan, metric: str) -> Access:

@@ -258,6 +258,8 @@ def placing_options(launcher: str, tasks_per_node: int, cyclic: bool = False) ->
 #: File in the stage directory with what the agent shall pin where, and stems of its answers.
 PINS: Final = "pins.json"
 PINNED: Final = "pinned"
+#: Stems of the nodes' answers: before the run, before the first phase that is judged, after the last.
+FACTS: Final = ("facts-start", "facts-before", "facts-after")
 STRIPES: Final = "stripes"
 
 
@@ -327,7 +329,11 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
                 written = True
         return [f"    {line}" for line in out]
 
-    prepare = []
+    start, first, last = (
+        f"iog_phase {out} {shell_command([*launch.each_node, *launch.agent, 'facts', DIR, out])}"
+        for out in FACTS
+    )
+    prepare = [f"    {start}"]
     if plan.restores:
         words = [*launch.agent, "restore", launch.restore]
         prepare.append(f"    iog_at_close {shell_command(words)}")
@@ -339,6 +345,7 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
         prepare.append(f"    iog_servers {shell_command(words)}")
     if plan.prepare:
         prepare += lines(plan.prepare, True)
-    functions = ["iog_prepare() {", *prepare, "}"] if prepare else []
-    reset = [] if plan.prepare else ["    iog_reset"]
-    return [*functions, "iog_case() {", *reset, *lines(plan.repeat, not plan.prepare), "}"]
+    case = [f'    [ "$IOG_REP" != 1 ] || {first}', *([] if plan.prepare else ["    iog_reset"])]
+    case += lines(plan.repeat, not plan.prepare)
+    case.append(f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}')
+    return ["iog_prepare() {", *prepare, "}", "iog_case() {", *case, "}"]

@@ -49,6 +49,8 @@ class Target(SiteModel):
     honours_o_direct: bool | None = None
     #: Overrides what is known of the type: where a client keeps data that it has read or written.
     cache: CacheKind | None = None
+    #: Overrides what is known: data are compressed, or stored once where they are alike (G18).
+    compresses: bool | None = None
     #: Overrides what follows from the type: who stripes files (``lustre`` on a Lustre file system).
     striping: Striping | None = None
 
@@ -112,6 +114,8 @@ class Limits(SiteModel):
     keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
+    #: Share of the bytes moved meanwhile that may be others', at most (G19).
+    max_foreign: Fraction = 0.10
     #: How much less than the median of all a single storage target or node may do alone.
     max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
     #: Write and read at least this many times the memory where only size defeats a cache (G1).

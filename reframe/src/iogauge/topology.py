@@ -34,6 +34,8 @@ class Servers(SiteModel):
 
     count: Count
     nic: BytesPerSecond
+    #: Memory of each server, which it may answer from (G3).
+    memory: Annotated[Bytes, Field(gt=0)] | None = None
 
 
 class Clients(SiteModel):

@@ -22,6 +22,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
 
-from iogauge import evidence, features, history, judge, session, workdir
+from iogauge import evidence, features, fingerprint, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
@@ -100,6 +101,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     _references: References
     _overridden: dict[str, object]
     _judgement: judge.Judgement | None
+    _evidence: evidence.Evidence | None
     _cold: dict[str, float]
 
     # What a scenario defines.
@@ -144,7 +146,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("setup")
     def _size(self) -> None:
-        self._judgement = None
+        self._judgement, self._evidence = None, None
         session.current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
@@ -320,6 +322,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         try:
             owner = (session.current().name, self.case_name)
             found = evidence.collect(Path(self.stagedir), self._plan, self.job.exitcode, owner)
+            self._evidence = found
             references, unreferenced = self._references.resolve(
                 self, self.promise(), self._overridden
             )
@@ -450,8 +453,29 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                 for f in judgement.findings
             ],
         }
+        prints = self._fingerprint(judgement, record["commands"])
+        line = history.line_of(record)
+        series = history.series_of(line, fingerprint.series_subset(prints))
+        record |= {"line": line, "series": series, "fingerprint": prints}
         file = session.history_dir() / self.current_system.name / f"{run.name}.jsonl"
         history.append(file, record)
+
+    def _fingerprint(
+        self, judgement: judge.Judgement, commands: Sequence[str]
+    ) -> dict[str, fingerprint.Value]:
+        """Facts of the nodes, the software and the commands that the case was measured with."""
+        seen: evidence.Evidence | None = getattr(self, "_evidence", None)
+        outputs = [one for outs in seen.outputs.values() for one in outs] if seen else []
+        kinds = [one.parameters["data_type"] for one in outputs if "data_type" in one.parameters]
+        of_case = fingerprint.of_case(
+            hosts=[view.host for view in seen.views] if seen else [],
+            tools=judgement.tools,
+            commands=commands,
+            stack=self.current_environ.extras.get("installed"),
+            session=session.current().name,
+            data_types=[str(kind) for kind in kinds],
+        )
+        return fingerprint.merge(seen.nodes if seen else ()) | of_case
 
     def _price_record(self) -> dict[str, Any] | None:
         extras: PartitionExtras | None = getattr(self, "_extras", None)

@@ -118,7 +118,7 @@ class DerivedCheck(StorageCheck):
 
     @builtins.run_after("setup")
     def _size(self) -> None:
-        self._judgement, self._used, self._cold = None, {}, {}
+        self._judgement, self._evidence, self._used, self._cold = None, None, {}, {}
         name = type(self).__name__
         try:
             self._extras = PartitionExtras.of_partition(self.current_partition.extras)

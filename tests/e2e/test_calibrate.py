@@ -1,0 +1,199 @@
+"""From a real record to a reference that ReFrame and the verdict use; and expected failures that end."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.rig import Rig, Run
+from e2e.test_values import GENEROUS, METADATA
+
+pytestmark = pytest.mark.needs_fio
+
+#: Factors of a calm month: 30 runs with a spread of about 3 %, in no order.
+CALM = [math.exp(0.04 * math.sin(2.4 * (n + 1) ** 2)) for n in range(30)]
+START = datetime(2026, 9, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture(scope="module")
+def rig(make_module_rig: Callable[..., Rig]) -> Rig:
+    return make_module_rig()
+
+
+@pytest.fixture(scope="module")
+def real(rig: Rig) -> dict[str, Any]:
+    """A record that a real run left."""
+    rig.write_references(None)
+    run = rig.run(*METADATA)
+    assert run.record["verdict"] == "UNREFERENCED", run.out
+    return run.record
+
+
+def remember(rig: Rig, real: dict[str, Any], factors: list[float], **given: Any) -> None:
+    """Make the history one of such records, a run a day, all metrics scaled by the day's factor."""
+    folder = rig.home / "history" / "rig"
+    for old in folder.glob("*.jsonl"):
+        old.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    for day, factor in enumerate(factors):
+        record = json.loads(json.dumps(real)) | given
+        record["session"] = f"{START + timedelta(days=day):%Y%m%dT%H%M%S}-test-1"
+        record["time"] = f"{START + timedelta(days=day):%Y-%m-%dT%H:%M:%SZ}"
+        for metric in record["metrics"]:
+            metric["samples"] = [sample * factor for sample in metric["samples"]]
+            metric["median"] *= factor
+        (folder / f"{record['session']}.jsonl").write_text(json.dumps(record) + "\n")
+
+
+def calibrate(rig: Rig, *options: str) -> Run:
+    return rig.iogauge("calibrate", *options)
+
+
+def references(rig: Rig) -> Any:
+    return yaml.safe_load((rig.site / "references.yaml").read_text())
+
+
+def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
+    rig: Rig, real: dict[str, Any]
+) -> None:
+    rig.write_references("# made by hand\n")
+    remember(rig, real, CALM)
+    shown = calibrate(rig)
+    assert shown.rc == 0, shown.out
+    assert "not written: review, then --write" in shown.out
+    assert re.search(r"^\+  rig:default:$", shown.out, re.M), shown.out
+    assert (rig.site / "references.yaml").read_text() == "# made by hand\n"
+
+    written = calibrate(rig, "--system", "rig", "-n", "Metadata", "--write")
+    assert written.rc == 0 and "references.yaml: written" in written.out.replace("\n", "")
+    assert (rig.site / "references.yaml").read_text().startswith("# made by hand\n")
+    entry = references(rig)["FioMetadata"]["rig:default"]
+    for metric in real["metrics"]:
+        value, lower, upper, unit = entry[metric["name"]]
+        assert value == pytest.approx(metric["median"], rel=0.03)
+        assert (unit, upper) == (metric["unit"], None) and -0.3 < lower < -0.03
+
+    again = calibrate(rig)
+    assert again.rc == 0 and "nothing to change" in again.out, again.out
+
+    valid = rig.iogauge("validate")
+    assert valid.rc == 0, valid.out
+    run = rig.run(*METADATA)
+    used = {metric["name"]: metric["reference"] for metric in run.record["metrics"]}
+    for name, (value, lower, _, _) in entry.items():
+        assert (used[name]["value"], used[name]["lower"]) == (value, lower)
+    assert used["create_rate"]["source"] == "calibrated by iogauge from records of this site"
+
+
+def test_a_slower_month_lowers_nothing_without_a_reason(rig: Rig, real: dict[str, Any]) -> None:
+    rig.write_references(None)
+    remember(rig, real, CALM)
+    assert calibrate(rig, "--write").rc == 0
+    before = (rig.site / "references.yaml").read_text()
+    remember(rig, real, [0.8 * factor for factor in CALM])
+    refused = calibrate(rig, "--write")
+    assert refused.rc == 1, refused.out
+    assert refused.out.count("never done without --lower REASON") == 3
+    assert (rig.site / "references.yaml").read_text() == before
+
+    told = calibrate(rig, "--write", "--metric", "create_rate", "--lower", "two servers retired")
+    assert told.rc == 0, told.out
+    was, now = yaml.safe_load(before), references(rig)
+    assert now["$accepted"] == was["$accepted"]
+    old, new = (x["FioMetadata"]["rig:default"] for x in (was, now))
+    assert new["create_rate"][0] == pytest.approx(0.8 * old["create_rate"][0], rel=1e-3)
+    assert new["remove_rate"] == old["remove_rate"]
+    assert "two servers retired" in (rig.site / "references.yaml").read_text()
+    assert rig.iogauge("validate").rc == 0
+
+
+@pytest.mark.parametrize(
+    ("factors", "options", "words"),
+    [
+        (CALM[:12], [], "12 valid run(s), 20 are needed: 8 more"),
+        (
+            [f * (0.8 if n > 14 else 1) for n, f in enumerate(CALM)],
+            [],
+            "level changes on 2026-09-16",
+        ),
+        (CALM, ["--since", "2026-09-20"], "11 valid run(s), 20 are needed: 9 more"),
+    ],
+)
+def test_what_proves_nothing_is_refused(
+    rig: Rig, real: dict[str, Any], factors: list[float], options: list[str], words: str
+) -> None:
+    rig.write_references(None)
+    remember(rig, real, factors)
+    run = calibrate(rig, "--write", *options)
+    assert run.rc == 1, run.out
+    assert words in run.out
+    assert not (rig.site / "references.yaml").exists()
+
+
+def test_noise_is_measured_against_the_limit_of_the_site(rig: Rig, real: dict[str, Any]) -> None:
+    rig.write_references(None)
+    remember(rig, real, [factor**8 for factor in CALM])
+    assert calibrate(rig).rc == 0
+    rig.limits["max_spread"] = "10 %"
+    rig.write_settings()
+    try:
+        run = calibrate(rig)
+    finally:
+        del rig.limits["max_spread"]
+        rig.write_settings()
+    assert run.rc == 1 and "the site allows 10%" in run.out, run.out
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--system", "elsewhere"], "no record has the system 'elsewhere'"),
+        (["--runs", "5"], "--runs 5: expected 20 or more"),
+        (["--since", "yesterday"], "expected 2027-03-31"),
+        (["--coverage", "1.5"], "--coverage"),
+        (["--lower", " "], "expected the reason"),
+    ],
+)
+def test_bad_input_is_said(rig: Rig, real: dict[str, Any], options: list[str], words: str) -> None:
+    remember(rig, real, CALM[:2])
+    run = calibrate(rig, *options)
+    assert run.rc == 2, run.out
+    assert words in run.out
+
+
+def test_a_broken_reference_file_is_bad_input_and_stays(rig: Rig, real: dict[str, Any]) -> None:
+    rig.write_references("FioMetadata: 5\n")
+    remember(rig, real, CALM)
+    run = calibrate(rig, "--write")
+    assert run.rc == 2 and "FioMetadata: found 5" in run.out, run.out
+    assert (rig.site / "references.yaml").read_text() == "FioMetadata: 5\n"
+
+
+def with_expected_failure(rig: Rig, reason: str) -> None:
+    xfail = ["$xfail", reason, [1e9, -0.1, None, "ops/s"]]
+    rig.write_references({"FioMetadata": {**GENEROUS["FioMetadata"], "create_rate": xfail}})
+
+
+def test_an_expected_failure_that_has_ended_fails_the_run(rig: Rig) -> None:
+    with_expected_failure(rig, "ticket 42, until 2020-01-01")
+    run = rig.run(*METADATA)
+    run.never_passed("create_rate")
+    assert (run.record["verdict"], run.record["expected"]) == ("FAIL", False)
+    assert "the expected failure expired after 2020-01-01" in run.record["reason"]
+    assert [case["result"] for case in run.cases] == ["fail"]
+
+
+def test_an_expected_failure_without_an_end_is_a_mistake(rig: Rig) -> None:
+    with_expected_failure(rig, "ticket 42")
+    run = rig.iogauge("validate")
+    assert run.rc == 1
+    said = " ".join(run.out.split())
+    assert "FioMetadata.rig:default.create_rate[1]: found 'ticket 42'" in said
+    assert "until 2027-03-31" in said

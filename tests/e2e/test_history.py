@@ -1,0 +1,172 @@
+"""``iogauge history`` on what real runs and other hands left in the history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import Rig
+from e2e.test_cli import flat
+from e2e.test_values import GENEROUS, METADATA
+from iogauge import history
+
+
+@pytest.fixture(scope="module")
+def measured(make_module_rig: Callable[..., Rig]) -> Rig:
+    """A rig with records of two sessions of the real fio: one passed, one without a reference."""
+    rig = make_module_rig()
+    rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+    assert rig.iogauge("run", *METADATA).rc == 0
+    rig.write_references(None)
+    assert rig.iogauge("run", *METADATA).rc == 0
+    return rig
+
+
+@pytest.mark.needs_fio
+class TestMeasured:
+    def test_newest_first(self, measured: Rig) -> None:
+        run = measured.iogauge("history")
+        assert run.rc == 0, run.out
+        assert "2 of 2 record(s)" in flat(run.out)
+        rows = [line for line in run.out.splitlines() if "create_rate" in line]
+        assert ["UNREFERENCED" in row for row in rows] == [True, False]
+        assert "PASS" in rows[1] and "rig:default" in rows[1]
+        medians = [m["median"] for m in measured.records()[-1]["metrics"]]
+        assert len(medians) == 3 and run.out.count("ops/s") >= 6
+
+    def test_records_come_back_as_they_are(self, measured: Rig) -> None:
+        run = measured.iogauge("history", "--json")
+        found = [json.loads(line) for line in run.out.splitlines()]
+        assert found == sorted(measured.records(), key=lambda r: str(r["time"]), reverse=True)
+
+    @pytest.mark.parametrize(
+        ("options", "count"),
+        [
+            (["--verdict", "pass"], 1),
+            (["--verdict", "PASS", "--verdict", "UNREFERENCED"], 2),
+            (["--verdict", "FAIL"], 0),
+            (["--system", "rig"], 2),
+            (["--system", "elsewhere"], 0),
+            (["-n", "^FioMeta"], 2),
+            (["--check", "metadata"], 0),
+            (["--metric", "stat_warm_rate"], 2),
+            (["--metric", "write_bw"], 0),
+            (["--limit", "1"], 1),
+            (["--limit", "0"], 2),
+            (["--since", "1h"], 2),
+            (["--until", "1h"], 0),
+            (["--since", "2020-01-01", "--until", "2020-12-31"], 0),
+        ],
+    )
+    def test_filters(self, measured: Rig, options: list[str], count: int) -> None:
+        run = measured.iogauge("history", "--json", *options)
+        assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
+
+    def test_only_the_metric_that_was_asked_for(self, measured: Rig) -> None:
+        run = measured.iogauge("history", "--metric", "stat_warm_rate")
+        assert "stat_warm_rate" in run.out and "create_rate" not in run.out
+
+    def test_every_case_measured_is_in_the_table_for_statistics(self, measured: Rig) -> None:
+        frame = history.load(measured.home / "history")
+        told = [
+            (r["session"], m["name"], m["median"], len(m["samples"]))
+            for r in measured.records()
+            for m in r["metrics"]
+        ]
+        columns = frame.select("session", "metric", "median", "samples")
+        assert sorted(columns.iter_rows()) == sorted(told)
+        assert frame["line"].n_unique() == 1
+
+
+def stored(rig: Rig, name: str, **change: Any) -> Path:
+    """Append a record as a case leaves it."""
+    file = rig.home / "history" / "rig" / f"{name}.jsonl"
+    record = {
+        "session": name,
+        "time": "2026-01-05T01:00:00Z",
+        "system": "rig",
+        "partition": "default",
+        "check": "IorPosix",
+        "case": "IorPosix %files=shared",
+        "verdict": "ERROR",
+        "reason": "the tool failed",
+        "metrics": [],
+    }
+    history.append(file, record | change)
+    return file
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    return make_rig()
+
+
+def test_nothing_recorded(rig: Rig) -> None:
+    run = rig.iogauge("history")
+    assert run.rc == 0
+    assert "0 of 0 record(s)" in flat(run.out)
+    assert rig.iogauge("history", "--json").out == rig.iogauge("history", "--damaged").out == ""
+
+
+def test_a_case_without_metrics_shows_its_reason(rig: Rig) -> None:
+    stored(rig, "s", reason="the tool failed [bold] \x1b[31m")
+    run = rig.iogauge("history")
+    assert "IorPosix shared" in run.out and "ERROR" in run.out
+    assert r"the tool failed [bold] \x1b[31m" in run.out
+
+
+def test_a_case_that_is_worse_than_its_metrics_is_found_by_its_verdict(rig: Rig) -> None:
+    metric = {"name": "write_bw", "unit": "MiB/s", "median": 5.0, "verdict": "PASS"}
+    stored(rig, "s", verdict="INVALID", metrics=[metric])
+    stored(rig, "t", verdict="FAIL", metrics=[metric, metric | {"name": "x", "verdict": "FAIL"}])
+    run = rig.iogauge("history", "--verdict", "INVALID")
+    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" in run.out
+    run = rig.iogauge("history", "--verdict", "FAIL")
+    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" not in run.out
+
+
+def test_days(rig: Rig) -> None:
+    for day in (4, 5, 6):
+        stored(rig, f"s{day}", time=f"2026-01-0{day}T23:59:59Z")
+    run = rig.iogauge(
+        "history", "--json", "--since", "2026-01-05", "--until", "2026-01-05T23:59:58Z"
+    )
+    assert run.out == ""
+    run = rig.iogauge("history", "--json", "--since", "2026-01-05", "--until", "2026-01-05")
+    (found,) = map(json.loads, run.out.splitlines())
+    assert found["session"] == "s5"
+
+
+def test_damaged_lines(rig: Rig) -> None:
+    file = stored(rig, "s")
+    with open(file, "a") as lines:
+        lines.write('{"schema": 9}\n')
+    stored(rig, "s", time="soon")
+    before = file.read_bytes()
+    assert "1 of 1 record(s)" in flat(rig.iogauge("history").out)
+    run = rig.iogauge("history", "--damaged")
+    assert run.rc == 0
+    first, second = run.out.splitlines()
+    assert first.startswith(f"{file}:2: schema 9, this version reads 1")
+    assert second.startswith(f"{file}:3: time is 'soon': expected UTC")
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-n", "["], "'[' is no regular expression"),
+        (["--since", "yesterday"], "'yesterday' is no time: expected 2027-03-31"),
+        (["--until", "2026-13-01"], "'2026-13-01' is no time"),
+        (["--verdict", "GREAT"], "GREAT"),
+        (["--limit", "-1"], "--limit"),
+    ],
+)
+def test_bad_input(rig: Rig, options: list[str], message: str) -> None:
+    run = rig.iogauge("history", *options)
+    assert run.rc == 2, run.out
+    assert message in flat(run.out)

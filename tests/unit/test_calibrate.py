@@ -1,0 +1,850 @@
+"""References from runs: the statistics, where an entry stands, and that nothing else of a file changes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from iogauge import baseline, calibrate
+from iogauge.baseline import (
+    Baseline,
+    Refused,
+    baseline_of,
+    find_step,
+    least_baseline,
+    location_and_spread,
+    outlook,
+    robust_factor,
+    runs_to_see,
+    tolerance_factor,
+    variation,
+)
+from iogauge.calibrate import (
+    CalibrateError,
+    Choice,
+    LeftOut,
+    Place,
+    Proposal,
+    Runs,
+    Settings,
+    follow,
+    place_of,
+    propose,
+)
+from iogauge.references import find_mistakes
+from iogauge.yamledit import EditError, add_words, put
+
+SITES = Path(__file__).resolve().parents[2] / "site-configs"
+FILES = sorted(SITES.glob("*/references.yaml"))
+START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
+TODAY = date(2026, 11, 21)
+RNG = np.random.default_rng(20261121)
+
+
+def noisy(count: int, level: float = 1000.0, spread: float = 0.03, seed: int = 1) -> list[float]:
+    """Log-normal values whose quantiles are exact, in a shuffled order: the same at every seed but for order."""
+    at = (np.arange(count) + 0.5) / count
+    values = level * np.exp(spread * stats.norm.ppf(at))
+    return [float(v) for v in np.random.default_rng(seed).permutation(values)]
+
+
+def days(count: int) -> list[datetime]:
+    return [START + timedelta(days=n) for n in range(count)]
+
+
+def judged(values: Sequence[float], **given: Any) -> Baseline:
+    words = {"better": "more", "max_spread": 0.1, "coverage": 0.99, "confidence": 0.95} | given
+    return baseline_of(days(len(values)), values, **words)
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("coverage", "factors"),
+    [
+        (0.99, {10: 3.98, 20: 3.30, 30: 3.06, 60: 2.81, 100: 2.68}),
+        (0.95, {10: 2.91, 20: 2.40, 30: 2.22, 60: 2.02, 100: 1.93}),
+    ],
+)
+def test_factors_are_those_of_the_tables(coverage: float, factors: dict[int, float]) -> None:
+    for runs, factor in factors.items():
+        assert tolerance_factor(coverage, 0.95, runs, runs - 1) == pytest.approx(factor, abs=0.006)
+
+
+@pytest.mark.parametrize("runs", [20, 30, 60, 200])
+@pytest.mark.parametrize(("coverage", "confidence"), [(0.99, 0.95), (0.95, 0.95), (0.99, 0.9)])
+def test_the_bound_holds_with_the_confidence_that_it_promises(
+    runs: int, coverage: float, confidence: float
+) -> None:
+    """Simulation: how often the share of healthy runs above the bound is what was promised."""
+    values = np.random.default_rng(7).standard_normal((8000, runs))
+    middle = np.median(values, axis=1)
+    spread = 1.4826 * np.median(np.abs(values - middle[:, None]), axis=1)
+    limit = -stats.norm.ppf(coverage)
+
+    def held(factor: float) -> float:
+        return float(np.mean(middle - factor * spread <= limit))
+
+    assert held(robust_factor(runs, coverage, confidence)) == pytest.approx(confidence, abs=0.013)
+    # The factor for mean and standard deviation promises too much of median and MAD.
+    assert held(tolerance_factor(coverage, confidence, runs, runs - 1)) < confidence - 0.08
+
+
+@given(st.integers(20, 500), st.floats(0.6, 0.99), st.floats(0.6, 0.99))
+@settings(deadline=None)
+def test_more_runs_less_coverage_less_confidence_make_the_bound_tighter(
+    runs: int, coverage: float, confidence: float
+) -> None:
+    factor = robust_factor(runs, coverage, confidence)
+    assert robust_factor(runs + 50, coverage, confidence) <= factor + 1e-9
+    assert robust_factor(runs, coverage + 0.005, confidence) > factor
+    assert robust_factor(runs, coverage, confidence + 0.005) > factor
+
+
+NONE = "impossible"
+
+
+@pytest.mark.parametrize(
+    ("cv", "alpha", "further"),
+    [
+        (0.05, 0.05, [3, 3, 3, 3]),
+        (0.05, 0.01, [5, 5, 4, 4]),
+        (0.10, 0.05, [19, 15, 12, 10]),
+        (0.10, 0.01, [49, 27, 19, 15]),
+        (0.15, 0.05, [NONE, 79, 34, 22]),
+        (0.15, 0.01, [NONE, NONE, 67, 32]),
+        (0.20, 0.05, [NONE, NONE, 106, 39]),
+        (0.20, 0.01, [NONE, NONE, 781, 56]),
+    ],
+)
+def test_runs_to_see_a_drop_of_ten_percent(cv: float, alpha: float, further: list[Any]) -> None:
+    spread = math.sqrt(math.log(1 + cv**2))
+    assert variation(spread) == pytest.approx(cv)
+    found = [runs_to_see(0.1, spread, n, alpha) or NONE for n in (20, 30, 60, math.inf)]
+    assert found == further
+
+
+@given(st.floats(0.01, 0.5), st.floats(0.02, 0.5), st.sampled_from([0.01, 0.05]))
+def test_the_least_baseline_is_the_smallest_that_shows_anything(
+    drop: float, spread: float, alpha: float
+) -> None:
+    needed = least_baseline(drop, spread, alpha)
+    root = (spread * (stats.norm.ppf(1 - alpha) + stats.norm.ppf(0.95)) / -math.log1p(-drop)) ** 2
+    assume(abs(root - round(root)) > 1e-6)
+    assert runs_to_see(drop, spread, needed, alpha) is not None
+    assert needed == 1 or runs_to_see(drop, spread, needed - 1, alpha) is None
+
+
+def test_the_power_is_what_simulation_gives() -> None:
+    spread, base = 0.08, 40
+    further = runs_to_see(0.1, spread, base)
+    assert further is not None
+    draw = np.random.default_rng(3)
+    before = draw.standard_normal((20000, base)).mean(axis=1)
+    after = draw.standard_normal((20000, further)).mean(axis=1) + math.log(0.9) / spread
+    z = (after - before) / math.sqrt(1 / base + 1 / further)
+    seen = float(np.mean(z < stats.norm.ppf(0.05)))
+    assert 0.94 < seen < 0.98  # rounding up to whole runs gives a little more than 95 %
+
+
+VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
+
+
+@given(VALUES, st.floats(0.001, 1000))
+def test_median_and_spread_do_not_depend_on_the_unit(values: list[float], factor: float) -> None:
+    median, spread = location_and_spread(values)
+    scaled, same = location_and_spread([v * factor for v in values])
+    assert min(values) <= median <= max(values)
+    assert scaled == pytest.approx(median * factor)
+    assert same == pytest.approx(spread, abs=1e-9)
+
+
+@given(VALUES)
+def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
+    assert location_and_spread(values)[1] >= baseline.LEAST_SPREAD
+    steady = [100.0] * 10
+    assert location_and_spread([*steady, 1e9])[1] == baseline.LEAST_SPREAD
+
+
+def test_median_and_mad_by_hand() -> None:
+    values = [math.exp(x) for x in (1.0, 1.1, 1.2, 1.5, 2.0)]
+    assert location_and_spread(values) == pytest.approx((math.exp(1.2), 1.4826 * 0.2))
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+def test_stable_runs_have_a_step_as_rarely_as_promised() -> None:
+    draw = np.random.default_rng(11)
+    found = [find_step(list(np.exp(0.05 * draw.standard_normal(30)))) for _ in range(400)]
+    assert sum(one is not None for one in found) <= 400 * 0.01 + 3 * math.sqrt(400 * 0.01)
+
+
+@pytest.mark.parametrize("change", [0.8, 0.9, 1.1])
+@pytest.mark.parametrize("at", [8, 15, 22])
+def test_a_step_is_found_where_it_is(change: float, at: int) -> None:
+    values = noisy(30, spread=0.02)
+    shifted = [v * (change if n >= at else 1) for n, v in enumerate(values)]
+    split = find_step(shifted)
+    assert split is not None and abs(split - at) <= 1
+
+
+def test_a_trend_is_found() -> None:
+    values = [v * 0.99**n for n, v in enumerate(noisy(30, spread=0.03))]
+    assert find_step(values) is not None
+
+
+def test_what_is_smaller_than_the_floor_is_no_step() -> None:
+    assert find_step([100.0] * 15 + [100.5] * 15) is None
+    assert find_step([100.0] * 15 + [101.5] * 15) == 15
+
+
+@given(st.lists(st.sampled_from([90.0, 100.0, 110.0]), min_size=0, max_size=12))
+@settings(deadline=None, max_examples=30)
+def test_no_runs_break_the_search_for_a_step(values: list[float]) -> None:
+    split = find_step(values)
+    assert split is None or 4 <= split <= len(values) - 4
+
+
+# --- a baseline -----------------------------------------------------------------------------------
+
+
+def test_a_baseline_is_median_and_bound() -> None:
+    values = noisy(30)
+    found = judged(values)
+    median, spread = location_and_spread(values)
+    assert (found.runs, found.median, found.spread) == (30, median, spread)
+    assert found.bound == pytest.approx(median * math.exp(-robust_factor(30, 0.99, 0.95) * spread))
+
+
+def test_less_is_better_has_its_bound_above() -> None:
+    more, less = judged(noisy(30)), judged(noisy(30), better="less")
+    assert less.bound > less.median
+    assert less.bound / less.median == pytest.approx(more.median / more.bound)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (noisy(1), ["1 valid run(s), 20 are needed: 19 more"]),
+        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "with power 95%"]),
+        (noisy(12, spread=0.2), ["8 more", "noise is too large", "or more"]),
+        (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
+        (
+            [*noisy(20), *noisy(10, 850.0)],
+            ["level changes on 2026-09-21", "1000", "850", "-15.0%", "--since 2026-09-21T03:00:00"],
+        ),
+        (
+            [v * (0.7 if n % 5 == 2 else 1) for n, v in enumerate(noisy(40))],
+            ["8 of 40 runs are worse than the bound", "two populations"],
+        ),
+    ],
+)
+def test_runs_that_prove_nothing_are_refused(values: list[float], words: list[str]) -> None:
+    with pytest.raises(Refused) as refused:
+        judged(values)
+    for word in words:
+        assert word in str(refused.value)
+
+
+def test_how_many_more_runs_a_new_level_needs_is_said() -> None:
+    with pytest.raises(Refused, match=r"10 more run\(s\) needed"):
+        judged([*noisy(20), *noisy(10, 850.0)])
+
+
+def test_a_few_outliers_do_not_hinder() -> None:
+    values = noisy(40)
+    values[7] = values[30] = 300.0
+    assert judged(values).median == pytest.approx(1000, rel=0.01)
+
+
+def test_the_outlook_says_when_no_number_of_runs_is_enough() -> None:
+    assert outlook(30, 0.05) == "a loss of 10% shows in 3 further run(s) with power 95%"
+    assert "only against 39 or more" in outlook(20, math.sqrt(math.log(1 + 0.2**2)))
+
+
+# --- a reference that follows ---------------------------------------------------------------------
+
+HERE = Baseline(runs=30, median=1000.0, spread=0.02, bound=930.0)
+
+
+def following(old: list[Any] | None, **given: Any) -> Any:
+    words = {"unit": "MiB/s", "better": "more", "accepted": False, "lower": None} | given
+    found = follow(words.pop("baseline", HERE), old, confidence=0.95, **words)
+    return found.new if found else None
+
+
+@pytest.mark.parametrize(
+    ("old", "given", "new"),
+    [
+        (None, {}, [1000, -0.07, None, "MiB/s"]),
+        ([800, -0.1, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
+        ([800, -0.1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
+        ([960, 0, None, "MiB/s"], {}, [1000, -0.04, None, "MiB/s"]),  # the bound stays at 960
+        ([1000, -0.15, None, "MiB/s"], {}, [1000, -0.07, None, "MiB/s"]),
+        ([1000, -0.15, None, "MiB/s"], {"accepted": True}, None),
+        ([1002, -0.01, None, "MiB/s"], {}, None),
+        ([1002, -0.01, None, "MiB/s"], {"lower": "old disks"}, [1000, -0.07, None, "MiB/s"]),
+        ([2000, -0.01, None, "MiB/s"], {"lower": "old disks"}, [1000, -0.07, None, "MiB/s"]),
+        ([800, -1, 0.5, "MiB/s"], {}, [1000, -0.07, 0.5, "MiB/s"]),
+    ],
+)
+def test_what_becomes_of_a_reference(old: Any, given: dict[str, Any], new: Any) -> None:
+    assert following(old, **given) == new
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_reference_is_never_lowered_without_a_reason(accepted: bool) -> None:
+    with pytest.raises(Refused, match=r"would lower .* 1100 to 1000 MiB/s \(-9.1%\).*--lower"):
+        following([1100, -0.5, None, "MiB/s"], accepted=accepted)
+
+
+def test_a_time_is_never_raised_without_a_reason() -> None:
+    slow = Baseline(runs=30, median=10.0, spread=0.02, bound=10.8)
+    words: dict[str, Any] = {"unit": "s", "better": "less", "baseline": slow}
+    with pytest.raises(Refused, match=r"would raise .* 9.000 to 10.00 s"):
+        following([9, None, 0.5, "s"], **words)
+    assert following([12, None, 0.5, "s"], **words) == [10, None, 0.08, "s"]
+    assert following([9, None, 0.5, "s"], lower="slower net", **words) == [10, None, 0.08, "s"]
+    assert following(None, **words) == [10, None, 0.08, "s"]
+
+
+@given(
+    median=st.floats(0.01, 1e7),
+    spread=st.floats(0.01, 0.2),
+    runs=st.integers(20, 200),
+    factor=st.floats(0.5, 2),
+    share=st.floats(0, 0.6),
+    better=st.sampled_from(["more", "less"]),
+    accepted=st.booleans(),
+)
+def test_no_demand_ever_becomes_softer(
+    median: float,
+    spread: float,
+    runs: int,
+    factor: float,
+    share: float,
+    better: Any,
+    accepted: bool,
+) -> None:
+    sign, side = (1, 1) if better == "more" else (-1, 2)
+    here = Baseline(
+        runs=runs, median=median, spread=spread, bound=median * math.exp(-sign * 3 * spread)
+    )
+    old: list[Any] = [median * factor, None, None, "s"]
+    old[side] = -sign * share
+    try:
+        new = following(old, baseline=here, unit="s", better=better, accepted=accepted)
+    except Refused:
+        assert sign * math.log(factor) > 0
+        return
+    if new is None:
+        return
+    assert sign * new[0] >= sign * old[0]
+    was, now = old[0] * (1 + old[side]), new[0] * (1 + new[side])
+    assert sign * now >= sign * was * (1 - sign * 1e-6)
+    assert find_mistakes("f", {"$sources": {"A": "x"}, "A": {"d": {"m": new}}}) == []
+
+
+# --- where an entry stands ------------------------------------------------------------------------
+
+
+def record(**given: Any) -> dict[str, Any]:
+    base = {
+        "system": "here",
+        "partition": "disk",
+        "environment": "gnu",
+        "check": "Ior",
+        "case": "Ior %files=shared",
+        "parameters": {"files": "shared"},
+        "overridden": {},
+        "tier": "daily",
+        "variant": "sound",
+        "nodes": 4,
+    }
+    return base | given
+
+
+@pytest.mark.parametrize(
+    ("entry", "place"),
+    [
+        (
+            None,
+            Place(keys=("here:disk", "shared", "bw"), index=("$partition", "files")),
+        ),
+        (
+            {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}},
+            Place(keys=("shared", 4, "bw"), index=("files", "nodes")),
+        ),
+        (
+            {"$index": ["files", "nodes"], "shared": {2: {"bw": []}}},
+            Place(keys=("shared", 4, "bw"), index=("files", "nodes")),
+        ),
+        (
+            {"$index": ["$partition", "variant"], "here:.*": {"published": {}, "sound|x": {}}},
+            Place(
+                keys=("here:.*", "sound|x", "bw"),
+                index=("$partition", "variant"),
+                wide=("here:.*", "sound|x"),
+            ),
+        ),
+        ({"here:disk": {"bw": []}}, Place(keys=("here:disk", "bw"))),
+        ({"here:disk": {"x": []}, "here": {"bw": []}}, Place(keys=("here", "bw"), wide=("here",))),
+        ({"*": {"bw": []}}, Place(keys=("*", "bw"), wide=("*",))),
+        ({"other:disk": {"bw": []}}, Place(keys=("here:disk", "bw"))),
+    ],
+)
+def test_an_entry_is_found_or_made(entry: Any, place: Place) -> None:
+    assert place_of(entry, record(), "bw") == place
+
+
+def test_a_check_without_parameters_gets_no_index() -> None:
+    assert place_of(None, record(parameters={}), "bw") == Place(keys=("here:disk", "bw"))
+
+
+def test_an_overridden_variable_must_be_in_the_index() -> None:
+    run = record(overridden={"nodes": 4})
+    with pytest.raises(LeftOut, match="nodes=4"):
+        place_of(None, run, "bw")
+    entry = {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}}
+    assert place_of(entry, run, "bw").keys == ("shared", 4, "bw")
+
+
+@pytest.mark.parametrize(
+    ("entry", "run", "message"),
+    [
+        ({"$index": ["$processor.num_cpus"], 4: {}}, record(), r"names \$processor.num_cpus"),
+        (
+            {"$index": ["files"], "x": {}},
+            record(parameters={"files": [1]}),
+            "only text and numbers",
+        ),
+    ],
+)
+def test_an_index_that_a_record_cannot_answer_is_refused(
+    entry: Any, run: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(Refused, match=message):
+        place_of(entry, run, "bw")
+
+
+def test_records_that_are_older_than_parameters_are_refused() -> None:
+    old = record()
+    del old["parameters"]
+    with pytest.raises(Refused, match="older than their parameters"):
+        place_of(None, old, "bw")
+
+
+# --- text that stays ------------------------------------------------------------------------------
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[tuple[Any, ...], Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(data, list) and "$index" not in path:
+        yield path, data
+
+
+def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
+    proposal = Proposal(before, after)
+    lines = proposal.diff("f").splitlines()[2:]
+    return [x[1:] for x in lines if x[0] == "-"], [x[1:] for x in lines if x[0] == "+"]
+
+
+def test_there_are_site_files_to_try() -> None:
+    assert len(FILES) >= 5
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
+    text = file.read_text()
+    found = list(leaves(yaml.safe_load(text)))
+    for path, leaf in found[::3]:
+        again = put(text, path, leaf)
+        old, new = changed_lines(text, again)
+        # 36478.0 and "1" may be written in another way; nothing else may.
+        assert [re.sub(r"[\"']", "", x) for x in old] == [re.sub(r"[\"']", "", x) for x in new]
+    assert found
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_setting_one_value_changes_one_line(file: Path) -> None:
+    text = file.read_text()
+    for path, leaf in list(leaves(yaml.safe_load(text)))[1::3]:
+        new = [7.25, *leaf[1:]]
+        old_lines, new_lines = changed_lines(text, put(text, path, new))
+        assert (len(old_lines), len(new_lines)) == (1, 1)
+        assert "7.25" in new_lines[0]
+        assert old_lines[0].partition("#")[1:] == new_lines[0].partition("#")[1:]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+def test_a_new_key_at_any_depth_only_adds_lines_or_extends_one(file: Path) -> None:
+    text = file.read_text()
+    for path, _ in list(leaves(yaml.safe_load(text)))[::7]:
+        for depth in range(1, len(path)):
+            longer = (*path[:depth], *(f"new{n}" for n in range(len(path) - depth)))
+            after = put(text, longer, [1, -0.1, None, "s"], "new0.m: calibrated", "new0.m:")
+            old, new = changed_lines(text, after)
+            assert len(old) <= 1
+            assert all(
+                line.rstrip().rstrip("}") in "\n".join(new) for line in old if "#" not in line
+            )
+
+
+def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor() -> None:
+    text = "A:\r\n  d: {m: [1, 0, 0, s], n: [2, 0, 0, s]}  # old\r\n# end\r\n"
+    once = put(text, ("A", "d", "m"), [3, 0, 0, "s"], "d.m: calibrated once", "d.m:")
+    other = put(once, ("A", "d", "n"), [4, 0, 0, "s"], "d.n: calibrated", "d.n:")
+    twice = put(other, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated twice " * 12, "d.m:")
+    assert twice.count("\n") == twice.count("\r\n")
+    assert "once" not in twice and "# d.n: calibrated\r\n" in twice
+    assert twice.endswith("# old\r\n# end\r\n")
+    assert max(map(len, twice.splitlines())) <= 120
+    again = put(twice, ("A", "d", "m"), [5, 0, 0, "s"], "d.m: calibrated", "d.m:")
+    assert again.count("#") == 4
+
+
+@pytest.mark.parametrize("text", ["", "# only a comment\n", "# no line end", "A: {}\n"])
+def test_an_empty_file_gets_its_first_entry(text: str) -> None:
+    after = put(text, ("A", "here:disk", "m"), [1, -0.1, None, "s"])
+    assert yaml.safe_load(after) == {"A": {"here:disk": {"m": [1, -0.1, None, "s"]}}}
+    assert after.startswith(text[:-3])
+
+
+def test_what_an_anchor_shares_is_not_touched() -> None:
+    text = "A:\n  d: &x {m: [1, 0, 0, s]}\n  e: *x\n"
+    for key in ("d", "e"):
+        with pytest.raises(EditError, match=f"A.{key}.m: setting it would change other values"):
+            put(text, ("A", key, "m"), [2, 0, 0, "s"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "$sources: {A: run 1}\n",
+        "$sources: {A: 'run 1', B: x}\n",
+        '$sources:\n  A: "run 1"  # said\n  B: x\n',
+        "$sources:\n  A: >-\n    run\n    1\n\n  B: x\n",
+        "$sources:\n  A: >\n    run\n    1\n",
+        "$sources:\n  A: run\n    1\n  B: x\n",
+    ],
+)
+def test_words_are_added_to_a_text_once(text: str) -> None:
+    after = add_words(text, ("$sources", "A"), "(two words)")
+    assert yaml.safe_load(after)["$sources"]["A"].strip() == "run 1 (two words)"
+    assert add_words(after, ("$sources", "A"), "(two words)") == after
+
+
+KEYS = st.text(st.sampled_from("ab:|.* -#1'\"é"), min_size=1, max_size=4) | st.integers(0, 3)
+
+
+@given(
+    st.dictionaries(
+        KEYS, st.dictionaries(KEYS, st.builds(lambda: [1, None, 0.5, "s"]), max_size=3), max_size=3
+    ),
+    KEYS,
+    KEYS,
+    st.sampled_from([None, True, False]),
+)
+def test_any_key_can_be_set_in_any_file(data: Any, one: Any, two: Any, style: bool | None) -> None:
+    text = yaml.safe_dump(data, default_flow_style=style, sort_keys=False)
+    expected = {**data, one: {**data.get(one, {}), two: [2, 0, None, "1"]}}
+    after = put(text, (one, two), [2, 0, None, "1"], f"{one}.{two}: why", f"{one}.{two}:")
+    assert yaml.safe_load(after) == expected
+
+
+# --- proposals ------------------------------------------------------------------------------------
+
+
+def runs(values: Sequence[float], **given: Any) -> Runs:
+    words: dict[str, Any] = {
+        "metric": "bw",
+        "unit": "MiB/s",
+        "better": "more",
+        "series": ("5e71e5000001",) * len(values),
+        "contents": ({"nodes": "n[1-4]", "stack": "prefix 4.1"},) * len(values),
+        "times": tuple(days(len(values))),
+        "record": record(),
+    } | given
+    return Runs(values=tuple(values), **words)
+
+
+def proposal(text: str, *all_runs: Runs, lower: str | None = None) -> Proposal:
+    return propose(text, all_runs, lambda *_: 0.1, Settings(today=TODAY, lower=lower))
+
+
+def state(found: Proposal) -> list[str]:
+    return [outcome.state for outcome in found.outcomes]
+
+
+def test_a_check_without_an_entry_gets_one_that_can_be_read() -> None:
+    found = proposal("", runs(noisy(24)), runs(noisy(24, 10, seed=2), metric="t", better="less"))
+    assert state(found) == ["proposed", "proposed"]
+    data = yaml.safe_load(found.after)
+    assert find_mistakes("f", data) == []
+    assert data["Ior"]["$index"] == ["$partition", "files"]
+    leaf = data["Ior"]["here:disk"]["shared"]["bw"]
+    assert leaf[0] == pytest.approx(1000, rel=0.005) and -0.2 < leaf[1] < -0.05
+    assert data["Ior"]["here:disk"]["shared"]["t"][1] is None
+    assert data["$accepted"]["Ior"]["here:disk"]["shared"]["bw"] == [leaf[0], "MiB/s", TODAY]
+    words = " ".join(found.after.replace("#", " ").split())
+    for word in (
+        "here:disk.shared.bw: calibrated 2026-11-21, 24 runs 2026-09-01 to 2026-09-24",
+        "nodes n[1-4]",
+        "stack prefix 4.1",
+        "series 5e71e5000001",
+    ):
+        assert word in words
+
+
+def test_what_was_accepted_stays_when_the_reference_moves() -> None:
+    first = proposal("# head\n", runs(noisy(24))).after
+    accepted = yaml.safe_load(first)["$accepted"]
+    second = proposal(first, runs(noisy(24, 1200.0)))
+    assert state(second) == ["proposed"]
+    assert "+20.0% of what was accepted on 2026-11-21: 1000" in second.outcomes[0].text
+    data = yaml.safe_load(second.after)
+    assert data["Ior"]["here:disk"]["shared"]["bw"][0] == pytest.approx(1200, rel=0.005)
+    assert data["$accepted"] == accepted
+    assert second.after.count("calibrated 2026-11-21") == 1
+    assert re.search(r"accepted\s+(#\s+)?1000 on 2026-11-21", second.diff("f").replace("+", ""))
+    third = proposal(second.after, runs(noisy(24, 900.0)))
+    assert (state(third), third.after) == (["refused"], second.after)
+    assert "would lower" in third.outcomes[0].text
+    assert "-10.0% of what was accepted" in third.outcomes[0].text
+    fourth = proposal(second.after, runs(noisy(24, 900.0)), lower="half the  disks are gone")
+    data = yaml.safe_load(fourth.after)
+    assert data["Ior"]["here:disk"]["shared"]["bw"][0] == pytest.approx(900, rel=0.005)
+    assert data["$accepted"] == accepted
+    assert "half the disks are gone" in " ".join(fourth.after.replace("#", " ").split())
+
+
+def test_a_second_calibration_from_the_same_runs_changes_nothing() -> None:
+    first = proposal("", runs(noisy(24)))
+    second = proposal(first.after, runs(noisy(24)))
+    assert (state(second), second.diff("f")) == (["holds"], "")
+
+
+def test_recalibrating_without_a_change_does_not_creep() -> None:
+    """The median of new healthy runs wanders; a reference that followed every gain would only rise."""
+    text = proposal("", runs(noisy(24))).after
+    draw = np.random.default_rng(5)
+    moved = 0
+    for _ in range(40):
+        values = 1000 * np.exp(0.03 * draw.standard_normal(24))
+        found = proposal(text, runs([float(v) for v in values]))
+        moved += "proposed" in state(found)
+    assert moved <= 5
+
+
+def test_a_published_entry_is_calibrated_in_place() -> None:
+    text = (SITES / "azure-cyclecloud" / "references.yaml").read_text()
+    run = record(
+        system="azure-cyclecloud",
+        partition="oss4",
+        check="TaskScaling",
+        case="TaskScaling %tasks=16",
+        parameters={"tasks": 16},
+    )
+    found = proposal(text, runs(noisy(24, 13500.0), metric="write_bw", record=run))
+    assert state(found) == ["proposed"]
+    assert "'sound|published' holds for other cases too" in found.outcomes[0].text
+    data = yaml.safe_load(found.after)
+    assert find_mistakes("f", data) == []
+    below = data["TaskScaling"]["azure-cyclecloud:oss4"]["sound|published"]
+    assert below[16]["write_bw"][0] == pytest.approx(13500, rel=0.005)
+    assert below[16]["read_bw"] == [12500, -0.15, None, "MiB/s"]
+    assert data["$sources"]["TaskScaling"].endswith(
+        "(values marked calibrated are from records of this site)"
+    )
+    accepted = data["$accepted"]["TaskScaling"]["azure-cyclecloud:oss4"]["sound|published"]
+    assert accepted == {16: {"write_bw": [12900, "MiB/s", TODAY]}}
+    old, _ = changed_lines(text, found.after)
+    assert old == [
+        "      16: {write_bw: [12900, -0.15, null, MiB/s], read_bw: [12500, -0.15, null, MiB/s]}"
+    ]
+
+
+def test_a_point_that_is_missing_is_made_beside_the_others() -> None:
+    text = (SITES / "azure-cyclecloud" / "references.yaml").read_text()
+    run = record(
+        system="azure-cyclecloud",
+        partition="oss4",
+        check="TaskScaling",
+        case="TaskScaling %tasks=8",
+        parameters={"tasks": 8},
+    )
+    found = proposal(text, runs(noisy(24, 9000.0), metric="write_bw", record=run))
+    lines = found.after.splitlines()
+    at = lines.index("      8:")
+    assert lines[at - 1].startswith("      32: {write_bw")
+    assert lines[at + 1].startswith(
+        "        # azure-cyclecloud:oss4.sound|published.8.write_bw: cal"
+    )
+    assert find_mistakes("f", yaml.safe_load(found.after)) == []
+    assert changed_lines(text, found.after)[0] == []
+
+
+HEAD = "$sources: {Ior: run 1}\nIor:\n  here:disk: "
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "{bw: [$xfail, 'bug, until 2027-01-01', [9, -0.1, null, MiB/s]]}\n", "is expected"),
+        (HEAD + "{bw: [9, -0.1, null, GiB/s]}\n", "in 'GiB/s', the records are in 'MiB/s'"),
+    ],
+)
+def test_an_entry_that_cannot_follow_is_refused(text: str, message: str) -> None:
+    found = proposal(text, runs(noisy(24), record=record(parameters={})))
+    assert (state(found), found.after) == (["refused"], text)
+    assert message in found.outcomes[0].text
+
+
+def test_a_file_with_mistakes_is_not_touched() -> None:
+    for text in ("Ior: 5\n", "a: [\n"):
+        with pytest.raises(CalibrateError):
+            proposal(text, runs(noisy(24)))
+
+
+def test_one_entry_for_two_kinds_of_runs_is_refused() -> None:
+    text = HEAD + "{bw: [9, -0.1, null, MiB/s]}\n"
+    kinds = [
+        runs(noisy(24, level), record=record(parameters={}, environment=name))
+        for level, name in ((1000.0, "gnu"), (2000.0, "intel"))
+    ]
+    found = proposal(text, *kinds)
+    assert (state(found), found.after) == (["refused", "refused"], text)
+    assert "environment=gnu beside intel" in found.outcomes[0].text
+
+
+def test_runs_with_overridden_variables_are_left_out_and_no_failure() -> None:
+    found = proposal("", runs(noisy(24), record=record(overridden={"tier": "quick"})))
+    assert (state(found), found.refused, found.after) == (["left out"], False, "")
+
+
+def test_runs_of_two_series_are_refused_with_what_differs() -> None:
+    contents = [
+        *({"kernel": "5.14", "lustre.client": "2.15.4", "nodes": f"n{n}"} for n in range(20)),
+        *({"kernel": "5.14", "lustre.client": "2.17.0", "nodes": f"n{n}"} for n in range(10)),
+    ]
+    mixed = runs(noisy(30), series=("aaa",) * 20 + ("bbb",) * 10, contents=tuple(contents))
+    found = proposal("", mixed)
+    assert state(found) == ["refused"]
+    text = found.outcomes[0].text
+    assert "2 series (aaa, bbb)" in text
+    assert "changed last: lustre.client 2.15.4 -> 2.17.0. " in text
+    assert "--since 2026-09-21T03:00:00, 10 more run(s) needed" in text
+
+
+# --- the choice of runs ---------------------------------------------------------------------------
+
+
+def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
+    count = len(values)
+    columns: dict[str, Any] = {
+        "time": days(count),
+        "session": [f"s{n}" for n in range(count)],
+        "system": "here",
+        "case": "Ior %files=shared",
+        "line": "l1",
+        "series": "aaa",
+        "metric": "bw",
+        "unit": "MiB/s",
+        "better": "more",
+        "median": list(values),
+        "metric_verdict": "PASS",
+        "fingerprint": "f1",
+    } | given
+    return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
+
+
+def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
+    return calibrate.runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
+
+
+def test_only_proven_values_are_runs() -> None:
+    verdicts = ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"]
+    (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
+    assert found.values == (1.0, 2.0, 3.0)
+    assert found.record["session"] == "s2"
+
+
+def test_the_newest_runs_are_taken_in_order_of_time() -> None:
+    data = frame([1.0, 2.0, 3.0, 4.0]).reverse()
+    assert of_frame(data, 2)[0].values == (3.0, 4.0)
+
+
+def test_lines_and_metrics_are_kept_apart() -> None:
+    data = pl.concat([frame([1.0, 2.0]), frame([3.0], line="l2"), frame([4.0], metric="iops")])
+    assert sorted(one.values for one in of_frame(data)) == [(1.0, 2.0), (3.0,), (4.0,)]
+
+
+def test_a_choice_of_system_case_metric_and_time() -> None:
+    data = pl.concat([frame([1.0, 2.0]), frame([3.0], system="there", case="Fio")])
+    assert Choice(system="there").of(data)["median"].to_list() == [3.0]
+    assert Choice(name="^Ior").of(data)["median"].to_list() == [1.0, 2.0]
+    later = calibrate.moment("2026-09-02")
+    assert Choice(since=later).of(data)["median"].to_list() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        (Choice(system="nowhere"), "no record has the system 'nowhere'; there are: here"),
+        (Choice(metrics=("bw", "iops")), "no record has the metric 'iops'; there are: bw"),
+        (Choice(name="("), "no regular expression"),
+        (Choice(name="zzz"), "no record is chosen"),
+        (Choice(newest=19), "--runs 19: expected 20 or more"),
+    ],
+)
+def test_a_choice_of_nothing_is_said(choice: Choice, message: str) -> None:
+    with pytest.raises(CalibrateError) as error:
+        choice.of(frame([1.0]))
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("2026-11-21", datetime(2026, 11, 21, tzinfo=timezone.utc)),
+        ("2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=timezone.utc)),
+        ("2026-11-21T10:00:00+01:00", datetime(2026, 11, 21, 9, tzinfo=timezone.utc)),
+    ],
+)
+def test_a_moment_is_utc(text: str, found: datetime) -> None:
+    assert calibrate.moment(text) == found
+
+
+def test_what_is_no_moment_or_no_reason_is_said() -> None:
+    with pytest.raises(CalibrateError, match="expected 2027-03-31"):
+        calibrate.moment("yesterday")
+    with pytest.raises(CalibrateError, match="--lower: expected the reason"):
+        Settings(lower="  ")
+
+
+def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "references.yaml"
+    file.write_bytes(b"a: 1\r\n")
+    file.chmod(0o640)
+    text = calibrate.read_text(file)
+    calibrate.write_text(file, text + "b: 2\r\n")
+    assert file.read_bytes() == b"a: 1\r\nb: 2\r\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["references.yaml"]
+    assert calibrate.read_text(tmp_path / "none") == ""

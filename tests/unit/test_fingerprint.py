@@ -1,0 +1,527 @@
+"""What a record was made with: collected without root, without secrets, and without ever failing a run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import fingerprint
+from iogauge.filesystem import Mount
+from support.lustre.recorded import sessions
+
+LUSTRE = sessions("params.txt")
+ALL = "".join(answer.stdout for answer in LUSTRE.values())
+PLAIN = (str, int, float, bool)
+
+
+# --- Lustre ---------------------------------------------------------------------------------------
+
+
+def test_the_parameters_of_a_client() -> None:
+    assert fingerprint.lustre_facts(ALL) == {
+        "lustre.client": "2.17.0",
+        "lustre.server": "2.17.0.0",
+        "lustre.osts": 4,
+        "lustre.mdts": 2,
+        "tunable.llite.fast_read": "1",
+        "tunable.llite.hybrid_io": "1",
+        "tunable.llite.hybrid_io_read_threshold_bytes": "8388608",
+        "tunable.llite.hybrid_io_write_threshold_bytes": "2097152",
+        "tunable.llite.max_cached_mb": "2968",
+        "tunable.llite.max_read_ahead_mb": "256",
+        "tunable.llite.max_read_ahead_per_file_mb": "64",
+        "tunable.llite.unaligned_dio": "1",
+        "tunable.mdc.max_mod_rpcs_in_flight": "7",
+        "tunable.mdc.max_rpcs_in_flight": "8",
+        "tunable.osc.checksum_type": "t10ip4K",
+        "tunable.osc.max_dirty_mb": "743",
+        "tunable.osc.max_rpcs_in_flight": "8",
+    }
+
+
+def test_what_a_user_may_not_see_gives_no_key() -> None:
+    answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
+    assert (answer.stdout, answer.status) == ("", 2)
+    assert fingerprint.lustre_facts(answer.stdout) == {}
+
+
+def test_a_value_that_differs_between_targets_is_all_that_there_are() -> None:
+    text = ALL.replace(
+        "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=743",
+        "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=100",
+    )
+    assert fingerprint.lustre_facts(text)["tunable.osc.max_dirty_mb"] == "100,743"
+
+
+def test_servers_are_counted_by_their_addresses() -> None:
+    text = "".join(
+        f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid=10.0.0.{1 + i % 2}@tcp\n" for i in range(4)
+    )
+    assert fingerprint.lustre_facts(text) == {"lustre.servers": 2}
+
+
+@given(st.text())
+def test_no_answer_of_lctl_breaks_it(text: str) -> None:
+    fingerprint.lustre_facts(text)
+
+
+def test_lctl_is_asked_for_everything_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
+    monkeypatch.setattr(fingerprint, "find_mount", lambda _: mount)
+    (tmp_path / "answer").write_text(ALL)
+    program = tmp_path / "lctl"
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = fingerprint.collect(str(tmp_path), deadline=60)
+    assert found["lustre.client"] == "2.17.0"
+    assert found["mount.source"] == "10.0.2.15@tcp:/lustre"
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    for name in ("version", "llite.lustre-*.hybrid_io ", "osc.lustre-OST*-osc-[!M]*.max_dirty_mb"):
+        assert name in asked
+
+
+# --- nothing secret -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        ("rw,relatime,rw,flock", "flock,relatime,rw"),
+        ("rw,username=jane,password=tiger", "password=***,rw,username=***"),
+        ("rw,name=admin,secret=AQD==,mds_namespace=a", "mds_namespace=a,name=***,rw,secret=***"),
+        ("credentials=/root/.smb,vers=3.0", "credentials=***,vers=3.0"),
+        ("passwd_file=/etc/p,api_key=1,sec=krb5", "api_key=***,passwd_file=***,sec=krb5"),
+        ("skpath=/etc/lustre.key,rw", "rw,skpath=***"),
+        ("rw,clientaddr=10.1.1.7,addr=10.1.1.1,vers=4.2", "rw,vers=4.2"),
+    ],
+)
+def test_mount_options_hold_no_secrets(options: str, kept: str) -> None:
+    assert fingerprint.safe_options(options) == kept
+
+
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ("//jane:tiger@nas/share", "//nas/share"),
+        ("https://jane:tiger@dav/x", "https://dav/x"),
+        ("10.0.2.15@tcp:/lustre", "10.0.2.15@tcp:/lustre"),
+        ("/dev/sdb1", "/dev/sdb1"),
+    ],
+)
+def test_a_source_holds_no_password(source: str, kept: str) -> None:
+    assert fingerprint.safe_source(source) == kept
+
+
+def test_variables_that_are_no_hints_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_SECRET_ACCESS_KEY", "MPICH_TOKEN", "OMPI_MCA_ess_base_jobid", "HOME"):
+        monkeypatch.setenv(name, "tiger")
+    monkeypatch.setenv("OMPI_MCA_io", "ompio")
+    monkeypatch.setenv("MPICH_MPIIO_HINTS", "*:striping_factor=4")
+    found = fingerprint.collect(str(tmp_path), deadline=60)
+    assert found["hints.environment"] == "MPICH_MPIIO_HINTS=*:striping_factor=4; OMPI_MCA_io=ompio"
+    assert "tiger" not in str(found)
+
+
+# --- command lines and names ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ior -a POSIX -o '/s/x/f' -k",
+        "/opt/view/bin/ior -a POSIX -o /s/x/f -k",
+        'ior  -a POSIX -o "/s/x/f" -k',
+        "ior -a POSIX -o ${IOG_DIR}/f -k",
+        'ior -a POSIX -o "$IOG_DIR/f" -k',
+    ],
+)
+def test_command_lines_that_do_the_same_are_one(command: str) -> None:
+    assert fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"
+
+
+def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
+    text = "fio --output=a-20260101-ab.$IOG_REP.json --password=tiger --size=1m"
+    seen = fingerprint.normalise(text, session="20260101-ab")
+    assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
+    assert fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
+    assert fingerprint.normalise("") == ""
+
+
+@pytest.mark.parametrize(
+    ("hosts", "folded"),
+    [
+        ([], ""),
+        (["login"], "login"),
+        (["n3", "n1", "n2", "n4", "n1"], "n[1-4]"),
+        (["n9", "n10", "n12"], "n[9-10,12]"),
+        (["c02-ib", "c01-ib", "c10-ib"], "c[01-02,10]-ib"),
+        (["n1", "m1", "login"], "login,m1,n1"),
+        (["n1", "n01", "n02"], "n1,n[01-02]"),
+        (["r1n2.x", "r1n3.x", "r2n2.x"], "r1n[2-3].x,r2n2.x"),
+    ],
+)
+def test_host_names_are_folded(hosts: list[str], folded: str) -> None:
+    assert fingerprint.fold(hosts) == folded
+
+
+def unfold(text: str) -> set[str]:
+    found = set()
+    for part in re.findall(r"[^,\[\]]*\[[^\]]*\][^,\[\]]*|[^,]+", text):
+        match = re.fullmatch(r"(.*)\[(.*)\](.*)", part)
+        for run in match[2].split(",") if match else ():
+            first, _, last = run.partition("-")
+            numbers = range(int(first), int(last or first) + 1)
+            found |= {f"{match[1]}{n:0{len(first)}d}{match[3]}" for n in numbers}
+        if not match:
+            found.add(part)
+    return found
+
+
+@given(st.sets(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}(-ib)?", fullmatch=True), min_size=1))
+def test_folded_names_say_all_and_nothing_else(hosts: set[str]) -> None:
+    assert unfold(fingerprint.fold(sorted(hosts))) == hosts
+
+
+ROUTES = """\
+Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
+eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
+eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
+ib0	0000000A	00000000	0001	0	0	0	000000FF	0	0	0
+"""
+
+
+@pytest.mark.parametrize(
+    ("address", "interface"), [("192.0.2.9", "eth0"), ("10.1.2.3", "ib0"), ("8.8.8.8", "eth0")]
+)
+def test_the_way_to_a_server(address: str, interface: str) -> None:
+    assert fingerprint.route_interface(ROUTES, address) == interface
+
+
+def test_no_way_to_a_server() -> None:
+    assert fingerprint.route_interface(ROUTES.splitlines()[0], "10.1.2.3") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("mpirun (Open MPI) 4.1.4\n\nReport bugs to ...\n", "Open MPI 4.1.4"),
+        (
+            "HYDRA build details:\n    Version:                                 4.2.0\n",
+            "MPICH 4.2.0",
+        ),
+        (
+            "Intel(R) MPI Library for Linux* OS, Version 2021.9\n",
+            "Intel(R) MPI Library for Linux* OS, Version 2021.9",
+        ),
+    ],
+)
+def test_the_version_of_mpi(text: str, version: str) -> None:
+    assert fingerprint.mpi_version(text) == version
+
+
+# --- what it is used for --------------------------------------------------------------------------
+
+values = st.one_of(st.text(max_size=5), st.integers(), st.booleans())
+prints = st.dictionaries(st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=True), values)
+
+
+@given(prints)
+def test_the_identity_is_that_of_the_content(content: dict[str, Any]) -> None:
+    name = fingerprint.identity(content)
+    assert re.fullmatch(r"[0-9a-f]{12}", name)
+    assert fingerprint.identity(dict(reversed(content.items()))) == name
+    assert fingerprint.identity(json.loads(json.dumps(content))) == name
+    assert fingerprint.identity({**content, "surplus.key": 1}) != name
+
+
+@given(prints, prints)
+def test_changes_lead_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+    rebuilt = dict(old)
+    for key, was, is_now in fingerprint.changed(old, new):
+        assert (old.get(key), new.get(key)) == (was, is_now)
+        rebuilt.pop(key, None)
+        if is_now is not None:
+            rebuilt[key] = is_now
+    assert rebuilt == new
+    assert fingerprint.changed(old, old) == []
+
+
+def test_changes_that_start_a_series_come_first() -> None:
+    old = {"kernel": "5.14", "cpu.governor": "powersave", "mount.type": "lustre"}
+    new = {"kernel": "6.1", "cpu.governor": "performance", "mount.type": "lustre", "a": 1}
+    assert fingerprint.changed(old, new) == [
+        ("kernel", "5.14", "6.1"),
+        ("a", None, 1),
+        ("cpu.governor", "powersave", "performance"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "starred"),
+    [
+        ("kernel", True),
+        ("lustre.client", True),
+        ("lustre.server", False),
+        ("mount.options", True),
+        ("tool.ior", True),
+        ("stack.mpi", True),
+        ("nic.eth0.speed_mbps", True),
+        ("tunable.llite.hybrid_io", True),
+        ("tunable.llite.hybrid_io_read_threshold_bytes", True),
+        ("nic.eth0.mtu", False),
+        ("tunable.osc.max_dirty_mb", False),
+        ("cpu.governor", False),
+        ("mem.bytes", False),
+        ("nodes", False),
+        ("command", False),
+        ("mount.source", False),
+    ],
+)
+def test_what_starts_a_new_series(key: str, starred: bool) -> None:
+    assert fingerprint.series_subset({key: "x"}) == ({key: "x"} if starred else {})
+
+
+def test_several_looks_become_one() -> None:
+    looks = [{"a": 1, "b": "x"}, {"a": 1, "b": "y", "c": True}, {"b": "x", "d": 2.5}]
+    assert fingerprint.merge(looks) == {"a": 1, "b": "x | y", "c": True, "d": 2.5}
+    assert fingerprint.merge([]) == {}
+
+
+@given(st.lists(prints, max_size=4))
+def test_looks_may_come_in_any_order(looks: list[dict[str, Any]]) -> None:
+    one = fingerprint.merge(looks)
+    assert json.loads(json.dumps(one)) == one
+    texts = {key: str(value) for key, value in one.items()}
+    assert {k: str(v) for k, v in fingerprint.merge(looks[::-1]).items()} == texts
+
+
+def test_what_the_case_knows_of_itself() -> None:
+    found = fingerprint.of_case(
+        hosts=["n2", "n1"],
+        tools=["fio 3.33", "ior 4.0.0"],
+        commands=["/x/ior -o $IOG_DIR/f.$IOG_REP", "ior -r"],
+        stack={"fingerprint": "ab12", "hashes": {"ior": "h1"}, "environment": "e"},
+        hints="cb_nodes=4",
+        data_types=["random", "random"],
+    )
+    assert found == {
+        "nodes": "n[1-2]",
+        "tool.fio": "3.33",
+        "tool.ior": "4.0.0",
+        "stack": "ab12",
+        "stack.ior": "h1",
+        "command": found["command"],
+        "command.text": "ior -o DIR/f.REP; ior -r",
+        "hints": "cb_nodes=4",
+        "data_type": "random",
+    }
+    assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))
+    assert fingerprint.of_case(hosts=[], tools=[], commands=[], stack={"fingerprint": ""}) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "hidden"),
+    [
+        ("10.0.2.15@tcp:/lustre", r"host-[0-9a-f]{8}@tcp:/lustre"),
+        ("mgs1@o2ib:/scratch", r"host-[0-9a-f]{8}@o2ib:/scratch"),
+        ("nas.site.org:/export", r"host-[0-9a-f]{8}:/export"),
+        ("//nas/share", r"//host-[0-9a-f]{8}/share"),
+        ("/dev/sdb1", r"/dev/sdb1"),
+        ("tmpfs", r"tmpfs"),
+    ],
+)
+def test_names_of_hosts_can_be_hidden(source: str, hidden: str) -> None:
+    found = fingerprint.anonymised(
+        {
+            "mount.source": source,
+            "nodes": "n[1-2]",
+            "command.text": "fio --client=n1.site.org,8765 --client=10.0.0.7 x",
+            "command": "n1",
+            "mem.bytes": 5,
+        },
+        ["n1.site.org", "n2.site.org"],
+    )
+    assert re.fullmatch(hidden, str(found["mount.source"]))
+    assert re.fullmatch(r"host-[0-9a-f]{8},host-[0-9a-f]{8}", str(found["nodes"]))
+    for name in ("n1.site", "10.0.0.7"):
+        assert name not in str(found["command.text"])
+    assert (found["command"], found["mem.bytes"]) == ("n1", 5)
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def machine(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        file = root / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+NODE = {
+    "etc/os-release": 'NAME=x\nPRETTY_NAME="Rocky Linux 9.4"\n',
+    "sys/class/dmi/id/product_name": "Server 9000\n",
+    "proc/cpuinfo": "processor\t: 0\nmodel name\t: CPU  X @ 2 GHz\n",
+    "proc/meminfo": "MemTotal:       263816952 kB\nMemFree: 1 kB\n",
+    "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
+    "sys/devices/system/cpu/vulnerabilities/mds": "Not affected\n",
+    "sys/devices/system/node/node0/x": "",
+    "sys/devices/system/node/node1/x": "",
+    "sys/class/net/ib0/operstate": "up\n",
+    "sys/class/net/ib0/speed": "200000\n",
+    "sys/class/net/ib0/mtu": "4092\n",
+    "sys/class/net/ib0/device/vendor": "0x15b3\n",
+    "sys/class/net/ib0/device/device": "0x101b\n",
+    "sys/class/net/eth1/operstate": "down\n",
+    "sys/class/net/eth1/device/vendor": "0x1\n",
+    "sys/class/net/lo/operstate": "unknown\n",
+    "sys/class/infiniband/mlx5_0/fw_ver": "20.31\n",
+    "sys/class/infiniband/mlx5_0/ports/1/rate": "200 Gb/sec (4X HDR)\n",
+    **{
+        f"sys/devices/system/cpu/cpu{i}/{name}": text
+        for i in range(4)
+        for name, text in (
+            ("topology/core_cpus_list", f"{i % 2},{i % 2 + 2}\n"),
+            ("topology/physical_package_id", f"{i % 2}\n"),
+            ("cpufreq/scaling_governor", "powersave\n" if i else "performance\n"),
+        )
+    },
+}
+
+
+def test_a_node(tmp_path: Path) -> None:
+    found = fingerprint.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
+    expected = {
+        "os": "Rocky Linux 9.4",
+        "node.model": "Server 9000",
+        "cpu.model": "CPU X @ 2 GHz",
+        "cpu.cores": 2,
+        "cpu.threads": 4,
+        "cpu.smt": True,
+        "cpu.sockets": 2,
+        "cpu.numa_nodes": 2,
+        "cpu.governor": "performance,powersave",
+        "mem.bytes": 252 << 30,
+        "mem.thp": "always",
+        "nic.ib0.speed_mbps": 200000,
+        "nic.ib0.mtu": 4092,
+        "nic.ib0.model": "0x15b3:0x101b",
+        "ib.mlx5_0:1.rate": "200 Gb/sec (4X HDR)",
+        "ib.mlx5_0:1.firmware": "20.31",
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert not [key for key in found if "eth1" in key or "nic.lo" in key]
+
+
+def test_the_hash_of_mitigations_changes_with_them(tmp_path: Path) -> None:
+    def seen() -> object:
+        return fingerprint.collect(str(tmp_path), root=tmp_path, deadline=60)["cpu.mitigations"]
+
+    machine(tmp_path, NODE)
+    before = seen()
+    assert seen() == before
+    machine(tmp_path, {"sys/devices/system/cpu/vulnerabilities/mds": "Mitigation: Clear\n"})
+    assert seen() != before
+
+
+@pytest.mark.parametrize("lost", sorted(NODE))
+def test_a_file_that_is_missing_costs_its_own_keys_only(tmp_path: Path, lost: str) -> None:
+    root = machine(tmp_path / "whole", NODE)
+    whole = fingerprint.collect(str(tmp_path), root=root, deadline=60)
+    part = machine(tmp_path / "part", {k: v for k, v in NODE.items() if k != lost})
+    found = fingerprint.collect(str(tmp_path), root=part, deadline=60)
+    group = {"etc": "os", "proc": "cpu|mem"}.get(lost.split("/")[0], r"node|mem|cpu|nic|ib")
+    assert all(re.match(group, key) for key, _, _ in fingerprint.changed(whole, found))
+
+
+@pytest.mark.parametrize(
+    ("type_", "source", "options", "files", "reason"),
+    [
+        ("zfs", "tank/scratch", "rw", {}, "zfs"),
+        ("btrfs", "/dev/sdb", "rw,compress=zstd:3,ssd", {}, "btrfs compress=zstd:3"),
+        ("btrfs", "/dev/sdb", "rw,compress-force=lzo", {}, "btrfs compress=lzo"),
+        ("btrfs", "/dev/sdb", "rw,compress=no", {}, ""),
+        ("ext4", "/dev/sdb", "rw", {}, ""),
+        ("xfs", "/dev/dm-1", "rw", {"dm-1/dm/uuid": "VDO-1f\n"}, "dm-vdo"),
+        (
+            "xfs",
+            "/dev/dm-1",
+            "rw",
+            {"dm-1/dm/uuid": "LVM-abc\n", "dm-1/slaves/dm-0": "", "dm-0/dm/uuid": "LVM-x-vpool\n"},
+            "dm-vdo",
+        ),
+        ("xfs", "/dev/dm-1", "rw", {"dm-1/dm/uuid": "LVM-abc\n", "dm-1/slaves/sda": ""}, ""),
+    ],
+)
+def test_what_makes_data_smaller_is_named(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    type_: str,
+    source: str,
+    options: str,
+    files: dict[str, str],
+    reason: str,
+) -> None:
+    mount = Mount(1, "/s", source, type_, options)
+    monkeypatch.setattr(fingerprint, "find_mount", lambda _: mount)
+    machine(tmp_path, {f"sys/class/block/{name}": text for name, text in files.items()})
+    found = fingerprint.collect(str(tmp_path), root=tmp_path, deadline=60)
+    assert found.get("mount.compresses", "") == reason
+    assert found["mount.type"] == type_
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    found = fingerprint.collect(str(tmp_path), deadline=60)
+    assert found["kernel"] == os.uname().release
+    assert {"mount.type", "mount.options", "mem.bytes", "cpu.model"} <= set(found)
+    assert all(type(value) in PLAIN for value in found.values())
+    assert list(found) == sorted(found)
+    assert fingerprint.collect(str(tmp_path), deadline=60) == found
+
+
+def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = threading.Event()
+
+    def breaks(_: object) -> fingerprint.Fingerprint:
+        raise RuntimeError("broken")
+
+    def hangs(_: object) -> fingerprint.Fingerprint:
+        hung.wait()
+        return {"late": True}
+
+    monkeypatch.setattr(fingerprint, "_PROBES", (breaks, hangs, fingerprint._memory))
+    found = fingerprint.collect(str(tmp_path), deadline=0.3)
+    hung.set()
+    assert "mem.bytes" in found
+    assert "late" not in found
+
+
+def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mpirun").write_text("#!/bin/sh\nexec sleep 60\n")
+    (tmp_path / "mpirun").chmod(0o755)
+    monkeypatch.delenv("CRAY_MPICH_VERSION", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = fingerprint.collect(str(tmp_path), deadline=60)
+    assert "mpi" not in found
+    assert "kernel" in found
+
+
+def test_a_path_that_is_not_there_is_no_error() -> None:
+    assert fingerprint.collect("/does/not/exist", deadline=60)["mount.type"]
+    assert "kernel" in fingerprint.collect("\0", deadline=60)

@@ -1,0 +1,384 @@
+"""Counters of a node: read from what Lustre 2.17 and the kernel printed, compared between two looks."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge import load
+from iogauge.load import Change, Load
+from iogauge.measurement import Phase, ToolOutput
+from iogauge.tools import fio, ior
+from support.lustre.recorded import sessions
+
+MIB = 1 << 20
+SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+LOAD = sessions("load.txt")
+PARAMS = sessions("params.txt")
+KNOWN = LOAD["lctl get_param llite.*.stats # 16 MiB written, 16 MiB read"].stdout
+USER = LOAD["(user bench) lctl get_param llite.*.stats"].stdout
+STATE = LOAD["lctl get_param osc.*.state"].stdout
+JOBS = LOAD[
+    "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=procname_uid"
+].stdout
+SLURM = LOAD[
+    "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=SLURM_JOB_ID"
+].stdout
+IMPORT = PARAMS["lctl get_param osc.*.import | head -116"].stdout
+
+
+def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 1000) -> Load:
+    fields = load._lustre("\n".join(texts), environment or {}, uid)
+    return Load(host="n1", cache_id="k:1", time=1795223500.0, load1=0.0, **fields)
+
+
+# --- parsers --------------------------------------------------------------------------------------
+
+
+def test_a_value_may_take_many_lines() -> None:
+    found = load.parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
+    assert next(iter(found)) == "llite.lustre-ffff888129458800.stats"
+    assert found["version"] == "2.17.0"
+    assert found["jobid_var"] == "disable"
+    assert len(found) == 6
+    assert found["osc.lustre-OST0000-osc-MDT0001.import"].startswith("import:\n")
+
+
+@given(st.text())
+def test_no_text_breaks_the_parsers(text: str) -> None:
+    load.parse_parameters(text)
+    load.parse_jobs(text)
+    load.parse_bytes_moved(text)
+    load.parse_diskstats(text, "8:0")
+    load.parse_log(text, "lustre")
+
+
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]{1,5}\.[A-Za-z0-9-]{1,9}\.[a-z_]{1,9}", fullmatch=True),
+        st.lists(st.from_regex(r"[a-z0-9: -]*", fullmatch=True), min_size=1),
+    )
+)
+def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
+    text = "".join(f"{name}={chr(10).join(lines)}\n" for name, lines in values.items())
+    expected = {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
+    assert load.parse_parameters(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "moved"),
+    [(KNOWN, (16 * MIB, 16 * MIB)), (USER, (335544320, 301989888)), ("", (0, 0))],
+)
+def test_bytes_of_a_mount(text: str, moved: tuple[int, int]) -> None:
+    assert load.parse_bytes_moved(text) == moved
+
+
+def test_the_bytes_of_each_job() -> None:
+    assert load.parse_jobs(JOBS) == {"dd.1000": 8 * MIB, "fio.1000": 8 * MIB, "dd.0": 16 * MIB}
+    assert load.parse_jobs(SLURM) == {"4711": 8 * MIB, "dd.0": 4 * MIB}
+
+
+@pytest.mark.parametrize(
+    ("variable", "environment", "own", "foreign"),
+    [
+        ("procname_uid", {}, "fio.1000", "fio.10001"),
+        ("SLURM_JOB_ID", {"SLURM_JOB_ID": "4711"}, "4711", "47110"),
+    ],
+)
+def test_our_own_job(variable: str, environment: dict[str, str], own: str, foreign: str) -> None:
+    pattern = load.own_job(variable, environment, 1000)
+    assert pattern
+    assert pattern.fullmatch(own)
+    assert not pattern.fullmatch(foreign)
+
+
+@pytest.mark.parametrize("variable", ["disable", "", "nodelocal", "session", "SLURM_JOB_ID"])
+def test_a_job_without_a_name_of_its_own(variable: str) -> None:
+    assert load.own_job(variable, {}, 1000) is None
+
+
+def test_the_kernel_counts_bytes_of_a_device() -> None:
+    with open("/proc/diskstats") as file:
+        text = file.read()
+    for line in text.splitlines():
+        words = line.split()
+        moved = load.parse_diskstats(text, f"{words[0]}:{words[1]}")
+        assert moved == (int(words[5]) * 512, int(words[9]) * 512)
+    assert load.parse_diskstats(text, "999:999") is None
+
+
+#: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.
+LOG = """\
+6,100,5000,-;eth0: link up
+ SUBSYSTEM=net
+4,101,6000,-;Lustre: lustre-OST0002-osc-ffff8881: Connection to lustre-OST0002 (at 10.0.0.1@tcp) was lost; in progress operations using this service will wait for recovery to complete
+3,102,7000,c;LustreError: 167-0: lustre-OST0002-osc-ffff8881: This client was evicted by lustre-OST0002; in progress operations using this service will fail.
+4,103,8000,-;Lustre: home-OST0000-osc-ffff8882: Connection to home-OST0000 (at 10.0.0.2@tcp) was lost; in progress operations using this service will wait
+4,104,8000,-;Lustre: lustre-OST0001-osc-MDT0000: Connection to lustre-OST0001 (at 10.0.0.1@tcp) was lost; in progress operations using this service will wait
+4,105,9000,-;Lustre: lustre-OST0002-osc-ffff8881: Connection restored to lustre-OST0002 (at 10.0.0.1@tcp)
+"""
+
+
+def test_lost_connections_stand_in_the_log() -> None:
+    end, found = load.parse_log(LOG, "lustre")
+    assert end == 105
+    assert found == (
+        (101, "lustre-OST0002 lost lustre-OST0002"),
+        (102, "lustre-OST0002 evicted by lustre-OST0002"),
+    )
+    assert [number for number, _ in load.parse_log(LOG, "*")[1]] == [101, 102, 103]
+    assert "10.0.0" not in str(found)
+    assert load.parse_log("", "lustre") == (None, ())
+
+
+def test_only_the_clients_own_connections_are_looked_at() -> None:
+    seen = lustre(STATE, IMPORT)
+    assert seen.states == {f"lustre-OST000{i}": "FULL" for i in range(4)}
+    assert len(seen.history) == 8
+    assert seen.timeouts == 0
+    assert lustre(LOAD["lctl get_param mdc.*.state"].stdout).states == {
+        "lustre-MDT0000": "FULL",
+        "lustre-MDT0001": "FULL",
+    }
+
+
+def test_an_ordinary_user_sees_no_connections() -> None:
+    answer = LOAD["(user bench) lctl get_param osc.*.import"]
+    assert (answer.stdout, answer.status) == ("", 2)
+    seen = lustre(USER, answer.stdout)
+    assert (seen.bytes_read, seen.states, seen.timeouts) == (335544320, {}, None)
+
+
+def test_the_names_of_other_jobs_are_not_kept() -> None:
+    seen = lustre("jobid_var=procname_uid", JOBS)
+    assert seen.jobs[load.OWN] == 16 * MIB
+    assert sum(seen.jobs.values()) == 32 * MIB
+    assert "dd.0" not in str(seen)
+    assert lustre("jobid_var=disable", JOBS).jobs == {}
+
+
+# --- between two looks ----------------------------------------------------------------------------
+
+FIRST = Load(
+    host="n1",
+    cache_id="k:1",
+    time=1000.5,
+    load1=0.0,
+    counter="llite",
+    bytes_read=100,
+    bytes_written=200,
+    states={"a": "FULL"},
+    history=((900, "a", "FULL"), (901, "a", "DISCONN")),
+    timeouts=1,
+    log_end=10,
+    complaints=((9, "a evicted by b"),),
+    jobs={"own": 5, "x": 50, "y": 7},
+)
+
+
+def later(**change: Any) -> Change:
+    return load.change(FIRST, replace(FIRST, time=1010.5, **change))
+
+
+def test_what_was_there_before_is_not_held_against_a_run() -> None:
+    assert later() == Change(
+        host="n1",
+        cache_id="k:1",
+        seconds=10.0,
+        counter="llite",
+        bytes_read=0,
+        bytes_written=0,
+        watched=("the state of the connections", "the kernel's log"),
+        jobs_own=0,
+        jobs_foreign=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "troubles"),
+    [
+        ({"states": {"a": "EVICTED"}}, ("a is EVICTED",)),
+        ({"states": {"a": "DISCONN", "b": "IDLE"}}, ("a is DISCONN",)),
+        ({"states": {"a": "CONNECTING", "b": "NEW"}}, ()),
+        ({"history": (*FIRST.history, (1005, "a", "REPLAY"))}, ("a went through REPLAY",)),
+        ({"history": (*FIRST.history, (1000, "a", "EVICTED"))}, ("a went through EVICTED",)),
+        ({"history": (*FIRST.history, (999, "a", "EVICTED"))}, ()),
+        ({"history": (*FIRST.history, (1005, "a", "IDLE"))}, ()),
+        ({"timeouts": 3}, ("2 request(s) timed out",)),
+        ({"timeouts": 0}, ()),
+        ({"timeouts": None, "states": {}}, ()),
+        ({"log_end": 12, "complaints": ((9, "old"), (11, "a lost b"))}, ("a lost b",)),
+        ({"log_end": None, "complaints": ((11, "a lost b"),)}, ()),
+    ],
+)
+def test_what_became_of_the_connections(change: dict[str, Any], troubles: tuple[str, ...]) -> None:
+    assert later(**change).troubles == troubles
+
+
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ({"bytes_read": 164}, 64),
+        ({"bytes_read": 99}, None),
+        ({"bytes_read": None}, None),
+        ({"bytes_read": 164, "counter": "device 8:0"}, None),
+    ],
+)
+def test_a_counter_that_was_cleared_counted_nothing(
+    change: dict[str, Any], read: int | None
+) -> None:
+    assert later(**change).bytes_read == read
+
+
+@pytest.mark.parametrize(
+    ("jobs", "own", "foreign"),
+    [
+        ({"own": 15, "x": 60, "y": 7}, 10, 10),
+        ({"own": 15, "z": 3}, 10, 3),
+        ({"own": 15, "x": 2, "y": 8}, 10, 3),
+        ({"x": 60}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_the_share_of_other_jobs(
+    jobs: dict[str, int], own: int | None, foreign: int | None
+) -> None:
+    seen = later(jobs=jobs)
+    assert (seen.jobs_own, seen.jobs_foreign) == (own, foreign)
+
+
+def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
+    def at(host: str, time: float) -> Load:
+        return replace(FIRST, host=host, time=time)
+
+    found = load.changes([at("b", 1), at("a", 1), at("c", 1)], [at("d", 2), at("b", 2), at("a", 3)])
+    assert [(change.host, change.seconds) for change in found] == [("a", 2.0), ("b", 1.0)]
+
+
+# --- what the tool moved itself -------------------------------------------------------------------
+
+
+def output(*phases: Phase, **parameters: object) -> ToolOutput:
+    return ToolOutput("t", "1", phases, parameters=parameters)
+
+
+def one(name: str, moved: int | None, transfer: int | None = MIB) -> Phase:
+    return Phase(name, {}, 1.0, bytes_moved=moved, transfer_bytes=transfer)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "own"),
+    [
+        ([output(one("write", 5), one("read", 7)), output(one("write", 5))], (7, 10)),
+        ([], (0, 0)),
+        ([output(one("write", 5)), output(one("write", None)), output(one("write", 5))], (0, None)),
+        ([output(one("write", 5)), output(one("read", 5), ramp_time="2")], (None, 5)),
+        ([output(one("read", 5), ramp_time="0")], (5, 0)),
+        ([output(one("read", 5, 131071))], (None, 0)),
+        ([output(one("read", 5, 131072))], (5, 0)),
+        ([output(one("read", 5, None))], (None, 0)),
+        ([output(one("write", 5)), output(one("create", None))], (None, None)),
+    ],
+)
+def test_bytes_of_the_tool(outputs: list[ToolOutput], own: tuple[int | None, int | None]) -> None:
+    assert load.own_bytes(outputs) == own
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        (ior.parse_json((SAMPLES / "ior_i1.json").read_text(), ""), (2 * MIB, 2 * MIB)),
+        (fio.parse_json((SAMPLES / "fio_randread.json").read_text()), (None, 0)),
+    ],
+)
+def test_bytes_of_recorded_runs(text: ToolOutput, own: tuple[int | None, int | None]) -> None:
+    assert load.own_bytes([text]) == own
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def test_a_look_survives_json() -> None:
+    assert Load.from_json(json.loads(json.dumps(FIRST.to_json()))) == FIRST
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"bytes_read": "1"},
+        {"bytes_read": 1.5},
+        {"history": [[1, 2]]},
+        {"time": "now"},
+        {"jobs": {"own": "many"}},
+        {"complaints": 5},
+        {"surplus": 1},
+    ],
+)
+def test_damaged_data_is_no_look(damage: dict[str, Any]) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Load.from_json({**FIRST.to_json(), **damage})
+
+
+def test_this_machine_is_looked_at(tmp_path: Path) -> None:
+    first = load.look(str(tmp_path))
+    assert first.host == os.uname().nodename
+    assert first.cache_id
+    assert first.load1 >= 0
+    assert load.change(first, load.look(str(tmp_path))).seconds >= 0
+
+
+def test_what_is_written_is_counted(tmp_path: Path) -> None:
+    before = load.look(str(tmp_path))
+    if before.bytes_written is None:
+        pytest.skip("nothing counts what is written here")
+    with open(tmp_path / "x", "wb") as file:
+        file.write(os.urandom(8 * MIB))
+        os.fsync(file.fileno())
+    moved = load.change(before, load.look(str(tmp_path))).bytes_written
+    assert moved is not None
+    assert moved >= 8 * MIB
+
+
+@pytest.mark.parametrize("script", ["exit 3", "sleep 60", None])
+def test_a_look_never_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
+) -> None:
+    mount = load.find_mount(str(tmp_path))
+    assert mount
+    monkeypatch.setattr(load, "find_mount", lambda _: replace(mount, type="lustre", source="a:/fs"))
+    monkeypatch.setattr(load, "_LCTL_SECONDS", 0.2)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}" if script else str(tmp_path))
+    if script:
+        (tmp_path / "lctl").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "lctl").chmod(0o755)
+    assert load.look(str(tmp_path / "not" / "there")).bytes_read is None
+
+
+def test_lctl_is_asked_once_and_its_status_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = load.find_mount(str(tmp_path))
+    assert mount
+    source = "10.0.2.15@tcp:/lustre"
+    monkeypatch.setattr(load, "find_mount", lambda _: replace(mount, type="lustre", source=source))
+    (tmp_path / "answer").write_text(USER)
+    (tmp_path / "lctl").write_text(
+        f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n'
+    )
+    (tmp_path / "lctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    seen = load.look(str(tmp_path))
+    assert (seen.counter, seen.bytes_written) == ("llite", 301989888)
+    (asked,) = (tmp_path / "asked").read_text().splitlines()
+    assert asked.startswith(
+        "get_param jobid_var llite.lustre-*.stats osc.lustre-OST*-osc-[!M]*.import"
+    )
+    assert not re.search(r"\{|\}", asked)

@@ -1,0 +1,504 @@
+"""The detector of lasting changes: what it finds, what it leaves alone, and what may not matter to it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+from iogauge import history, trend
+from iogauge.cli import app
+from iogauge.trend import Judged, State
+
+BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+SEEDS = st.integers(0, 10**6)
+
+
+def noisy(seed: int, runs: int, cv: float = 0.05, count: int = 1) -> NDArray[np.float64]:
+    """Log values without any change."""
+    return cv * np.random.default_rng(seed).standard_normal((count, runs))
+
+
+def dropped(seed: int, drop: float, after: int = 10, cv: float = 0.05) -> list[float]:
+    """Forty stable runs and some that are slower."""
+    values = np.exp(noisy(seed, 40 + after, cv)[0]) * 1000
+    values[40:] *= 1 - drop
+    return [float(v) for v in values]
+
+
+def frame(values: Sequence[float], **columns: object) -> pl.DataFrame:
+    """A line as the history gives it: a run a day."""
+    n = len(values)
+    fixed = {
+        "line": "line",
+        "series": "first",
+        "system": "site",
+        "partition": "scratch",
+        "case": "Ior %cache=direct",
+        "metric": "write_bw",
+        "unit": "MiB/s",
+        "better": "more",
+        "metric_verdict": "PASS",
+        "fingerprint": "same",
+    }
+    data: dict[str, object] = {
+        name: value if isinstance(value, list) else [value] * n
+        for name, value in (fixed | columns).items()
+    }
+    data["time"] = [BEGIN + timedelta(days=k) for k in range(n)]
+    data["session"] = [f"s{k}" for k in range(n)]
+    data["median"] = list(values)
+    return pl.DataFrame(data).with_columns(pl.col("time").cast(pl.Datetime("us", "UTC")))
+
+
+def judge(values: Sequence[float], **columns: object) -> Judged:
+    (one,) = trend.judge(frame(values, **columns))
+    return one
+
+
+# What it finds.
+
+
+def test_a_drop_is_an_alarm_with_its_day_size_and_certainty() -> None:
+    one = judge(dropped(1, 0.15))
+    assert one.state is State.ALARM
+    assert one.change is not None
+    assert (one.change.time, one.change.session) == (BEGIN + timedelta(days=40), "s40")
+    assert one.change.low < -0.15 < one.change.high < 0
+    assert one.false_alarms < 0.001
+    assert (one.runs, one.baseline) == (50, 30)
+    assert one.level == pytest.approx(1000, rel=0.03)
+
+
+def test_a_latency_that_grows_is_an_alarm() -> None:
+    one = judge([1 / v for v in dropped(1, 0.15)], better="less", unit="ms")
+    assert one.state is State.ALARM
+    assert one.change is not None
+    assert one.change.low < 1 / 0.85 - 1 < one.change.high
+
+
+def test_a_rise_is_an_improvement() -> None:
+    one = judge(dropped(1, -0.15))
+    assert one.state is State.IMPROVED
+    assert one.change is not None
+    assert one.change.low < 0.15 < one.change.high
+
+
+@pytest.mark.parametrize("drop", [0.12, 0.25, 0.5, 0.7, 0.9, 0.99])
+@pytest.mark.parametrize("cv", [0.0, 0.02, 0.05])
+def test_no_drop_is_too_large_to_be_seen(drop: float, cv: float) -> None:
+    assert judge(dropped(3, drop, after=6, cv=cv)).state is State.ALARM
+
+
+def test_what_has_gone_by_is_recovered() -> None:
+    values = dropped(1, 0.2) + dropped(2, 0)
+    assert judge(values[:50]).state is State.ALARM
+    one = judge(values)
+    assert one.state is State.RECOVERED
+    assert one.recovered is not None
+    assert BEGIN + timedelta(days=40) < one.recovered < BEGIN + timedelta(days=60)
+
+
+def test_the_table_holds_its_share_of_false_alarms_and_finds_drops() -> None:
+    """The figures of benchmarks/detectors.md within three standard errors; an EWMA at 5 % finds 66 %."""
+    random = np.random.default_rng(11)
+    stable = 0.05 * random.standard_normal((2000, 60))
+    slow = random.random(stable.shape) < 0.02
+    stable += np.where(slow, np.log(random.uniform(0.3, 0.8, stable.shape)), 0)
+    shares = []
+    for drop in (0.0, 0.1):
+        values = stable.copy()
+        values[:, 30:] += math.log1p(-drop)
+        found = trend.evidence(values, 30)
+        over = found.loss > trend.limits(found.scale, 30)
+        shares.append((over.any(axis=1).mean(), over[:, :5].any(axis=1).mean()))
+    assert shares[0][0] < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 2000)
+    assert shares[1][1] > 0.80 - 3 * math.sqrt(0.8 * 0.2 / 2000)
+
+
+# What it leaves alone.
+
+
+@given(st.floats(1e-6, 1e9), st.integers(21, 90))
+def test_a_constant_series_is_steady(value: float, runs: int) -> None:
+    one = judge([value] * runs)
+    assert one.state is State.STEADY
+    assert one.change is None
+
+
+@given(SEEDS, st.floats(0.05, 0.9))
+@settings(max_examples=30, deadline=None)
+def test_one_disturbed_run_is_no_alarm(seed: int, factor: float) -> None:
+    values = [1000 * math.exp(v) for v in 0.03 * np.sin(np.arange(seed, seed + 45) * 1.7)]
+    values[37] *= factor
+    assert judge(values).state is State.STEADY
+
+
+@pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
+def test_only_valid_points_count(verdict: str) -> None:
+    verdicts = ["PASS"] * 40 + [verdict] * 10
+    one = judge(dropped(1, 0.3), metric_verdict=verdicts)
+    assert (one.state, one.runs) == (State.STEADY, 40)
+
+
+@pytest.mark.parametrize("verdict", ["PASS", "FAIL", "UNREFERENCED"])
+def test_valid_points_count_whatever_the_reference_says(verdict: str) -> None:
+    assert judge(dropped(1, 0.3), metric_verdict=verdict).state is State.ALARM
+
+
+def test_values_that_are_none_do_not_count() -> None:
+    rows = frame([1.0] * 30).with_columns(
+        median=pl.Series([None, 0.0, math.nan, math.inf, -1.0] + [1.0] * 25)
+    )
+    (one,) = trend.judge(rows)
+    assert one.runs == 25
+
+
+@pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
+def test_too_few_runs_are_said(runs: int, state: State) -> None:
+    found = trend.judge(frame([5.0] * runs))
+    assert found[0].state is state
+    assert trend.few(found) == (
+        [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
+    )
+
+
+def test_nothing_gives_nothing() -> None:
+    assert trend.judge(frame([])) == []
+    assert trend.judge(frame([1.0], metric_verdict="ERROR")) == []
+
+
+# Series.
+
+
+def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
+    values = dropped(1, 0.2)
+    one = judge(values, series=["a"] * 40 + ["b"] * 10, fingerprint=["old"] * 40 + ["new"] * 10)
+    assert (one.state, one.series, one.runs) == (State.FEW, "b", 10)
+    assert one.started is not None
+    assert one.started.certain
+    assert one.started.low < -0.2 < one.started.high
+    assert one.started.session == "s40"
+    known = {"old": {"kernel": "5", "mem.bytes": 1}, "new": {"kernel": "6", "mem.bytes": 1}}
+    assert trend.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
+    assert trend.fingerprint_ids([one]) == {"old", "new"}
+
+
+def test_a_series_that_comes_back_goes_on() -> None:
+    one = judge(dropped(1, 0.2), series=["a"] * 15 + ["b"] * 10 + ["a"] * 25)
+    assert (one.series, one.runs) == ("a", 40)
+
+
+def test_another_unit_is_another_series_without_a_step() -> None:
+    one = judge(dropped(1, 0), unit=["MiB/s"] * 25 + ["MB/s"] * 25)
+    assert (one.unit, one.runs, one.started) == ("MB/s", 25, None)
+
+
+def test_what_changed_just_before_a_drop_is_named() -> None:
+    one = judge(dropped(1, 0.2), fingerprint=["x"] * 39 + ["y"] * 11)
+    assert one.change is not None
+    assert (one.change.before, one.change.after) == ("x", "y")
+
+
+def test_what_changed_long_before_a_drop_is_not() -> None:
+    one = judge(dropped(1, 0.2), fingerprint=["x"] * 30 + ["y"] * 20)
+    assert one.change is not None
+    assert (one.change.before, one.change.after) == (None, None)
+
+
+# What may not matter.
+
+
+def same(a: Judged, b: Judged) -> bool:
+    fine = a.state is b.state and a.false_alarms == pytest.approx(b.false_alarms, rel=0.02)
+    if a.change is None or b.change is None:
+        return fine and a.change is b.change
+    return fine and a.change.time == b.change.time
+
+
+@given(SEEDS, st.floats(-0.3, 0.3), st.floats(1e-3, 1e6))
+@settings(max_examples=40, deadline=None)
+def test_the_unit_does_not_matter(seed: int, drop: float, factor: float) -> None:
+    values = dropped(seed, drop)
+    one, other = judge(values), judge([v * factor for v in values])
+    assert same(one, other)
+    if one.change and other.change:
+        assert one.change.share == pytest.approx(other.change.share, abs=1e-6)
+
+
+@given(SEEDS, st.floats(-0.3, 0.3))
+@settings(max_examples=40, deadline=None)
+def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
+    values = dropped(seed, drop)
+    one, other = judge(values), judge([1 / v for v in values], better="less")
+    assert same(one, other)
+    if one.change and other.change:
+        assert (1 + one.change.share) * (1 + other.change.share) == pytest.approx(1)
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_losses_and_gains_mirror_each_other(seed: int) -> None:
+    values = noisy(seed, 50)
+    values[:, 35:] -= 0.1
+    one, other = trend.evidence(values, 30), trend.evidence(-values, 30)
+    assert one.loss == pytest.approx(other.gain, abs=0.01)
+    assert one.gain == pytest.approx(other.loss, abs=0.01)
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
+    values = noisy(seed, 45)
+    mixed = values.copy()
+    np.random.default_rng(seed).shuffle(mixed[0, :30])
+    assert trend.evidence(values, 30).loss == pytest.approx(
+        trend.evidence(mixed, 30).loss, abs=0.01
+    )
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_the_order_of_rows_does_not_matter(seed: int) -> None:
+    rows = frame(dropped(seed, 0.1))
+    assert trend.judge(rows) == trend.judge(rows.sample(fraction=1, shuffle=True, seed=seed))
+
+
+@given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None)
+def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> None:
+    frames = [
+        frame(dropped(seed, 0.1, after=20)[:runs], line=f"{k:02}")
+        for k, (seed, runs) in enumerate(lines)
+    ]
+    together = trend.judge(pl.concat(frames))
+    for one, alone in zip(together, frames, strict=True):
+        (expected,) = trend.judge(alone)
+        assert (one.line, one.state, one.runs) == (expected.line, expected.state, expected.runs)
+        assert same(one, expected)
+
+
+@given(SEEDS, st.floats(0, 0.8), st.floats(0.02, 0.15))
+@settings(max_examples=60, deadline=None)
+def test_what_drops_further_is_not_missed(seed: int, drop: float, more: float) -> None:
+    less, worse = judge(dropped(seed, drop)), judge(dropped(seed, drop + more))
+    if less.state is State.ALARM:
+        assert worse.state is State.ALARM
+        assert less.change and worse.change
+        if less.change.time == worse.change.time:
+            assert worse.change.share < less.change.share
+
+
+@given(SEEDS, st.floats(0.001, 0.2), st.floats(0.001, 0.2))
+def test_fewer_false_alarms_take_more_evidence(seed: int, a: float, b: float) -> None:
+    scale = np.exp(np.random.default_rng(seed).uniform(-6, 1, 3))
+    low, high = sorted((a, b))
+    assert (trend.limits(scale, 50, low) >= trend.limits(scale, 50, high)).all()
+    assert (trend.limits(scale, 50, high) >= trend.LEAST_EVIDENCE).all()
+
+
+@given(st.lists(st.floats(-3, 3), min_size=20, max_size=60), st.floats(-5, 5))
+def test_location_moves_with_the_values_and_scale_does_not(values: list[float], by: float) -> None:
+    row = np.array([values])
+    (m,), (s,) = trend.fit(row)
+    (moved,), (same_scale,) = trend.fit(row + by)
+    assert moved == pytest.approx(m + by, abs=1e-3)
+    assert same_scale == pytest.approx(s, rel=1e-2)
+    assert min(values) - 1e-9 <= m <= max(values) + 1e-9
+
+
+def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
+    from scipy.optimize import minimize
+    from scipy.stats import t
+
+    row = np.random.default_rng(5).standard_t(5, 400) * 0.1 + 3
+    best = minimize(
+        lambda p: -t.logpdf(row, 5, p[0], math.exp(p[1])).sum(), [3, -2], method="Nelder-Mead"
+    )
+    (m,), (s,) = trend.fit(row[None])
+    assert m == pytest.approx(best.x[0], abs=1e-3)
+    assert s == pytest.approx(math.exp(best.x[1]), rel=0.01)
+
+
+# Options.
+
+
+@pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])
+def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=r"expected 0\.001 to 0\.2"):
+        trend.limits(np.array([0.05]), 30, share)
+
+
+def test_a_baseline_that_is_too_short_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected 20 at least"):
+        trend.judge(frame([1.0]), baseline=19)
+
+
+def test_a_longer_baseline_is_used() -> None:
+    (one,) = trend.judge(frame([1.0] * 70), baseline=60)
+    assert one.baseline == 60
+
+
+# The offline view.
+
+
+def test_all_changes_are_found() -> None:
+    values = np.exp(noisy(4, 150)[0])
+    values[40:] *= 0.8
+    values[90:] *= 1.4
+    found = trend.change_points(values.tolist())
+    assert len(found) == 2
+    assert found == pytest.approx([40, 90], abs=1)
+
+
+@given(SEEDS, st.floats(1e-3, 1e3))
+@settings(max_examples=40)
+def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
+    values = np.exp(noisy(seed, 80)[0])
+    values[30:] *= 0.8
+    assert trend.change_points(values.tolist()) == trend.change_points((values * factor).tolist())
+
+
+@given(st.lists(st.floats(1e-3, 1e6), max_size=60))
+def test_any_values_have_changes_in_order(values: list[float]) -> None:
+    found = trend.change_points(values)
+    assert found == sorted(set(found))
+    assert all(5 <= k <= len(values) - 5 for k in found)
+
+
+def test_a_change_below_five_percent_is_not_reported() -> None:
+    assert trend.change_points([100.0] * 50 + [96.0] * 50) == []
+    assert trend.change_points([100.0] * 50 + [94.0] * 50) == [50]
+
+
+def test_a_method_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(trend, "import_module", missing)
+    with pytest.raises(trend.MissingExtra, match="apache-otava"):
+        trend.change_points_otava([1.0] * 20)
+
+
+def test_otava_finds_the_same_change() -> None:
+    pytest.importorskip("otava")
+    values = np.exp(noisy(4, 120)[0])
+    values[60:] *= 0.8
+    assert trend.change_points_otava(values.tolist()) == pytest.approx([60], abs=1)
+
+
+# The command.
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def write(home: Path, values: Sequence[float], changed_at: int) -> None:
+    for k, value in enumerate(values):
+        metric = {
+            "name": "write_bw",
+            "unit": "MiB/s",
+            "better": "more",
+            "samples": [value],
+            "median": value,
+            "spread": None,
+            "verdict": "PASS",
+            "reason": "",
+            "cold": None,
+            "ceiling": None,
+            "ceiling_from": None,
+            "reference": None,
+        }
+        record = {
+            "session": f"s{k}",
+            "time": (BEGIN + timedelta(days=k)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "system": "site",
+            "partition": "scratch",
+            "environment": "builtin",
+            "check": "Ior",
+            "case": "Ior %cache=direct",
+            "verdict": "PASS",
+            "reason": "",
+            "expected": False,
+            "tier": "daily",
+            "variant": "sound",
+            "nodes": 1,
+            "tasks_per_node": 1,
+            "parameters": {"cache": "direct"},
+            "overridden": {},
+            "line": "0" * 12,
+            "series": "1" * 12,
+            "fingerprint": {"tunable.osc.max_rpcs_in_flight": "8" if k < changed_at else "1"},
+            "metrics": [metric],
+            "findings": [],
+        }
+        history.append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["trend", *arguments])
+    return done.exit_code, done.output
+
+
+def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home: Path) -> None:
+    write(home, dropped(1, 0.2), 40)
+    status, text = run()
+    assert status == 1
+    assert "1 series: 1 alarm" in text
+    assert "2026-02-10 s40" in text
+    status, text = run("--json")
+    (row,) = json.loads(text)
+    assert (status, row["state"]) == (1, "alarm")
+    assert row["change"]["changed"] == ["tunable.osc.max_rpcs_in_flight: 8 -> 1"]
+    assert row["change"]["share"] == pytest.approx(-0.2, abs=0.05)
+
+
+def test_what_is_steady_short_or_left_out_does_not(home: Path) -> None:
+    write(home, dropped(1, 0.2), 40)
+    assert run("--system", "other")[0] == 0
+    assert run("-n", "mdtest")[0] == 0
+    status, text = run("--since", "2026-02-01")
+    assert (status, "19 of 20 runs" in text) == (0, True)
+
+
+def test_no_history_is_no_alarm(home: Path) -> None:
+    status, text = run()
+    assert (status, "0 series" in text) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("-n", "("), "regular expression"),
+        (("--since", "yesterday"), "yesterday"),
+        (("--baseline", "5"), "expected 20 at least"),
+        (("--false-alarms", "0.9"), "0.001 to 0.2"),
+        (("--offline", "--method", "guess"), "binary or otava"),
+    ],
+)
+def test_a_wrong_question_is_refused(home: Path, arguments: tuple[str, ...], says: str) -> None:
+    status, text = run(*arguments)
+    assert (status, says in text) == (2, True)
+
+
+def test_the_offline_view_lists_changes_and_fails_nothing(home: Path) -> None:
+    write(home, dropped(1, 0.2), 40)
+    status, text = run("--offline", "--json")
+    (row,) = json.loads(text)
+    assert (status, row["session"]) == (0, "s40")
+    assert row["after"] / row["before"] == pytest.approx(0.8, abs=0.05)
+    status, text = run("--offline")
+    assert (status, "1 change(s) of 5% or more" in text) == (0, True)
