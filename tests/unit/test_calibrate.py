@@ -799,7 +799,7 @@ def test_a_choice_of_system_case_metric_and_time() -> None:
     data = pl.concat([frame([1.0, 2.0]), frame([3.0], system="there", case="Fio")])
     assert Choice(system="there").of(data)["median"].to_list() == [3.0]
     assert Choice(name="^Ior").of(data)["median"].to_list() == [1.0, 2.0]
-    later = calibrate.moment("2026-09-02")
+    later = datetime(2026, 9, 2, tzinfo=timezone.utc)
     assert Choice(since=later).of(data)["median"].to_list() == [2.0]
 
 
@@ -819,21 +819,7 @@ def test_a_choice_of_nothing_is_said(choice: Choice, message: str) -> None:
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("2026-11-21", datetime(2026, 11, 21, tzinfo=timezone.utc)),
-        ("2026-11-21T10:00:00Z", datetime(2026, 11, 21, 10, tzinfo=timezone.utc)),
-        ("2026-11-21T10:00:00+01:00", datetime(2026, 11, 21, 9, tzinfo=timezone.utc)),
-    ],
-)
-def test_a_moment_is_utc(text: str, found: datetime) -> None:
-    assert calibrate.moment(text) == found
-
-
-def test_what_is_no_moment_or_no_reason_is_said() -> None:
-    with pytest.raises(CalibrateError, match="expected 2027-03-31"):
-        calibrate.moment("yesterday")
+def test_a_reason_that_is_none_is_said() -> None:
     with pytest.raises(CalibrateError, match="--lower: expected the reason"):
         Settings(lower="  ")
 

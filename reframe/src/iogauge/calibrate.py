@@ -592,17 +592,6 @@ class Choice:
         return frame
 
 
-def moment(text: str) -> datetime:
-    """A day or a moment, UTC unless it says otherwise; raises :class:`CalibrateError`."""
-    try:
-        found = datetime.fromisoformat(text.removesuffix("Z"))
-    except ValueError as error:
-        raise CalibrateError(
-            f"--since {text!r}: expected 2027-03-31 or 2027-03-31T12:00:00"
-        ) from error
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
-
-
 def site_limits(folder: Path) -> Callable[[str, str], float]:
     """A site's limit of noise by partition and check; raises :class:`CalibrateError` for a broken site."""
     if not folder.is_dir():

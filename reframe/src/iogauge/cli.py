@@ -470,7 +470,8 @@ def propose_references(
     ] = None,
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
-    from iogauge import calibrate  # with SciPy, which no other command waits for
+    # With SciPy and polars, which no other command waits for.
+    from iogauge import calibrate, historyview
 
     console = _console()
     try:
@@ -481,14 +482,14 @@ def propose_references(
                 system=system,
                 name=name,
                 metrics=tuple(metric or ()),
-                since=calibrate.moment(since) if since else None,
+                since=historyview.moment(since) if since else None,
                 newest=runs,
             ),
             calibrate.Settings(coverage=coverage, confidence=confidence, lower=lower),
             write=write,
             say=lambda text: console.print(escape(text), soft_wrap=True),
         )
-    except calibrate.CalibrateError as error:
+    except ValueError as error:
         typer.echo(f"iogauge: {error}", err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(0 if fine else 1)

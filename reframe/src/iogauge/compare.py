@@ -27,7 +27,7 @@ from iogauge.report import short_name
 from iogauge.session import history_dir, project_root
 from iogauge.tools import darshan
 from iogauge.tools.darshan import ALL_RANKS, DarshanLog, Record
-from iogauge.units import UnitError, convert, format_bytes, format_value
+from iogauge.units import UnitError, convert, format_bytes, format_value, visible
 from iogauge.verdict import Verdict
 
 #: Values whose ratio is nearer to 1 than this are called alike.
@@ -437,12 +437,14 @@ def to_json(comparison: Comparison) -> str:
 
 def render(comparison: Comparison) -> Group:
     """The comparison for a terminal: what it is of, what changed, and the values with their ratio."""
-    head = Text(_visible(f"A: {comparison.a}\nB: {comparison.b}\n"), overflow="fold", no_wrap=False)
+    head = Text(
+        f"A: {visible(comparison.a)}\nB: {visible(comparison.b)}\n", overflow="fold", no_wrap=False
+    )
     parts: list[Table | Text] = [head]
     if comparison.changes:
         changes = _table("What changed", ("what", "A", "B"), fold=True)
         for change in comparison.changes:
-            changes.add_row(*(Text(_visible(t or "-")) for t in (change.name, change.a, change.b)))
+            changes.add_row(*(Text(visible(t or "-")) for t in (change.name, change.a, change.b)))
         parts.append(changes)
     else:
         parts.append(Text("What changed: nothing that is known of them"))
@@ -450,14 +452,14 @@ def render(comparison: Comparison) -> Group:
     for row in comparison.rows:
         style = {"better": "green", "worse": "bold red"}.get(row.mark, "yellow" if row.mark else "")
         values.add_row(
-            Text(_visible(row.name)),
+            Text(visible(row.name)),
             _amount(row.a, row.unit),
             _amount(row.b, row.unit),
             "-" if row.ratio is None else f"{row.ratio:.3f}",
             Text(row.mark, style=style),
         )
     parts += [Text(""), values]
-    parts += [Text(_visible(f"note: {note}"), style="yellow") for note in comparison.notes]
+    parts += [Text(visible(f"note: {note}"), style="yellow") for note in comparison.notes]
     return Group(*parts)
 
 
@@ -478,8 +480,3 @@ def _amount(value: float | None, unit: str) -> str:
     if value == int(value) and unit == "1":
         return str(int(value))
     return show(value) + ("" if unit in ("B", "1", "") else f" {unit}")
-
-
-def _visible(text: str) -> str:
-    """Text from outside with control characters shown, not acted upon by the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

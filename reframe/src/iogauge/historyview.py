@@ -15,7 +15,7 @@ from rich.table import Table
 
 from iogauge import historycache
 from iogauge.report import short_name
-from iogauge.units import format_value
+from iogauge.units import format_value, visible
 from iogauge.verdict import Verdict
 
 _ORIGIN: Final = ("source", "number")
@@ -124,7 +124,7 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
     view.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
     for record, names in found:
         for cells in _lines(record, names):
-            view.add_row(*(escape(_visible(cell)) for cell in cells))
+            view.add_row(*(escape(visible(cell)) for cell in cells))
     return view
 
 
@@ -148,8 +148,3 @@ def _lines(record: dict[str, Any], names: set[str | None]) -> Iterator[tuple[str
         verdict = str(metric.get("verdict"))
         reason = str(metric.get("reason") or "") if verdict != Verdict.PASS.value else ""
         yield (*head, metric["name"], measured, verdict, reason)
-
-
-def _visible(text: str) -> str:
-    """Text from outside with control characters shown, not acted upon by the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

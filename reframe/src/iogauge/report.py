@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from iogauge.derive import POINTS, VALID, cost_per_gb_s_month
-from iogauge.units import BANDWIDTH_UNITS, convert, format_value
+from iogauge.units import BANDWIDTH_UNITS, convert, format_value, visible
 from iogauge.verdict import Verdict
 
 _STYLE: Final = {
@@ -66,16 +66,11 @@ def _reason(record: dict[str, Any], metric: dict[str, Any]) -> str:
     return "; ".join([*([text] if text else []), *remarks])
 
 
-def _visible(text: str) -> str:
-    """Text from outside with control characters shown, not acted upon by the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
 def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
     """Rows of a session's records; a case without metrics has one row."""
     found = []
     for record in records:
-        name = _visible(short_name(record["case"]))
+        name = visible(short_name(record["case"]))
         target = (record.get("target") or {}).get("path", record["partition"])
         if not record["metrics"]:
             found.append(
@@ -87,7 +82,7 @@ def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
                     "-",
                     "-",
                     Verdict(record["verdict"]),
-                    _visible(record["reason"]),
+                    visible(record["reason"]),
                 )
             )
         for metric in record["metrics"]:
@@ -106,7 +101,7 @@ def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
                     bound or "none",
                     format_value(ceiling) if ceiling else "unknown",
                     Verdict(metric["verdict"]),
-                    _visible(_reason(record, metric)),
+                    visible(_reason(record, metric)),
                 )
             )
         found += _not_computed(record, name, target)
@@ -122,7 +117,7 @@ def _not_computed(record: dict[str, Any], name: str, target: str) -> list[Row]:
             continue
         invalid = finding["outcome"] == "invalid"
         verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
-        reason = _visible(finding["saw"])
+        reason = visible(finding["saw"])
         rows.append(Row(name, target, finding["metric"], "-", "-", "-", verdict, reason))
     return rows
 
@@ -230,7 +225,7 @@ def cost_table(found: Sequence[Cost]) -> Table:
             f"{cost.per_gb_s_month:,.2f} {cost.currency}",
             cost.source,
         )
-        view.add_row(*(escape(_visible(cell)) for cell in cells))
+        view.add_row(*(escape(visible(cell)) for cell in cells))
     return view
 
 

@@ -34,7 +34,7 @@ from scipy.special import stdtrit
 from iogauge import fingerprint, history, historyview
 from iogauge.derive import VALID
 from iogauge.report import short_name
-from iogauge.units import format_value
+from iogauge.units import format_value, visible
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -728,15 +728,10 @@ def table(found: Sequence[Judged], known: Fingerprints) -> Table:
 
 def _who(one: Judged) -> tuple[str, str, str]:
     return (
-        escape(_visible(f"{one.system}:{one.partition}")),
-        escape(_visible(short_name(one.case))),
-        escape(_visible(one.metric)),
+        escape(visible(f"{one.system}:{one.partition}")),
+        escape(visible(short_name(one.case))),
+        escape(visible(one.metric)),
     )
-
-
-def _visible(text: str) -> str:
-    """Text from outside with control characters shown, not acted upon by the terminal."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _size(change: Change) -> str:
@@ -756,7 +751,7 @@ def _chance(share: float) -> str:
 def few(found: Sequence[Judged]) -> list[str]:
     """Which series have too few runs to be judged, as ``case metric: 7 of 20 runs of a baseline``."""
     return [
-        _visible(
+        visible(
             f"{one.system}:{one.partition} {short_name(one.case)} {one.metric}: "
             f"{one.runs} of {LEAST} runs of a baseline"
         )
@@ -879,7 +874,7 @@ def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
             f"{format_value(row['after'])} {row['unit']}",
             f"{row['after'] / row['before'] - 1:+.1%}",
         )
-        view.add_row(*(escape(_visible(cell)) for cell in cells))
+        view.add_row(*(escape(visible(cell)) for cell in cells))
     if rows:
         console.print(view)
     console.print(f"iogauge: {len(rows)} change(s) of {LEAST_CHANGE:.0%} or more")

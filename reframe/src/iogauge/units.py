@@ -145,3 +145,8 @@ def format_value(value: float) -> str:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
         return f"{value:.{min(digits, 6)}f}"
     return f"{value:.4g}"
+
+
+def visible(text: str) -> str:
+    """Text from outside with control characters shown, not acted upon by the terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

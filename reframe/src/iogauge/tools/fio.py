@@ -1,7 +1,6 @@
 """fio: job files and arguments for it, and its JSON as values.
 
-Written against fio 3.33 and 3.37. What the formats mean stands in storage-facts.md 2.5; sizes in a
-job file are binary (``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
+Written against fio 3.33 and 3.37, and what they were seen to do. Sizes in a job file are binary (``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
 
 fio's metadata engines (observed with fio 3.33 and strace):
 
@@ -234,7 +233,7 @@ class FioJob:
 def layout_job(*, directory: str, file_bytes: int, numjobs: int, files: int = 1) -> FioJob:
     """The job that writes the files of a read job of the same directory, sizes and processes.
 
-    fio lays missing files out by itself, but inside the run and by one process (storage-facts 2.5).
+    fio lays missing files out by itself, but inside the run and by one process.
     """
     block = next(size for size in (2**20, 2**16, 2**12, 512, 1) if file_bytes % size == 0)
     return FioJob(

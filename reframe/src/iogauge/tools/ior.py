@@ -1,7 +1,6 @@
 """IOR: arguments for it, and its JSON summary, rank times and help text as values.
 
 Written against IOR 4.0.0 and 3.3.0 (``src/ior.c``, ``src/ior-output.c``, ``src/parse_options.c``).
-What the formats mean stands in storage-facts.md, sections 0 (findings F1-F15) and 2.1.
 
 What IOR's numbers are (``ReduceIterResults`` in ior.c):
 
@@ -60,7 +59,7 @@ class IorOptions:
     Neither ``write`` nor ``read`` means both, as for IOR itself; ``verify_write`` and
     ``verify_read`` go with ``write`` and ``read``. Raises :class:`ValueError` for what IOR refuses
     (``ValidateTests`` in ior.c), and for what it accepts but does not do, or does differently from
-    what one would think (storage-facts 0 and 2.1, lustre-facts 2).
+    what one would think.
     """
 
     api: str = "POSIX"
@@ -198,7 +197,7 @@ class IorOptions:
             if not reordered:
                 raise ValueError(
                     f"task_offset is {self.task_offset}, but -Q does nothing without -C "
-                    "(storage-facts F3): set reorder_tasks"
+                    ": set reorder_tasks"
                 )
             if self.task_offset < 1:
                 raise ValueError(f"task_offset is {self.task_offset}: expected at least 1")
@@ -275,7 +274,7 @@ class IorOptions:
         if self.summary_format == "JSON" and self.verbosity:
             raise ValueError(
                 f"verbosity is {self.verbosity}: IOR 4.0.0 writes invalid JSON when -v is given "
-                "(storage-facts F1); set it to 0 or use another summary_format"
+                "; set it to 0 or use another summary_format"
             )
         if self.summary_format == "JSON" and self.max_minutes:
             raise ValueError(
@@ -303,7 +302,7 @@ class IorOptions:
         if self.min_duration_s and self.reads and not self.o_direct:
             raise ValueError(
                 f"min_duration_s is {self.min_duration_s}: it reads the same bytes again, from the "
-                "page cache (storage-facts 2.1); move more data, or set o_direct"
+                "page cache; move more data, or set o_direct"
             )
 
     def _check_backend(self) -> None:
@@ -340,13 +339,13 @@ class IorOptions:
             raise ValueError(
                 f"{asked[0]} and use_existing (-E) exclude each other: IOR creates the files "
                 "itself "
-                "and aborts on an existing one (lustre-facts 2)"
+                "and aborts on an existing one"
             )
         if count is not None and count < 1:
             raise ValueError(
                 f"lustre_stripe_count is {count}: expected at least 1; -1 means 'unset' to IOR, "
                 "not "
-                "'all' (lustre-facts 2): give the number of OSTs"
+                "'all': give the number of OSTs"
             )
         if size is not None and (size <= 0 or size % 65536 or size not in _INT32):
             raise ValueError(
@@ -355,7 +354,7 @@ class IorOptions:
         if self.lustre_start_ost is not None:
             if count is None and size is None:
                 raise ValueError(
-                    "lustre_start_ost alone is ignored by IOR without a message (lustre-facts 2): "
+                    "lustre_start_ost alone is ignored by IOR without a message: "
                     "give lustre_stripe_count or lustre_stripe_bytes too"
                 )
             if self.lustre_start_ost < 0:

@@ -1,7 +1,6 @@
 """mdtest: arguments for it, and its summary tables and rank details as values.
 
-Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON. What is used
-of it, and IO500's command lines, stand in storage-facts.md 2.4.
+Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON.
 
 A rate of mdtest 4.0 is, for each iteration, the *slowest* task's rate times the number of tasks
 (``summarize_results_rank0``); the table gives greatest, least, mean and standard deviation (n - 1)
