@@ -624,7 +624,7 @@ class TestSite:
             (lambda p: p["extras"]["limits"].update(max_spread="500 %"), ["max_spread"]),
             (lambda p: p.pop("time_limit"), ["time_limit"]),
             (lambda p: p.update(max_jobs=4), ["max_jobs"]),
-            (lambda p: p.update(features=["lustre"]), ["feature 'lustre'"]),
+            (lambda p: p.update(features=["luster"]), ["feature 'luster'"]),
         ],
         ids=[
             *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),
