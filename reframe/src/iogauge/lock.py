@@ -331,11 +331,21 @@ def take(
     ``content`` is from :func:`describe`. ``pause`` sleeps for so many seconds, or ends the waiting with True.
     Raises :class:`Occupied` after ``wait_s`` seconds, OSError where no lock can be made or one cannot be broken.
     """
-    lock, watch, pause_s = Lock(place, content), Watch(), 0.0
+    try:
+        return _take(Lock(place, content), wait_s, pause, say)
+    except BaseException:
+        tidy(place)
+        raise
+
+
+def _take(
+    lock: Lock, wait_s: float, pause: Callable[[float], bool], say: Callable[[str], None]
+) -> Lock:
+    watch, pause_s = Watch(), 0.0
     start = time.monotonic()
     told, holder = -_TOLD_S, None
     while not lock.claim():
-        found = standing(place)
+        found = standing(lock.place)
         if found is not None:
             holder = found
             if watch.dead(holder, pause_s):
