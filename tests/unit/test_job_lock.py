@@ -167,7 +167,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
 def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., Job]) -> None:
     one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")
-    for pid in [one.process.pid, *processes(str(one.stage))]:
+    for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     one.end()
@@ -188,7 +188,7 @@ def test_a_job_of_another_host_is_followed_after_its_lease(job: Callable[..., Jo
         "iog_phase work bash -c 'touch began; sleep 60'", host="elsewhere"
     )
     one.await_("began")
-    for pid in [one.process.pid, *processes(str(one.stage))]:
+    for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     one.end()

@@ -422,10 +422,31 @@ def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
             lines.flush()
 
 
-def test_many_contenders_and_sudden_deaths(tmp_path: Path) -> None:
+@pytest.fixture(params=["here", pytest.param("xfs", marks=[ROOT_ONLY, pytest.mark.needs_loop])])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory on the file system of the tests, or on an XFS, where other steps meet each other."""
+    point = tmp_path / "place"
+    point.mkdir()
+    if request.param == "here":
+        yield point
+        return
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(320 << 20)
+    make, mount = ["mkfs.xfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(point)]
+    for words in (make, mount):
+        try:
+            subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no XFS can be made here: {error}")
+    yield point / "target"
+    subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def test_many_contenders_and_sudden_deaths(tmp_path: Path, place: Path) -> None:
     """Twenty processes, fifty times each, while some are killed wherever they are: never two at once, none stuck."""
-    place, oracle, log = tmp_path / "place", tmp_path / "oracle", tmp_path / "log"
-    place.mkdir()
+    oracle, log = tmp_path / "oracle", tmp_path / "log"
+    place.mkdir(exist_ok=True)
     oracle.touch()
     log.touch()
     rng, fork = random.Random(1), multiprocessing.get_context("fork")
@@ -642,7 +663,7 @@ def test_a_target_that_may_not_be_written_is_refused(shared: Path) -> None:
     assert str(shared) in said
 
 
-# --- the janitor ----------------------------------------------------------------------------------
+# --- other users of the lock ----------------------------------------------------------------------------------
 
 
 def test_the_janitor_finds_the_dead_and_leaves_the_living(
@@ -656,6 +677,17 @@ def test_the_janitor_finds_the_dead_and_leaves_the_living(
     assert dead is not None
     lock.remove(dead)
     lock.tidy(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_is_in_use_is_not_probed(tmp_path: Path) -> None:
+    from iogauge import cli
+
+    with cli._probe_dir(str(tmp_path)) as directory:
+        assert directory is not None
+        assert lock.standing(str(tmp_path)) is not None
+        with cli._probe_dir(str(tmp_path)) as second:
+            assert second is None
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -222,17 +222,25 @@ def bench(context: typer.Context) -> None:
 
 @contextmanager
 def _probe_dir(target: str) -> Iterator[str | None]:
-    """A directory on the target that is removed again; None where none can be made (the run says why)."""
+    """A directory on the target that is removed again; None where none can be made, or a case is at work."""
     name = session.new_session_name()
+    content = lock.describe(
+        session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
+    )
     try:
-        directory = workdir.create(target, name, "probe")
-    except OSError:
+        held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
+    except (OSError, lock.Occupied):
         yield None
         return
+    directory = None
     try:
+        with suppress(OSError):
+            directory = workdir.create(target, name, "probe")
         yield directory
     finally:
-        workdir.remove(workdir.session_dir(target, name))
+        if directory:
+            workdir.remove(workdir.session_dir(target, name))
+        held.release()
 
 
 @app.command("report")

@@ -27,7 +27,10 @@ holder that is stopped, for longer than the lease lets another one in; the holde
 gone away. It is not fair: of those that wait, the first to look has it.
 
 **Leaving**: whoever gives the lock up removes, if they are empty, ``held``, ``.lock`` and ``iogauge``, and what takers
-that died left beside ``held``; a living taker whose directory is swept away begins again. ``iogauge`` is sticky, so that
+that died left beside ``held``. It cannot tell these from the living, whose directory is there for a moment. So it
+renames one first, away from the name that its owner knows: either that comes before the owner's own rename, and the owner
+begins again, or it finds nothing. To unlink the file by its path would not do: the kernel may have found the
+directory before it became ``held``, and look for the file in it afterwards. ``iogauge`` is sticky, so that
 users cannot remove each other's directories; ``.lock`` is not, so that anybody can break the lock of the dead. Hence
 an empty ``.lock`` of another user may stay, until that user's next session.
 
@@ -71,6 +74,10 @@ class LockError(OSError):
 
 class Occupied(Exception):
     """Another one held the lock for as long as this one waited. The message names it."""
+
+
+def _new_name() -> str:
+    return uuid.uuid4().hex
 
 
 def folder(place: str) -> str:
@@ -201,15 +208,22 @@ def tidy(place: str) -> None:
     base = folder(place)
     with contextlib.suppress(OSError):
         for name in os.listdir(base):
-            path = os.path.join(base, name)
-            with contextlib.suppress(OSError):
-                if _NAME.fullmatch(name) and not os.path.islink(path):
-                    os.unlink(os.path.join(path, name))
-            if _NAME.fullmatch(name) or name == _HELD:
+            if _NAME.fullmatch(name) and not os.path.islink(os.path.join(base, name)):
                 with contextlib.suppress(OSError):
-                    os.rmdir(path)
+                    _sweep(base, name)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(base, _HELD))
         os.rmdir(base)
         os.rmdir(os.path.dirname(base))
+
+
+def _sweep(base: str, name: str) -> None:
+    """Remove the directory of a taker that has not become ``held``, under another name."""
+    away = os.path.join(base, _new_name())
+    os.rename(os.path.join(base, name), away)
+    for file in filter(_NAME.fullmatch, os.listdir(away)):
+        os.unlink(os.path.join(away, file))
+    os.rmdir(away)
 
 
 @dataclass(slots=True)
@@ -245,7 +259,7 @@ class Lock:
 
     place: str
     content: bytes
-    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+    name: str = field(default_factory=_new_name)
     beats: int = 0
 
     def _path(self, directory: str) -> str:
@@ -275,7 +289,6 @@ class Lock:
                 os.unlink(self._path(self.name))
             with contextlib.suppress(OSError):
                 os.rmdir(own)
-        # Whatever rename said: a server that was asked twice says no the second time.
         return self.beat()
 
     def beat(self) -> bool:
