@@ -71,8 +71,9 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
-    opened = {"view": VIEW.to_json(), "refused": [], "session": "s", "case": "c"}
-    (stage / "open.json").write_text(json.dumps(opened))
+    opened = {"view": VIEW.to_json(), "refused": [], "occupied": "", "locked": True}
+    (stage / "open.json").write_text(json.dumps(opened | {"session": "s", "case": "c"}))
+    (stage / "lock.json").write_text(json.dumps({"lost": ""}))
     (stage / "neighbours.txt").touch()
     runs = []
     hosts = [f"n{number + 1}" for number in range(nodes)]

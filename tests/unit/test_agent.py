@@ -49,6 +49,9 @@ def case(place: Path, **change: Any) -> str:
         "striping": "none",
         "targets": None,
         "restore": str(place.parent / "restore"),
+        "lock": str(place),
+        "lock_wait_s": 5,
+        "lock_lease_s": 60,
         **change,
     }
     Path("case.json").write_text(json.dumps(data))

@@ -209,6 +209,41 @@ def test_a_refusal_is_returned_and_nothing_else(stage: Path) -> None:
     assert (found.refused, found.outputs, found.runs) == (("G9: no",), {}, ())
 
 
+def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage: Path) -> None:
+    opened = json.loads((stage / "open.json").read_text())
+    (stage / "open.json").write_text(json.dumps({**opened, "occupied": "bob has it"}))
+    found = collect(stage, status=3)
+    assert (found.refused, found.occupied, found.runs) == ((), "bob has it", ())
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ('{"lost": ""}', ""),
+        ('{"lost": "bob has it"}', "bob has it"),
+        (None, "was killed"),
+        ("", "was killed"),
+        ("{}", "was killed"),
+        ("[]", "was killed"),
+        ("{", "was killed"),
+    ],
+)
+def test_a_lock_that_was_lost_or_is_not_proven(stage: Path, text: str | None, lost: str) -> None:
+    (stage / "lock.json").unlink()
+    if text is not None:
+        (stage / "lock.json").write_text(text)
+    found = collect(stage).lost
+    assert lost in found
+    assert bool(found) == bool(lost)
+
+
+def test_where_none_is_needed_no_lock_is_missing(stage: Path) -> None:
+    (stage / "lock.json").unlink()
+    opened = json.loads((stage / "open.json").read_text())
+    (stage / "open.json").write_text(json.dumps({**opened, "locked": False}))
+    assert collect(stage).lost == ""
+
+
 # --- several nodes --------------------------------------------------------------------------------
 
 

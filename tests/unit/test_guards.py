@@ -569,6 +569,14 @@ def test_g19_another_case_on_the_target_contaminates() -> None:
     assert "/s/iogauge/u/t/c" in finding.saw and "iogauge clean" in finding.remedy
 
 
+def test_g19_a_case_that_had_not_the_lock_throughout_is_contaminated() -> None:
+    assert guards.exclusive(objection="").outcome is Outcome.OK
+    finding = guards.exclusive(objection="bob had it")
+    assert finding.outcome is Outcome.CONTAMINATED
+    assert finding.saw == "bob had it"
+    assert "limits.lock_wait" in finding.remedy
+
+
 # --- G10: the layout that was asked for -----------------------------------------------------------
 
 MIB = 1 << 20

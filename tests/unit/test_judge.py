@@ -231,6 +231,20 @@ def test_a_refusal_is_invalid(found: Evidence) -> None:
     assert decided.reason == "refused before a byte was written: G13: full"
 
 
+def test_a_target_that_others_had_all_the_time_is_contaminated(found: Evidence) -> None:
+    decided = decide(dataclasses.replace(found, occupied="after 10 min bob has it"))
+    assert decided.verdict is Verdict.CONTAMINATED
+    assert decided.metrics == ()
+    assert decided.headline == "nothing was measured: G19: after 10 min bob has it"
+    assert [finding.guard for finding in decided.findings] == ["G19"]
+
+
+def test_a_lock_that_was_lost_contaminates_every_metric(found: Evidence) -> None:
+    decided = decide(dataclasses.replace(found, lost="it was taken for dead"))
+    assert [m.verdict for m in decided.metrics] == [Verdict.CONTAMINATED] * 2
+    assert "it was taken for dead" in decided.reason
+
+
 # --- ceilings as references -----------------------------------------------------------------------
 
 TOPOLOGY = {

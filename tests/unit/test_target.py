@@ -167,3 +167,37 @@ def test_a_path_may_be_a_variable_of_the_job() -> None:
 def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
     with pytest.raises(ValidationError, match="absolute path"):
         PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})
+
+
+@pytest.mark.parametrize(
+    ("path", "lock", "place", "places"),
+    [
+        ("/scratch", None, "/scratch", ("/scratch",)),
+        ("/scratch", "/locks", "/locks", ("/scratch", "/locks")),
+        ("/scratch", "/scratch", "/scratch", ("/scratch",)),
+        ("$DW_JOB_STRIPED", None, None, ()),
+        ("$DW_JOB_STRIPED", "/locks", "/locks", ("/locks",)),
+    ],
+)
+def test_where_the_lock_is(
+    path: str, lock: str | None, place: str | None, places: tuple[str, ...]
+) -> None:
+    target = {"path": path, "type": "ext4", "lock": lock}
+    extras = PartitionExtras.of_partition(changed("target", target))
+    assert (extras.target.lock_place, extras.target.places) == (place, places)
+
+
+@pytest.mark.parametrize("lock", ["locks", "$HOME", "/a/../b", "/a b", ""])
+def test_a_lock_that_is_no_absolute_path_is_refused(lock: str) -> None:
+    with pytest.raises(ValidationError, match="lock"):
+        PartitionExtras.of_partition(changed("target.lock", lock))
+
+
+def test_waiting_for_the_lock() -> None:
+    limits = PartitionExtras.of_partition(GOOD).limits
+    assert (limits.lock_wait, limits.lock_lease) == (600, 120)
+    assert PartitionExtras.of_partition(changed("limits.lock_wait", "1 h")).limits.lock_wait == 3600
+    for key in ("lock_wait", "lock_lease"):
+        for value in ("0 s", "soon", -1):
+            with pytest.raises(ValidationError, match=key):
+                PartitionExtras.of_partition(changed(f"limits.{key}", value))

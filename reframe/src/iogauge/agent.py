@@ -1,7 +1,7 @@
 """What a job runs on the nodes themselves: look at the target, make the directory, empty the page cache.
 
-``python -m iogauge.agent open CASE.json`` checks the target and makes the case's directory, or refuses
-with status 3; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
+``python -m iogauge.agent open CASE.json`` waits for the target's lock, checks the target and makes the case's
+directory, or refuses with status 3; it says "opened", and keeps the lock until its standard input ends; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
 of all files below a directory, ``pin PINS.json DIR OUT`` puts files or directories on storage targets of
 Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its answer to
 ``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
@@ -16,15 +16,17 @@ import contextlib
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from iogauge import fingerprint, guards, load, lustre, pagecache, tunables, workdir
+from iogauge import fingerprint, guards, load, lock, lustre, pagecache, tunables, workdir
 from iogauge.filesystem import (
     Quota,
     View,
@@ -42,6 +44,9 @@ _T = TypeVar("_T")
 REFUSED: Final = 3
 #: File in the stage directory with what ``open`` saw and decided.
 OPENED: Final = "open.json"
+#: File in the stage directory that says whether the lock was held to the end. The job script waits for the word.
+LOCKED: Final = "lock.json"
+WORD: Final = "opened"
 #: Programs that run at a time, names on one command line, seconds that one program may take.
 _WORKERS: Final = 16
 _NAMES: Final = 200
@@ -180,27 +185,107 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     return findings
 
 
-def _open(case_file: str) -> int:
-    case = json.loads(Path(case_file).read_text(encoding="utf-8"))
+def _ended(seconds: float | None = None) -> bool:
+    """Sleep for so many seconds, or until the job script says that it ends, or is gone with all that it started."""
+    return bool(select.select([0], [], [], seconds)[0])
+
+
+def _lock(case: dict[str, Any]) -> lock.Lock | None:
+    """The lock of the target, None where it needs none; raises what :func:`iogauge.lock.take` raises."""
+    if case["lock"] is None:
+        return None
+    content = lock.describe(
+        session=case["session"],
+        case=case["case"],
+        lease_s=case["lock_lease_s"],
+        processes=(os.getpid(), os.getppid()),
+    )
+    return lock.take(
+        expand(case["lock"]),
+        content,
+        wait_s=case["lock_wait_s"],
+        pause=_ended,
+        say=lambda text: print(f"iogauge: lock: {text}", flush=True),
+    )
+
+
+@contextlib.contextmanager
+def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
+    """Give signs of life meanwhile, whatever else this process waits for."""
+    done = threading.Event()
+
+    def beat() -> None:
+        kept = True
+        while not done.wait(lease_s / lock.BEATS):
+            with contextlib.suppress(OSError):  # the storage may answer again; the end tells
+                if kept and not held.beat():
+                    kept = False
+                    now = lock.standing(held.place) or "nobody"
+                    print(f"iogauge: lock: lost; held now by {now}", file=sys.stderr, flush=True)
+
+    threading.Thread(target=beat, daemon=True).start()
     try:
-        _restore(case["restore"])
+        yield
+    finally:
+        done.set()
+
+
+def _release(held: lock.Lock) -> None:
+    """Give the lock up, and leave word whether the case had it until now."""
+    lost = ""
+    try:
+        if not held.release():
+            lost = (
+                "this case gave no sign of life in time, was taken for dead and lost the lock of the target, "
+                f"which is held now by {lock.standing(held.place) or 'nobody'}"
+            )
+    except OSError as error:
+        lost = f"the lock of the target could not be given up: {error}"
+    Path(LOCKED).write_text(json.dumps({"lost": lost}), encoding="utf-8")
+
+
+def _prepare(case: dict[str, Any], leaving: contextlib.ExitStack) -> dict[str, Any]:
+    """Take the lock, look at the target and make the directory, or say what stands against it."""
+    seen: dict[str, Any] = {"view": None, "refused": [], "occupied": "", "locked": False}
+    try:
         target = expand(case["target"])
         view = look(target)
-        # What is not the declared file system need not be asked for its storage targets.
-        if _striped(case) and _identity(view, case).outcome is guards.Outcome.OK:
-            view = look(target, striped=True)
-        findings = preflight(view, case)
-        refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
-        seen: dict[str, Any] = {"view": view.to_json(), "refused": refused}
-        if not refused:
+        # What is not the declared file system gets no lock, and need not be asked for its storage targets.
+        if _identity(view, case).outcome is guards.Outcome.OK:
+            held = _lock(case)
+            if held is not None:
+                leaving.callback(_release, held)
+                leaving.enter_context(_beating(held, case["lock_lease_s"]))
+                seen["locked"] = True
+            _restore(case["restore"])
+            view = look(target, striped=_striped(case))
+        seen["view"] = view.to_json()
+        seen["refused"] = [
+            str(f) for f in preflight(view, case) if f.outcome is guards.Outcome.INVALID
+        ]
+        if not seen["refused"]:
             workdir.create(target, case["session"], case["case"], case["host"])
     except (OSError, LustreError) as error:
-        seen = {"view": None, "refused": [f"{case['target']}: {error}"]}
-    seen |= {"session": case["session"], "case": case["case"]}
-    Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
-    for reason in seen["refused"]:
-        print(f"iogauge: refused: {reason}", file=sys.stderr)
-    return REFUSED if seen["refused"] else 0
+        seen |= {"view": None, "refused": [f"{case['target']}: {error}"]}
+    except lock.Occupied as error:
+        seen["occupied"] = str(error)
+    return seen | {"session": case["session"], "case": case["case"]}
+
+
+def _open(case_file: str) -> int:
+    case = json.loads(Path(case_file).read_text(encoding="utf-8"))
+    with contextlib.ExitStack() as leaving:
+        seen = _prepare(case, leaving)
+        Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
+        reasons = [*seen["refused"], *filter(None, [seen["occupied"]])]
+        for reason in reasons:
+            print(f"iogauge: refused: {reason}", file=sys.stderr)
+        if reasons:
+            return REFUSED
+        print(WORD, flush=True)
+        if seen["locked"]:
+            _ended()
+    return 0
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,7 @@ from iogauge import (
     doctor,
     guards,
     history,
+    lock,
     references,
     report,
     session,
@@ -221,17 +222,25 @@ def bench(context: typer.Context) -> None:
 
 @contextmanager
 def _probe_dir(target: str) -> Iterator[str | None]:
-    """A directory on the target that is removed again; None where none can be made (the run says why)."""
+    """A directory on the target that is removed again; None where none can be made, or a case is at work."""
     name = session.new_session_name()
+    content = lock.describe(
+        session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
+    )
     try:
-        directory = workdir.create(target, name, "probe")
-    except OSError:
+        held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
+    except (OSError, lock.Occupied):
         yield None
         return
+    directory = None
     try:
+        with suppress(OSError):
+            directory = workdir.create(target, name, "probe")
         yield directory
     finally:
-        workdir.remove(workdir.session_dir(target, name))
+        if directory:
+            workdir.remove(workdir.session_dir(target, name))
+        held.release()
 
 
 @app.command("report")
@@ -387,7 +396,9 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
 def clean(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Session directories; those of dead sessions where left out."),
+        typer.Argument(
+            help="Session directories; those of dead sessions, and their locks, where left out."
+        ),
     ] = None,
     target: Annotated[
         list[str] | None, typer.Option(help="Target to look on; may be repeated.")
@@ -396,7 +407,7 @@ def clean(
         bool, typer.Option("--dry-run", help="Only say what would be removed.")
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also sessions that may be alive.")
+        bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
     ] = False,
 ) -> None:
     """Remove what sessions that ended hard left on the targets, and stage directories a week old.
@@ -404,10 +415,9 @@ def clean(
     On a target nothing without our marker is touched.
     """
     console, failed = _console(), False
+    places = target or session.known_targets() or [detect.target_path()]
     found = [
-        (one.path, workdir.may_be_alive(one))
-        for place in (target or session.known_targets() or [detect.target_path()])
-        for one in workdir.sessions(place)
+        (one.path, workdir.may_be_alive(one)) for place in places for one in workdir.sessions(place)
     ]
     doomed = list(paths or [path for path, alive in found if everything or not alive])
     for path, alive in found:
@@ -422,14 +432,46 @@ def clean(
         except OSError as error:
             console.print(escape(f"refused: {error}"))
             failed = True
+    locks = [_clean_lock(console, place, dry_run, everything) for place in places if not paths]
+    failed = failed or None in locks
     stages = [] if paths else session.old_stages()
     for stage in stages:
         if not dry_run:
             shutil.rmtree(stage, ignore_errors=True)
         console.print(escape(f"{'would remove' if dry_run else 'removed'}: {stage} (a week old)"))
-    if not doomed and not stages:
+    if not doomed and not any(locks) and not stages:
         console.print("nothing to remove")
     raise typer.Exit(1 if failed else 0)
+
+
+def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -> bool | None:
+    """Break the lock of a place if its holder is dead; whether one went, None where that could not be done."""
+    try:
+        holder = lock.standing(place)
+        if holder is not None and not holder.name:
+            raise lock.LockError(f"{holder}: remove it by hand")
+        if holder is not None and not everything:
+            if not holder.gone:
+                text = f"watching the lock of {holder} for at most {holder.lease_s:g} s"
+                console.print(escape(text), soft_wrap=True)
+            dead = lock.find_dead(place)
+            if dead is None:
+                text = f"kept: the lock of {holder}: it is in use (--all breaks it)"
+                console.print(escape(text), soft_wrap=True)
+                return False
+            holder = dead
+        if not dry_run:
+            if holder is not None:
+                lock.remove(holder)
+            lock.tidy(place)
+    except OSError as error:
+        console.print(escape(f"refused: {error}"), soft_wrap=True)
+        return None
+    if holder is None:
+        return False
+    word = "would remove" if dry_run else "removed"
+    console.print(escape(f"{word}: the lock of {holder}"), soft_wrap=True)
+    return True
 
 
 @app.command()

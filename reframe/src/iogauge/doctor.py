@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
 
-from iogauge import agent, detect, references, site, workdir
+from iogauge import agent, detect, lock, references, site, workdir
 from iogauge.filesystem import traits
 from iogauge.units import format_bytes
 from iogauge.yamlfile import Mistake
@@ -169,6 +169,16 @@ def _target(path: str) -> list[Check]:
     if not os.access(path, os.W_OK | os.X_OK):
         found.append(
             Check("problem", f"target {path}", "not writable for you", "choose another directory")
+        )
+    holder = lock.standing(path)
+    if holder is not None:
+        found.append(
+            Check(
+                "note",
+                f"target {path}",
+                f"locked by {holder}" + (", whose processes have ended" if holder.gone else ""),
+                "run: iogauge clean, which breaks the lock if its holder is dead",
+            )
         )
     left = [one.path for one in workdir.sessions(path) if not workdir.may_be_alive(one)]
     if left:

@@ -57,7 +57,9 @@ class Evidence:
 
     ``cold`` holds the outputs of the warm-up, which are kept and not judged. ``fetched``: bytes that the
     tasks fetched from storage, by phase name, for phases before which the page cache was emptied;
-    ``neighbours``: directories of other cases that were on the target meanwhile; ``striping``: layouts,
+    ``neighbours``: directories of other cases that were on the target meanwhile; ``occupied``: who had the
+    target's lock for as long as the job waited, ``lost``: why the job cannot be said to have had it throughout
+    (both empty where all is well); ``striping``: layouts,
     where the case asked for one; ``opened``: what the first node saw before anything was written;
     ``nodes``: fingerprints of the nodes, ``idle``: one look at each before the run, ``changes``: what each
     counted between the first and the last phase that is judged.
@@ -71,6 +73,8 @@ class Evidence:
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     fetched: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()
+    occupied: str = ""
+    lost: str = ""
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
     nodes: tuple[Mapping[str, Value], ...] = ()
@@ -246,6 +250,14 @@ def _facts(
     return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
 
 
+def _lost(stage: Path) -> str:
+    """Why the job cannot be said to have had the target's lock from its beginning to its end."""
+    try:
+        return str(json.loads(_text(stage / "lock.json", "lock"))["lost"])
+    except (ToolOutputError, ValueError, KeyError, TypeError):
+        return "what kept the lock of the target for this case was killed before it could tell"
+
+
 def collect(
     stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
 ) -> Evidence:
@@ -259,6 +271,7 @@ def collect(
         opened = json.loads(_text(stage / "open.json", "open"))
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]
         refused = tuple(str(reason) for reason in opened["refused"])
+        occupied, locked = str(opened["occupied"]), bool(opened["locked"])
         found_owner = (opened["session"], opened["case"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
@@ -267,8 +280,8 @@ def collect(
         ) from error
     if owner is not None and found_owner != owner:
         raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
-    if refused:
-        return Evidence(tuple(views), refused, (), {}, {})
+    if refused or occupied:
+        return Evidence(tuple(views), refused, (), {}, {}, occupied=occupied)
 
     runs = parse_runs(_text(stage / "phases.tsv", "phases"))
     for run in runs:
@@ -319,6 +332,8 @@ def collect(
         {name: tuple(found) for name, found in cold.items()},
         {name: tuple(found) for name, found in fetched.items()},
         tuple(dict.fromkeys(_text(stage / "neighbours.txt", "neighbours").splitlines())),
+        "",
+        _lost(stage) if locked else "",
         _striping(stage, plan),
         opened_view,
         *_facts(stage, runs, plan),

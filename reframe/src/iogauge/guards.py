@@ -766,6 +766,21 @@ def neighbours(*, others: Sequence[str]) -> Finding:
     )
 
 
+def exclusive(*, objection: str) -> Finding:
+    """G19, in part: the case had the target's lock, from before it looked until its directory was removed.
+
+    ``objection`` says why it had not, or why that is not known; empty: it had.
+    """
+    return _finding(
+        "G19",
+        not objection,
+        objection or "the lock of the target was held throughout",
+        "one case at a time on a target",
+        "Run when the other has ended, or wait longer: limits.lock_wait; if it is dead: iogauge clean",
+        Outcome.CONTAMINATED,
+    )
+
+
 #: Bytes on a node that are nobody's load: journals, logs, what the system itself writes now and then.
 FOREIGN_BYTES: Final = 64 << 20
 

@@ -1,17 +1,20 @@
 # shellcheck shell=bash
 # iogauge: functions for the job script of a case. Sourced, not run.
 #
-#   iog_open COMMAND...     run the agent that checks the target and makes $IOG_DIR; stops the job if refused
+#   iog_open COMMAND...     run the agent that takes the target's lock, checks the target and makes $IOG_DIR;
+#                           stops the job if refused
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
-# $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out.
+# $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out, and then
+# the lock is given up.
 
 IOG_PID=
 IOG_REP=0
 IOG_MINE=
+IOG_KEEPER=
 IOG_AT_CLOSE=()
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
@@ -31,7 +34,7 @@ iog_stop_tool() {
 # beside it.
 iog_close() {
     local status=$?
-    trap '' TERM INT HUP USR1
+    trap '' TERM INT HUP USR1 PIPE
     iog_stop_tool
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
@@ -43,8 +46,18 @@ iog_close() {
             fi
             ;;
     esac
+    iog_unlock
     exit "$status"
 }
+
+# Tell the agent to give up the lock, and wait until it has.
+iog_unlock() {
+    [ -n "$IOG_KEEPER" ] || return 0
+    echo >&"$IOG_LIFE"
+    read -r -t 30 <&"$IOG_WORD"
+    # More than 128: it did not end in time. Who waits for the lock will see that it is dead.
+    [ "$?" -le 128 ] || kill -KILL "$IOG_KEEPER" 2>/dev/null
+} 2>/dev/null
 
 iog_open() {
     trap iog_close EXIT
@@ -53,9 +66,32 @@ iog_open() {
     trap 'exit 129' HUP
     trap 'exit 138' USR1
     : >phases.tsv
-    "$@" || exit $?
+    iog_lock "$@" || exit $?
     IOG_MINE=1
     iog_neighbours
+}
+
+# Start the agent and wait for its word. It goes on to keep the lock for as long as it can read from this script
+# or from anything that this script has started: a tool that outlives a killed script still loads the target.
+# Signals that are meant for the script, or for all that it has started, do not reach it.
+iog_lock() {
+    local line
+    coproc IOG_AGENT {
+        trap '' TERM INT HUP USR1
+        read -r line
+        exec setsid "$@"
+    }
+    IOG_KEEPER=$IOG_AGENT_PID
+    # The shell closes its own ends of the pipes when the agent ends, which may be at once.
+    exec {IOG_LIFE}>&"${IOG_AGENT[1]}" {IOG_WORD}<&"${IOG_AGENT[0]}" || return 1
+    line=${IOG_AGENT[1]}
+    exec {line}>&-
+    echo >&"$IOG_LIFE"
+    while read -r line <&"$IOG_WORD"; do
+        [ "$line" != opened ] || return 0
+        echo "$line"
+    done
+    wait "$IOG_KEEPER"
 }
 
 # Directories of other cases on the target, ours or another session's: they load it as well.

@@ -241,6 +241,7 @@ def findings_of(
             declared_source=extras.target.source,
             views=evidence.views,
         ),
+        guards.exclusive(objection=evidence.lost),
         guards.neighbours(others=evidence.neighbours),
         *_node_findings(plan, evidence, extras),
         *_striping_findings(plan, evidence, extras),
@@ -399,7 +400,8 @@ class Judgement:
             for m in self.metrics
             if m.median is not None
         )
-        return f"{figures}: {self.reason.split('; ')[0]}"
+        reason = self.reason.split("; demanded")[0] if not figures else self.reason.split("; ")[0]
+        return f"{figures}: {reason}" if figures else reason
 
     @property
     def failed_as_expected(self) -> bool:
@@ -435,6 +437,9 @@ def judge(
         return Judgement(
             (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
         )
+    if evidence.occupied:
+        waited = guards.exclusive(objection=evidence.occupied)
+        return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
     values = check_samples(metrics, ev.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(plan, evidence, metrics, values, extras, tier)
     decided = []

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iogauge import workdir
+from iogauge import lock, workdir
 
 
 def project_root() -> Path:
@@ -107,6 +107,10 @@ class Session:
                 )
                 continue
             try:
+                holder = lock.standing(target)
+                if holder is not None and holder.gone:
+                    lock.remove(holder)
+                lock.tidy(target)
                 workdir.remove(path)
             except OSError as error:
                 print(

@@ -10,7 +10,7 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from iogauge.topology import Bytes, Count, Fraction, Seconds, SiteModel, Topology
 from iogauge.units import format_bytes
@@ -54,6 +54,10 @@ class Target(SiteModel):
     #: Overrides what follows from the type: who stripes files (``lustre`` on a Lustre file system).
     striping: Striping | None = None
 
+    #: Directory whose lock says who may use the target; none: the target's own, so that targets which share a
+    #: file system can share a lock.
+    lock: str | None = None
+
     @property
     def striped_by(self) -> Striping:
         """Who lays files out: as declared, else by type."""
@@ -64,10 +68,21 @@ class Target(SiteModel):
         """Whether the path is known only inside the job, whose resource manager makes and removes it."""
         return self.path.startswith("$")
 
-    @field_validator("path")
+    @property
+    def lock_place(self) -> str | None:
+        """Directory that has the lock; None for space that was made for one job."""
+        return self.lock or (None if self.of_job else self.path)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Directories on which a session may leave something behind, each once."""
+        own = () if self.of_job else (self.path,)
+        return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
+
+    @field_validator("path", "lock")
     @classmethod
-    def _absolute(cls, path: str) -> str:
-        if _VARIABLE.fullmatch(path):
+    def _absolute(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is None or (info.field_name == "path" and _VARIABLE.fullmatch(path)):
             return path
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
@@ -116,6 +131,10 @@ class Limits(SiteModel):
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that may be others', at most (G19).
     max_foreign: Fraction = 0.10
+    #: Seconds that a job waits for the lock of the target, at most.
+    lock_wait: Seconds = 600.0
+    #: Seconds without a sign of life after which a holder of the lock is dead, where it cannot be asked.
+    lock_lease: Seconds = 120.0
     #: How much less than the median of all a single storage target or node may do alone.
     max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
     #: Write and read at least this many times the memory where only size defeats a cache (G1).

@@ -36,6 +36,31 @@ def user_name() -> str:
     return f"uid{os.getuid()}"
 
 
+def root_dir(target: str) -> str:
+    """Path of the directory on a target that holds all that is ours, of all users."""
+    return os.path.join(target, _ROOT)
+
+
+def make_shared(path: str, mode: int) -> None:
+    """Make a directory for all users, or accept one that is there; raises OSError where it cannot be.
+
+    It has its mode from the beginning, so that nobody is turned away meanwhile.
+    """
+    mask = os.umask(0)
+    try:
+        _make(path, mode)
+    finally:
+        os.umask(mask)
+
+
+def make_root(target: str) -> None:
+    """Make the directory of :func:`root_dir`, or accept one that is there; raises OSError where it cannot be."""
+    root = root_dir(target)
+    make_shared(root, 0o1777)
+    if os.stat(root).st_uid == os.getuid():
+        os.chmod(root, 0o1777)  # other users' sessions come here too
+
+
 def session_dir(target: str, session: str) -> str:
     """Path of a session's directory on a target."""
     return os.path.join(target, _ROOT, user_name(), session)
@@ -64,12 +89,9 @@ def create(target: str, session: str, case: str, host: str = "") -> str:
             raise WorkdirError(f"{part!r} is not a name for a directory")
     path = session_dir(target, session)
     user_dir = os.path.dirname(path)
-    root = os.path.dirname(user_dir)
     for attempt in range(10):
         try:
-            _make(root, 0o777)
-            if os.stat(root).st_uid == os.getuid():
-                os.chmod(root, 0o1777)  # other users' sessions come here too
+            make_root(target)
             for directory in (user_dir, path):
                 _make(directory, 0o700)
                 if os.lstat(directory).st_uid != os.getuid():

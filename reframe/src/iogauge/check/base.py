@@ -32,6 +32,7 @@ import reframe.utility.sanity as sn
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
+from reframe.utility.typecheck import Duration
 
 from iogauge import evidence, features, fingerprint, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
@@ -233,6 +234,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "session": name,
             "host": socket.gethostname(),
             "case": self.case_name,
+            "lock": target.lock_place,
+            # What is waited is part of the job's time: half of it is left for the case.
+            "lock_wait_s": min(limits.lock_wait, self._time_limit_s / 2),
+            "lock_lease_s": limits.lock_lease,
             "held_bytes": plan.held_bytes,
             "files": plan.files,
             "max_fill": limits.max_fill,
@@ -283,8 +288,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         ]
         self.executable = "iog_repeat"
         self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
-        if not self.is_dry_run() and not target.of_job:
-            session.current().track(target.path)
+        if not self.is_dry_run():
+            for place in target.places:
+                session.current().track(place)
 
     def _launch(self, library: Path) -> Launch:
         """What starts processes in the job; writes the host file where the site names hosts.
@@ -339,7 +345,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")
         self._judgement = judgement
-        cold = {} if found.refused else evidence.rates_of(self._plan, found.cold)
+        cold = {} if found.refused or found.occupied else evidence.rates_of(self._plan, found.cold)
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
@@ -387,6 +393,12 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             raise SanityError(f"ReFrame would pass this case, but its verdict is {verdict}")
 
     # Helpers.
+
+    @property
+    def _time_limit_s(self) -> float:
+        """Seconds that the job may take, as ReFrame will ask for them."""
+        limit: float = Duration(self.time_limit or self.current_partition.time_limit)
+        return limit
 
     @property
     def _tier(self) -> Tier:

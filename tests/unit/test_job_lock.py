@@ -1,0 +1,305 @@
+"""job.sh with the real agent: the job has the target's lock for as long as it, or anything it started, may load it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import processes, program_of, wait_for
+from iogauge import filesystem, lock, workdir
+
+LIBRARY = Path(workdir.__file__).parent
+
+
+class Job:
+    """A job script of one case on a target that others use too."""
+
+    def __init__(self, base: Path, name: str, **change: Any) -> None:
+        self.target, self.stage = base / "target", base / name
+        self.target.mkdir(exist_ok=True)
+        self.stage.mkdir()
+        mount = filesystem.find_mount(str(self.target))
+        assert mount
+        self.session = workdir.session_dir(str(self.target), name)
+        case = {
+            "target": str(self.target),
+            "type": mount.type,
+            "source": None,
+            "session": name,
+            "host": os.uname().nodename,
+            "case": "case",
+            "held_bytes": 1 << 10,
+            "files": 1,
+            "max_fill": 1.0,
+            "keep_free": 0.0,
+            "striping": "none",
+            "targets": None,
+            "restore": str(base / "restore"),
+            "lock": str(self.target),
+            "lock_wait_s": 60,
+            "lock_lease_s": 60,
+            **change,
+        }
+        (self.stage / "case.json").write_text(json.dumps(case))
+
+    def start(self, body: str, host: str = "") -> Job:
+        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent open case.json"
+        (self.stage / "job").write_text(
+            f". {LIBRARY}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
+        )
+        words = ["bash", "job"]
+        if host:
+            words = ["unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', host, *words]
+        self.process = subprocess.Popen(
+            words,
+            cwd=self.stage,
+            env={"PATH": os.environ["PATH"], "IOG_DIR": f"{self.session}/case"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        return self
+
+    def end(self) -> tuple[int, str]:
+        printed, _ = self.process.communicate(timeout=60)
+        return self.process.returncode, printed
+
+    def said(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.stage / name).read_text())
+        return found
+
+    def phases(self) -> list[tuple[float, float]]:
+        lines = (self.stage / "phases.tsv").read_text().splitlines()
+        return [(float(line.split("\t")[3]), float(line.split("\t")[4])) for line in lines]
+
+    def await_(self, name: str) -> None:
+        wait_for((self.stage / name).exists, 30, name)
+
+    @property
+    def keeper(self) -> int:
+        (found,) = [p for p in processes(str(self.stage)) if program_of(p).startswith("python")]
+        return found
+
+    def holder(self) -> str:
+        return str(lock.standing(str(self.target)))
+
+    def held(self) -> bool:
+        return lock.standing(str(self.target)) is not None
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
+    made: list[Job] = []
+
+    def make(name: str, **change: Any) -> Job:
+        made.append(Job(tmp_path, name, **change))
+        return made[-1]
+
+    yield make
+    for one in made:
+        for pid in processes(str(one.stage)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        one.process.communicate()
+
+
+def left(one: Job) -> list[str]:
+    """What lies on the target beside the directories of sessions, which are the session's to remove."""
+    return [p.name for p in (one.target / "iogauge").iterdir() if p.name != workdir.user_name()]
+
+
+WORK = "iog_phase work sleep 0.5"
+
+
+def test_jobs_at_once_work_one_after_the_other(job: Callable[..., Job]) -> None:
+    jobs = [job(f"job{number}").start(WORK) for number in range(3)]
+    for one in jobs:
+        status, printed = one.end()
+        assert status == 0, printed
+        assert one.said("lock.json") == {"lost": ""}
+        assert (one.stage / "neighbours.txt").read_text() == ""
+    phases = sorted(phase for one in jobs for phase in one.phases())
+    assert len(phases) == 3
+    assert all(before[1] <= after[0] for before, after in itertools.pairwise(phases))
+    assert left(jobs[0]) == []
+
+
+def test_the_lock_outlasts_the_removal(job: Callable[..., Job]) -> None:
+    one = job("one").start(
+        'rm() { sleep 1; command rm "$@"; touch removed; sleep 1; }; iog_phase work touch "$IOG_DIR/x"'
+    )
+    one.await_("removed")
+    assert one.held()
+    assert one.end()[0] == 0
+    assert not one.held()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
+    job: Callable[..., Job], number: signal.Signals
+) -> None:
+    one = job("one").start(
+        'rm() { sleep 0.5; command rm "$@"; touch removed; sleep 0.5; }; '
+        "iog_phase work bash -c 'touch began; sleep 60'"
+    )
+    one.await_("began")
+    os.killpg(one.process.pid, number)
+    os.kill(one.keeper, number)
+    one.await_("removed")
+    assert one.held()
+    assert one.end()[0] != 0
+    assert one.said("lock.json") == {"lost": ""}
+    assert left(one) == []
+
+
+def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., Job]) -> None:
+    one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
+    one.await_("began")
+    for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    one.end()
+    assert one.held()
+    next_one = job("next").start(WORK)
+    status, printed = next_one.end()
+    assert status == 0, printed
+    assert "session one" in printed
+    assert "was broken: its processes have ended" in printed
+    # What the dead job has left on the target is named.
+    assert f"{one.session}/case" in (next_one.stage / "neighbours.txt").read_text()
+    assert left(one) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="no other host name without root")
+def test_a_job_of_another_host_is_followed_after_its_lease(job: Callable[..., Job]) -> None:
+    one = job("one", lock_lease_s=3).start(
+        "iog_phase work bash -c 'touch began; sleep 60'", host="elsewhere"
+    )
+    one.await_("began")
+    for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    one.end()
+    start = time.monotonic()
+    status, printed = job("next").start(WORK).end()
+    assert status == 0, printed
+    assert time.monotonic() - start >= 3
+    assert "waiting for user" in printed
+    assert "host elsewhere" in printed
+    assert "was broken: no sign of life for 3" in printed
+
+
+def test_a_tool_that_outlives_its_script_still_has_the_lock(job: Callable[..., Job]) -> None:
+    one = job("one").start("iog_phase work bash -c 'touch began; sleep 3; touch ended'")
+    one.await_("began")
+    one.process.kill()
+    next_one = job("next").start("[ -e ../one/ended ] && iog_phase work true")
+    status, printed = next_one.end()
+    assert status == 0, printed
+    assert one.said("lock.json") == {"lost": ""}
+
+
+def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[..., Job]) -> None:
+    one = job("one", lock_lease_s=1).start(
+        "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
+    )
+    one.await_("began")
+    keeper = one.keeper
+    os.kill(keeper, signal.SIGSTOP)
+    next_one = job("next").start(
+        "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
+    )
+    next_one.await_("began")
+    os.kill(keeper, signal.SIGCONT)
+    (one.stage / "go").touch()
+    status, printed = one.end()
+    assert status == 0, printed
+    assert "lost the lock of the target, which is held now by" in one.said("lock.json")["lost"]
+    assert "session next" in one.said("lock.json")["lost"]
+    assert "session next" in next_one.holder()
+    (next_one.stage / "go").touch()
+    assert next_one.end()[0] == 0
+    assert next_one.said("lock.json") == {"lost": ""}
+    assert f"{one.session}/case" in (next_one.stage / "neighbours.txt").read_text()
+
+
+def test_a_keeper_that_was_killed_leaves_no_word(job: Callable[..., Job]) -> None:
+    one = job("one").start(
+        "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
+    )
+    one.await_("began")
+    os.kill(one.keeper, signal.SIGKILL)
+    (one.stage / "go").touch()
+    status, printed = one.end()
+    assert status == 0, printed
+    assert not (one.stage / "lock.json").exists()
+
+
+def test_waiting_has_an_end_and_nothing_was_written(job: Callable[..., Job]) -> None:
+    one = job("one").start("iog_phase work bash -c 'touch began; sleep 60'")
+    one.await_("began")
+    second = job("second", lock_wait_s=1).start(WORK)
+    status, printed = second.end()
+    assert status == 3, printed
+    assert "waiting for user" in printed
+    opened = second.said("open.json")
+    assert opened["refused"] == []
+    for word in ("session one", "case case", f"host {os.uname().nodename}", "since 2"):
+        assert word in opened["occupied"]
+    assert second.phases() == []
+    assert not os.path.exists(second.session)
+    assert "session one" in one.holder()
+
+
+def test_what_waits_can_be_told_to_end(job: Callable[..., Job]) -> None:
+    one = job("one").start("iog_phase work bash -c 'touch began; sleep 60'")
+    one.await_("began")
+    second = job("second").start(WORK)
+    wait_for(lambda: "waiting" in os.read(second.process.stdout.fileno(), 999).decode(), 30, "it")  # type: ignore[union-attr]
+    start = time.monotonic()
+    second.process.terminate()
+    assert second.end()[0] == 143
+    assert time.monotonic() - start < 5
+    assert processes(str(second.stage)) == []
+    assert "session one" in one.holder()
+
+
+def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., Job]) -> None:
+    one = job("one", lock=None).start("iog_phase work bash -c 'ls -A ../target/iogauge'")
+    status, printed = one.end()
+    assert status == 0, printed
+    assert one.said("open.json")["locked"] is False
+    assert (one.stage / "work.1.out").read_text().split() == [workdir.user_name()]
+    assert not (one.stage / "lock.json").exists()
+
+
+def test_a_lock_beside_the_target_is_shared_by_targets(
+    job: Callable[..., Job], tmp_path: Path
+) -> None:
+    place = tmp_path / "common"
+    place.mkdir()
+    one = job("one", lock=str(place)).start("iog_phase work bash -c 'touch began; sleep 60'")
+    one.await_("began")
+    assert "session one" in str(lock.standing(str(place)))
+    other = job("other", lock=str(place), target=str(tmp_path), lock_wait_s=1).start(WORK)
+    assert other.end()[0] == 3
+    assert "session one" in other.said("open.json")["occupied"]
+
+
+@pytest.mark.parametrize("held_bytes", [1 << 10, 1 << 60])
+def test_a_refusal_gives_the_lock_up(job: Callable[..., Job], held_bytes: int) -> None:
+    one = job("one", held_bytes=held_bytes).start(WORK)
+    assert one.end()[0] == (0 if held_bytes == 1 << 10 else 3)
+    assert not one.held()

@@ -1,0 +1,700 @@
+"""One holder at a time, none that blocks for ever: the lock with real processes, and what may be found in its place."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import lock
+from iogauge.lock import Holder, Lock, LockError, Occupied
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+SOURCE = Path(lock.__file__).parents[1]
+
+
+def describe(lease_s: float = 60, *processes: int) -> bytes:
+    return lock.describe(
+        session="s", case="c", lease_s=lease_s, processes=processes or (os.getpid(),)
+    )
+
+
+def sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def take(place: Path, lease_s: float = 60, wait_s: float = 20, **more: Any) -> Lock:
+    words: dict[str, Any] = {"wait_s": wait_s, "pause": sleep, "say": lambda text: None, **more}
+    return lock.take(str(place), describe(lease_s), **words)
+
+
+def held(place: Path) -> Path:
+    return place / "iogauge" / ".lock" / "held"
+
+
+def put(place: Path, content: bytes = b"", name: str = "0" * 32) -> Path:
+    """A lock of somebody, with any content."""
+    held(place).mkdir(parents=True)
+    (held(place) / name).write_bytes(content)
+    return held(place) / name
+
+
+class Clock:
+    """A monotonic clock that only a pause moves, by ``rate`` times as much as it says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float = 1) -> None:
+        self.now, self.rate, self.pauses = 0.0, rate, 0
+        monkeypatch.setattr(lock.time, "monotonic", lambda: self.now)
+
+    def pause(self, seconds: float) -> bool:
+        self.now += self.rate * seconds
+        self.pauses += 1
+        return False
+
+
+#: Takes the lock, says so, beats twenty times in a lease, and ends with its input: "kept" or "lost".
+HOLDER = """
+import select, sys, os
+from iogauge import lock
+place, lease = sys.argv[1], float(sys.argv[2])
+content = lock.describe(session="other", case="theirs", lease_s=lease, processes=(os.getpid(),))
+mine = lock.take(place, content, wait_s=60, pause=lambda s: bool(select.select([], [], [], s)[0]), say=print)
+print("taken", flush=True)
+while not select.select([0], [], [], lease / 20)[0]:
+    mine.beat()
+print("kept" if mine.release() else "lost")
+"""
+
+
+class Other:
+    """Another process that holds the lock, if asked so on a host of another name."""
+
+    def __init__(self, place: Path, lease_s: float, host: str = "") -> None:
+        words = [sys.executable, "-c", HOLDER, str(place), str(lease_s)]
+        if host:
+            words = ["unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', host, *words]
+        self.process = subprocess.Popen(
+            words,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline() == "taken\n"
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> str:
+        return self.process.communicate("", timeout=20)[0].strip()
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Callable[..., Other]]:
+    made: list[Other] = []
+
+    def make(lease_s: float, host: str = "") -> Other:
+        if host and subprocess.run(["unshare", "-u", "true"], check=False).returncode != 0:
+            pytest.skip("no other host name without root")
+        made.append(Other(tmp_path, lease_s, host))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill()
+        one.process.communicate()
+
+
+# --- taking and giving up -------------------------------------------------------------------------
+
+
+def test_a_lock_says_whose_it_is_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    mine = take(tmp_path)
+    holder = lock.standing(str(tmp_path))
+    assert holder is not None
+    assert holder.name == mine.name
+    assert not holder.gone
+    assert holder.lease_s == 60
+    for word in ("session s", "case c", f"host {os.uname().nodename}", "job 77", "since 20"):
+        assert word in str(holder)
+    assert str(held(tmp_path)) in str(holder)
+    assert mine.release()
+    assert list(tmp_path.iterdir()) == []
+    assert lock.standing(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o777])
+def test_others_may_read_and_break_it_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        mine = take(tmp_path)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    places = [tmp_path / "iogauge", held(tmp_path).parent, held(tmp_path)]
+    assert [place.stat().st_mode & 0o7777 for place in places] == [0o1777, 0o777, 0o777]
+    assert (held(tmp_path) / mine.name).stat().st_mode & 0o7777 == 0o644
+
+
+def test_a_beat_changes_nothing_but_the_beat(tmp_path: Path) -> None:
+    mine = take(tmp_path)
+    before = lock.standing(str(tmp_path))
+    assert mine.beat()
+    after = lock.standing(str(tmp_path))
+    assert before is not None
+    assert after is not None
+    assert before != after
+    assert before.said == after.said == json.loads(mine.content)
+    assert len(before.content) == len(after.content)
+
+
+def test_somebody_elses_work_stays(tmp_path: Path) -> None:
+    session = tmp_path / "iogauge" / "user" / "session"
+    session.mkdir(parents=True)
+    assert take(tmp_path).release()
+    assert [path.name for path in (tmp_path / "iogauge").iterdir()] == ["user"]
+    assert session.is_dir()
+
+
+def test_a_place_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        take(tmp_path / "none")
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+def test_a_second_one_waits_until_the_first_has_given_up(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first = other(60)
+    end: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        if not end:
+            assert first.end() == "kept"
+            end.append(time.monotonic())
+        return sleep(seconds)
+
+    mine = take(tmp_path, pause=pause)
+    assert end
+    assert mine.release()
+
+
+def test_waiting_ends_and_names_the_holder(tmp_path: Path, other: Callable[..., Other]) -> None:
+    other(60)
+    start = time.monotonic()
+    with pytest.raises(Occupied) as caught:
+        take(tmp_path, wait_s=1)
+    assert 1 <= time.monotonic() - start < 10
+    for word in ("after 1", "session other", "case theirs", "host ", "since ", str(held(tmp_path))):
+        assert word in str(caught.value)
+    assert len(list(held(tmp_path).parent.iterdir())) == 1
+
+
+def test_what_waits_says_so_every_half_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, describe(3600))
+    clock, said = Clock(monkeypatch), []
+    with pytest.raises(Occupied):
+        take(tmp_path, wait_s=100, pause=clock.pause, say=said.append)
+    assert [text.split(", ")[-1] for text in said] == [
+        f"{seconds} of at most 100 s" for seconds in (0, 30, 60, 90)
+    ]
+    assert all("session s" in text for text in said)
+    assert clock.now == pytest.approx(100, abs=2)
+
+
+def test_waiting_ends_with_what_waits(tmp_path: Path) -> None:
+    put(tmp_path, describe())
+    with pytest.raises(LockError, match="has ended"):
+        take(tmp_path, pause=lambda seconds: True)
+
+
+# --- the dead -------------------------------------------------------------------------------------
+
+
+def test_a_killed_holder_on_this_host_is_followed_at_once(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first, said = other(3600), []
+    first.kill()
+    mine = take(tmp_path, wait_s=0, say=said.append)
+    assert "was broken: its processes have ended" in said[0]
+    assert mine.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_holder_that_nobody_has_waited_for_yet_is_dead_too(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first = other(3600)
+    os.kill(first.process.pid, signal.SIGKILL)  # and stays a zombie
+    os.waitid(os.P_PID, first.process.pid, os.WEXITED | os.WNOWAIT)
+    assert take(tmp_path, wait_s=0).release()
+
+
+def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first, said = other(2, "elsewhere"), []
+    first.kill()
+    with pytest.raises(Occupied, match="host elsewhere"):
+        take(tmp_path, wait_s=0.5)
+    start = time.monotonic()
+    mine = take(tmp_path, say=said.append)
+    assert 2 <= time.monotonic() - start < 15
+    assert "no sign of life for 2.00 s" in said[-1]
+    assert mine.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_holder_elsewhere_that_beats_is_left_alone(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first = other(2, "elsewhere")
+    with pytest.raises(Occupied):
+        take(tmp_path, wait_s=5)
+    assert first.end() == "kept"
+
+
+def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    first = other(1)
+    os.kill(first.process.pid, signal.SIGSTOP)
+    mine = take(tmp_path)
+    os.kill(first.process.pid, signal.SIGCONT)
+    assert first.end() == "lost"
+    holder = lock.standing(str(tmp_path))
+    assert holder is not None
+    assert holder.name == mine.name
+    assert mine.beat()
+    assert mine.release()
+
+
+def test_all_of_its_processes_must_have_ended(tmp_path: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    content = describe(3600, gone.pid, os.getpid())
+    gone.wait()
+    path = str(put(tmp_path, content))
+    assert not Holder(path, "x", content).gone
+    alone = json.loads(content)
+    alone["processes"] = alone["processes"][:1]
+    assert Holder(path, "x", json.dumps(alone).encode()).gone
+
+
+def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
+    said = json.loads(describe())
+    said["processes"][0][1] += 1
+    assert Holder("", "x", json.dumps(said).encode()).gone
+
+
+@pytest.mark.parametrize("part", [0, 1, 2])
+def test_of_another_host_boot_or_namespace_nothing_is_known(part: int) -> None:
+    said = json.loads(describe())
+    said["processes"] = [[1 << 30, 1]]
+    assert Holder("", "x", json.dumps(said).encode()).gone
+    said["node"][part] = "another"
+    assert not Holder("", "x", json.dumps(said).encode()).gone
+
+
+def test_clocks_that_jump_do_not_make_a_holder_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The waiter sleeps for hours between two looks, and has looked for less than a lease."""
+    put(tmp_path, describe(100))
+    clock = Clock(monkeypatch, rate=3600)
+    with pytest.raises(Occupied):
+        take(tmp_path, wait_s=50 * 3600, pause=clock.pause)
+    assert clock.pauses == 50
+
+
+# --- races ----------------------------------------------------------------------------------------
+
+
+def test_who_broke_too_late_breaks_nothing(tmp_path: Path) -> None:
+    put(tmp_path, describe())
+    old = lock.standing(str(tmp_path))
+    assert old is not None
+    lock.remove(old)
+    mine = take(tmp_path, wait_s=0)
+    lock.remove(old)
+    lock.tidy(str(tmp_path))
+    assert mine.release()
+
+
+def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = os.rename
+
+    def swept(source: str, target: str) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        os.unlink(os.path.join(source, os.path.basename(source)))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", swept)
+    mine = Lock(str(tmp_path), describe())
+    assert not mine.claim()
+    assert list(held(tmp_path).iterdir()) == []
+    assert mine.claim()
+    assert mine.release()
+
+
+@pytest.mark.parametrize("number", ["ENOENT", "EEXIST", "ENOTEMPTY"])
+def test_a_rename_that_a_server_was_asked_for_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
+) -> None:
+    import errno
+
+    rename = os.rename
+
+    def twice(source: str, target: str) -> None:
+        rename(source, target)
+        raise OSError(getattr(errno, number), "the second time")
+
+    monkeypatch.setattr(os, "rename", twice)
+    assert take(tmp_path, wait_s=0).release()
+
+
+@pytest.mark.parametrize("kind", ["another lock", "an empty one"])
+def test_a_file_system_that_renames_over_nothing_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    rename = os.rename
+
+    def strict(source: str, target: str) -> None:
+        if os.path.lexists(target):
+            raise FileExistsError(17, "exists")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", strict)
+    held(tmp_path).mkdir(parents=True)
+    if kind == "another lock":
+        (held(tmp_path) / ("0" * 32)).write_bytes(describe())
+        with pytest.raises(Occupied):
+            take(tmp_path, wait_s=0)
+    else:
+        assert take(tmp_path, wait_s=0).release()
+
+
+def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
+    """Take the lock so many times. A flock of this machine, which a death gives back, says whether one is alone."""
+    rng = random.Random(seed)
+    content = describe(80000)
+    with open(oracle) as alone, open(log, "a") as lines:
+        for _ in range(count):
+            mine = lock.take(
+                place,
+                content,
+                wait_s=120,
+                pause=lambda seconds: sleep(rng.uniform(0.001, 0.01)),
+                say=lambda text: None,
+            )
+            try:
+                fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                lines.write("twice\n")
+            if rng.random() < 0.2:
+                time.sleep(rng.uniform(0, 0.002))
+            fcntl.flock(alone, fcntl.LOCK_UN)
+            lines.write("kept\n" if mine.release() else "lost\n")
+            lines.flush()
+
+
+@pytest.fixture(params=["here", pytest.param("xfs", marks=[ROOT_ONLY, pytest.mark.needs_loop])])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory on the file system of the tests, or on an XFS, where other steps meet each other."""
+    point = tmp_path / "place"
+    point.mkdir()
+    if request.param == "here":
+        yield point
+        return
+    image = tmp_path / "image"
+    with open(image, "wb") as file:
+        file.truncate(320 << 20)
+    make, mount = ["mkfs.xfs", "-q", str(image)], ["mount", "-o", "loop", str(image), str(point)]
+    for words in (make, mount):
+        try:
+            subprocess.run(words, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"no XFS can be made here: {error}")
+    yield point / "target"
+    subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+def test_many_contenders_and_sudden_deaths(tmp_path: Path, place: Path) -> None:
+    """Twenty processes, fifty times each, while some are killed wherever they are: never two at once, none stuck."""
+    oracle, log = tmp_path / "oracle", tmp_path / "log"
+    place.mkdir(exist_ok=True)
+    oracle.touch()
+    log.touch()
+    rng, fork = random.Random(1), multiprocessing.get_context("fork")
+
+    def start(seed: int) -> Any:
+        process = fork.Process(
+            target=_contend, args=(str(place), str(oracle), str(log), 50, seed), daemon=True
+        )
+        process.start()
+        return process
+
+    workers = [start(seed) for seed in range(20)]
+    killed, doomed = 0, []
+    while any(worker.is_alive() for worker in workers):
+        time.sleep(rng.uniform(0, 0.06))
+        for victim in doomed:
+            victim.kill()
+        doomed.clear()
+        victim = rng.choice(workers)
+        if killed < 40 and victim.is_alive():
+            # Half of them stop first, in the midst of something, and are away for a while.
+            if killed % 2:
+                os.kill(victim.pid, signal.SIGSTOP)
+                doomed.append(victim)
+            else:
+                victim.kill()
+            killed += 1
+            workers[workers.index(victim)] = start(100 + killed)
+    for victim in doomed:
+        victim.kill()
+    lines = log.read_text().split()
+    assert all(worker.exitcode == 0 for worker in workers)
+    assert set(lines) == {"kept"}
+    assert killed >= 10
+    assert len(lines) >= 20 * 50
+    assert list(place.iterdir()) == []
+
+
+# --- what may be found in its place ---------------------------------------------------------------
+
+GOOD = json.loads(describe())
+DAMAGED = {
+    "empty": b"",
+    "half": json.dumps(GOOD).encode()[:40],
+    "garbage": bytes(range(256)) * 40,
+    "large": b"x" * 1_000_000,
+    "deep": b"[" * 60_000,
+    "a list": b"[1]\n",
+    "no fields": b"{}\n",
+    "odd fields": json.dumps(
+        {**GOOD, "processes": [[-1, 0]], "lease_s": "soon", "user": {"a": "\x1b[2J"}}
+    ).encode(),
+    "no processes": json.dumps({**GOOD, "processes": []}).encode(),
+    "odd processes": json.dumps({**GOOD, "processes": [1, [1 << 80, 1], ["a", 2], None]}).encode(),
+    "an endless lease": json.dumps({**GOOD, "lease_s": 1e99}).encode(),
+    "no lease": json.dumps({**GOOD, "lease_s": -1}).encode(),
+    "not a number": json.dumps({**GOOD, "lease_s": float("nan")}).encode(),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_lock_lasts_for_the_usual_lease(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    put(tmp_path, DAMAGED[kind])
+    holder = lock.standing(str(tmp_path))
+    assert holder is not None
+    assert not holder.gone
+    assert "\x1b" not in str(holder)
+    clock = Clock(monkeypatch)
+    lease_s = 60 if kind in ("no processes", "odd processes") else lock.LEASE_S
+    mine = take(tmp_path, wait_s=600, pause=clock.pause)
+    assert clock.now == lease_s
+    assert mine.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def _link(path: Path) -> None:
+    (path.parent / "elsewhere").mkdir()
+    (path.parent / "elsewhere" / ("0" * 32)).write_bytes(b"precious")
+    path.symlink_to(path.parent / "elsewhere")
+
+
+IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+    "a file": lambda path: path.write_bytes(b""),
+    "a link": _link,
+    "a link to nothing": lambda path: path.symlink_to("nothing"),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a directory with a file": lambda path: (path / "data").mkdir(parents=True),
+    "a directory with a directory": lambda path: (path / ("0" * 32) / "x").mkdir(parents=True),
+    "a directory with a link": lambda path: (
+        path.mkdir() or (path / "results").symlink_to("/etc/passwd")
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", IN_THE_WAY)
+def test_what_is_no_lock_is_waited_for_and_never_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    held(tmp_path).parent.mkdir(parents=True)
+    IN_THE_WAY[kind](held(tmp_path))
+    before = sorted(tmp_path.rglob("*"))
+    clock = Clock(monkeypatch)
+    # A directory of a lock's name that cannot be unlinked ends the waiting after a lease.
+    with pytest.raises((Occupied, LockError), match=r"is no lock|cannot be broken") as caught:
+        take(tmp_path, wait_s=600, pause=clock.pause)
+    assert clock.now >= (600 if caught.type is Occupied else lock.LEASE_S)
+    assert str(held(tmp_path)) in str(caught.value)
+    assert lock.find_dead(str(tmp_path), pause=clock.pause) is None or "with a dir" in kind
+    lock.tidy(str(tmp_path))
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link", "a link to nothing"])
+@pytest.mark.parametrize("level", ["iogauge", "iogauge/.lock"])
+def test_a_directory_of_the_lock_that_is_none_is_refused(
+    tmp_path: Path, kind: str, level: str
+) -> None:
+    (tmp_path / level).parent.mkdir(exist_ok=True)
+    IN_THE_WAY[kind](tmp_path / level)
+    with pytest.raises(OSError, match=r"is not a directory|Not a directory"):
+        take(tmp_path, wait_s=0)
+
+
+def test_a_pipe_of_a_locks_name_does_not_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(tmp_path).mkdir(parents=True)
+    os.mkfifo(held(tmp_path) / ("0" * 32))
+    assert take(tmp_path, wait_s=600, pause=Clock(monkeypatch).pause).release()
+
+
+@ROOT_ONLY
+def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "iogauge-test-lock", str(tmp_path)]
+    if subprocess.run(words, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no tmpfs can be mounted here")
+    try:
+        with contextlib.suppress(OSError), open(tmp_path / "data", "wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        with pytest.raises(OSError, match="No space left"):
+            take(tmp_path)
+        assert [path.name for path in tmp_path.rglob("*")] == ["data"]
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path)], check=True)
+        with pytest.raises(OSError, match="Read-only"):
+            take(tmp_path)
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+# --- several users --------------------------------------------------------------------------------
+
+
+def as_user(uid: int, work: Callable[[], object]) -> str:
+    """What a function returns, or raises, in a process of another user."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            said = str(work())
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writer, said.encode())
+        os._exit(0)
+    os.close(writer)
+    with open(reader) as answer:
+        said = answer.read()
+    os.waitpid(pid, 0)
+    return said
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A directory that every user reaches and may write in."""
+    import shutil
+    import tempfile
+
+    place = Path(tempfile.mkdtemp(prefix="iogauge-lock-"))
+    place.chmod(0o1777)
+    yield place
+    shutil.rmtree(place)
+
+
+@ROOT_ONLY
+def test_another_user_takes_over_from_the_dead_and_from_nobody_else(shared: Path) -> None:
+    def hold_and_die() -> str:
+        return take(shared).name
+
+    def follow() -> str:
+        return str(take(shared, wait_s=0).release())
+
+    name = as_user(65534, hold_and_die)
+    assert (held(shared) / name).stat().st_uid == 65534
+    assert as_user(65533, follow) == "True"
+    # The empty directories of the one who died first stay until that user is here again.
+    assert [path.name for path in shared.rglob("*")] == ["iogauge", ".lock"]
+    assert as_user(65534, follow) == "True"
+    assert list(shared.iterdir()) == []
+    mine = take(shared)
+    assert as_user(65533, follow).startswith("Occupied: ")
+    assert mine.release()
+
+
+@ROOT_ONLY
+def test_a_target_that_may_not_be_written_is_refused(shared: Path) -> None:
+    shared.chmod(0o755)
+    said = as_user(65534, lambda: take(shared))
+    assert said.startswith("PermissionError: ")
+    assert str(shared) in said
+
+
+# --- other users of the lock ----------------------------------------------------------------------------------
+
+
+def test_the_janitor_finds_the_dead_and_leaves_the_living(
+    tmp_path: Path, other: Callable[..., Other]
+) -> None:
+    assert lock.find_dead(str(tmp_path)) is None
+    first = other(2, "elsewhere")
+    assert lock.find_dead(str(tmp_path)) is None
+    first.kill()
+    dead = lock.find_dead(str(tmp_path))
+    assert dead is not None
+    lock.remove(dead)
+    lock.tidy(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_is_in_use_is_not_probed(tmp_path: Path) -> None:
+    from iogauge import cli
+
+    with cli._probe_dir(str(tmp_path)) as directory:
+        assert directory is not None
+        assert lock.standing(str(tmp_path)) is not None
+        with cli._probe_dir(str(tmp_path)) as second:
+            assert second is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_dead_taker_left_goes_with_the_next(tmp_path: Path) -> None:
+    left = held(tmp_path).parent / ("a" * 32)
+    left.mkdir(parents=True)
+    (left / left.name).write_bytes(b"half a")
+    (held(tmp_path).parent / ("b" * 32)).mkdir()
+    assert take(tmp_path, wait_s=0).release()
+    assert list(tmp_path.iterdir()) == []
