@@ -92,7 +92,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         except KeyboardInterrupt:
             continue  # ReFrame got it too, cancels its jobs and cleans up
     files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
-    records = [r for file in files for r in history.read(file) if isinstance(r, dict)]
+    records = [r for file in files for r in history.read_whole(file) if isinstance(r, dict)]
     try:
         missing = report.undecided(reframe_report, records)
     except (OSError, ValueError, KeyError):
@@ -249,7 +249,7 @@ def show_report(
     chosen = [file for file in chosen if file.stem == chosen[-1].stem]
     console, records = _console(), []
     for file in chosen:
-        for record in history.read(file):
+        for record in history.read_whole(file):
             if isinstance(record, history.Damaged):
                 console.print(escape(f"{record.file}:{record.line}: skipped: {record.problem}"))
             else:

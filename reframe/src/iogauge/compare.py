@@ -289,7 +289,8 @@ def _layouts(lustre: Sequence[Record]) -> str:
     for record in lustre:
         parts = []
         for n in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
-            count = record.counters.get(f"COMP{n}_STRIPE_COUNT", 0)
+            if (count := record.counters.get(f"COMP{n}_STRIPE_COUNT")) is None:
+                break
             size = record.counters.get(f"COMP{n}_STRIPE_SIZE", 0)
             parts.append(f"{count:.0f} x {format_bytes(size)}")
         seen[" + ".join(parts)] += 1
@@ -389,7 +390,7 @@ def read(text: str) -> Subject:
             f"{', '.join(newest) or 'none'})"
         )
     try:
-        records = [r for f in files for r in history.read(f) if isinstance(r, dict)]
+        records = [r for f in files for r in history.read_whole(f) if isinstance(r, dict)]
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     chosen = choose(records, case, place)

@@ -14,7 +14,7 @@ import sys
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 import jsonschema
 import yaml
@@ -97,10 +97,13 @@ def _pydantic_mistakes(file: str, key: str, error: ValidationError) -> list[Mist
 def _keys_beside(location: tuple[int | str, ...]) -> str:
     """Names of the keys that may stand where an unknown one was found."""
     model: Any = PartitionExtras
-    for part in location[:-1]:
+    parts = iter(location[:-1])
+    for part in parts:
         annotation = model.model_fields[str(part)].annotation
-        options = [a for a in getattr(annotation, "__args__", ()) if hasattr(a, "model_fields")]
+        options = [a for a in get_args(annotation) if hasattr(a, "model_fields")]
         model = options[0] if options else annotation
+        if get_origin(annotation) is dict:
+            next(parts, None)  # names of the site's own
     return "the keys " + ", ".join(model.model_fields)
 
 
@@ -184,7 +187,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
         for pattern in system.get("hostnames", []):
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 mistakes.append(
                     Mistake(
                         file,
@@ -221,7 +224,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
 def _is_regex(pattern: object) -> bool:
     try:
         re.compile(pattern)  # type: ignore[call-overload]
-    except (re.error, TypeError):
+    except (re.error, TypeError, OverflowError, RecursionError):
         return False
     return isinstance(pattern, str)
 

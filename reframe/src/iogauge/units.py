@@ -48,11 +48,11 @@ class UnitError(ValueError):
 
 
 def _parse(text: str | float | int, units: dict[str, float], what: str, example: str) -> float:
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
     if match is None or match[2] not in units:
         allowed = ", ".join(units)
         raise UnitError(
-            f"{text!r} is not a {what}: expected a number and a unit, such as {example!r} "
+            f"{repr(text)[:120]} is not a {what}: expected a number and a unit, such as {example!r} "
             f"(units: {allowed})"
         )
     value = float(match[1]) * units[match[2]]
