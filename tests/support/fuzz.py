@@ -483,7 +483,7 @@ def _look(answer: Any) -> object:
 def _view(answer: Any) -> object:
     view = filesystem.View.from_json(answer)
     assert view.space.fill <= 1
-    {view.host: view.cache_id}
+    assert isinstance(hash((view.host, view.cache_id)), int)
     fingerprint.fold([view.host])
     if view.mount:
         filesystem.traits(view.mount.type)

@@ -43,7 +43,7 @@ def profile(name: str, share: float = 1.0) -> settings:
 @READERS
 def test_recorded_samples_are_read_or_refused(name: str) -> None:
     reader = fuzz.BY_NAME[name]
-    assert any([fuzz.check(reader, sample) for sample in reader.samples])
+    assert sum(fuzz.check(reader, sample) for sample in reader.samples) >= 1
 
 
 @READERS

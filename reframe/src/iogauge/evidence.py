@@ -99,8 +99,10 @@ _RUN: Final = re.compile(
 def parse_runs(text: str) -> list[PhaseRun]:
     """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`.
 
-    No execution stands there twice, and none ends before it starts.
+    No execution stands there twice.
     """
+    if text and not text.endswith("\n"):
+        raise ToolOutputError(f"phases.tsv: cut off after {text[-80:]!r}")
     runs: dict[tuple[int, str], PhaseRun] = {}
     for line in text.splitlines():
         match = _RUN.fullmatch(line)
@@ -147,6 +149,9 @@ def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
             raise ToolOutputError(str(error)) from error
         if not isinstance(answer, dict):
             raise ToolOutputError(f"{file.name}: expected an object, found {type(answer).__name__}")
+        host = file.name[len(out) + 1 : -len(".json")]
+        if answer.get("host", host) != host:
+            raise ToolOutputError(f"{file.name}: the answer of {str(answer['host'])[:80]!r}")
         found.append(answer)
     return found
 

@@ -173,8 +173,7 @@ class _Text(yaml.BaseLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.events.AliasEvent):
-            mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "an alias", mark)
+            raise yaml.composer.ComposerError(None, None, "an alias", None)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

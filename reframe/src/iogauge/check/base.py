@@ -240,7 +240,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         }
         footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
         for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
-            if stale.is_file():
+            if stale.is_symlink() or not stale.is_dir():
                 stale.unlink()
         (stage / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
         (stage / "footprint.json").write_text(
