@@ -35,6 +35,7 @@ from iogauge.filesystem import (
     space_of,
 )
 from iogauge.lustre import FileLayout, LustreError, Pins, StorageTarget
+from iogauge.units import visible
 
 _T = TypeVar("_T")
 
@@ -199,7 +200,7 @@ def _open(case_file: str) -> int:
     seen |= {"session": case["session"], "case": case["case"]}
     Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
     for reason in seen["refused"]:
-        print(f"iogauge: refused: {reason}", file=sys.stderr)
+        print(visible(f"iogauge: refused: {reason}"), file=sys.stderr)
     return REFUSED if seen["refused"] else 0
 
 
@@ -261,7 +262,7 @@ def _facts(directory: str, out: str) -> int:
         counted = load.look(path)
         _answer(out, {"load": counted.to_json(), "fingerprint": fingerprint.collect(path)})
     except (OSError, ValueError) as error:
-        print(f"iogauge: facts: left out: {error}", file=sys.stderr)
+        print(visible(f"iogauge: facts: left out: {error}"), file=sys.stderr)
     return 0
 
 
@@ -305,7 +306,7 @@ def main(argv: list[str]) -> int:
     try:
         status = _command(argv)
     except (OSError, ValueError) as error:
-        print(f"iogauge: {' '.join(argv[:1])}: {error}", file=sys.stderr)
+        print(visible(f"iogauge: {' '.join(argv[:1])}: {error}"), file=sys.stderr)
         return 1
     if status is not None:
         return status

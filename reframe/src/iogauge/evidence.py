@@ -273,6 +273,18 @@ def _facts(
     return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
 
 
+#: Bytes below which a directory counts as full: a job's own files need as many.
+_ROOM_BYTES: Final = 64 << 10
+
+
+def _is_full(stage: Path) -> bool:
+    try:
+        info = os.statvfs(stage)
+    except OSError:
+        return False
+    return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
+
+
 def collect(
     stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
 ) -> Evidence:
@@ -280,8 +292,23 @@ def collect(
 
     ``owner`` is (session, case): what another one left in the same directory is no evidence.
     A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
-    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message.
+    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
+    no room left in the directory, it says that too.
     """
+    try:
+        return _collect(stage, plan, job_status, owner)
+    except ToolOutputError as error:
+        if not _is_full(stage):
+            raise
+        raise ToolOutputError(
+            f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
+            "another directory"
+        ) from error
+
+
+def _collect(
+    stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None
+) -> Evidence:
     try:
         opened = outside.parse_json(_text(stage / "open.json", "open"))
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]

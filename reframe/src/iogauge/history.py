@@ -75,7 +75,10 @@ def append(file: Path, record: dict[str, Any]) -> None:
             os.close(fd)
     except OSError as error:
         raise NotRecorded(
-            error.errno, f"the record was not written: {error.strerror}", str(file)
+            error.errno,
+            f"a record was not written: {error.strerror}: make room there, or set IOGAUGE_HOME to another "
+            "directory",
+            str(file),
         ) from error
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from iogauge import outside
 from iogauge.derive import POINTS, VALID, cost_per_gb_s_month
-from iogauge.units import BANDWIDTH_UNITS, convert, format_value, visible
+from iogauge.units import BANDWIDTH_UNITS, convert, format_value, visible, visible_lines
 from iogauge.verdict import Verdict
 
 _STYLE: Final = {
@@ -40,6 +40,11 @@ class Row:
     ceiling: str
     verdict: Verdict
     reason: str
+
+
+def plain(text: str) -> str:
+    """Text from outside for a console of rich: neither its markup nor its control characters act."""
+    return escape(visible_lines(text))
 
 
 def short_name(case: str) -> str:
@@ -142,14 +147,14 @@ def table(found: Sequence[Row], title: str) -> Table:
         same = row.scenario == last
         last = row.scenario
         view.add_row(
-            "" if same else escape(row.scenario),
-            "" if same else escape(row.target),
-            escape(row.metric),
-            escape(row.measured),
-            escape(row.reference),
-            escape(row.ceiling),
+            "" if same else plain(row.scenario),
+            "" if same else plain(row.target),
+            plain(row.metric),
+            plain(row.measured),
+            plain(row.reference),
+            plain(row.ceiling),
             f"[{style}]{row.verdict.value}[/]",
-            escape(row.reason),
+            plain(row.reason),
         )
     return view
 

@@ -27,6 +27,7 @@ from iogauge.references import FILE as REFERENCES
 from iogauge.references import References, known_checks
 from iogauge.session import current, guard_gate, is_gate, project_root, runs_cases, state_dir
 from iogauge.target import PartitionExtras
+from iogauge.units import visible
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
 
@@ -390,12 +391,14 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
     except YamlError as error:
-        raise SystemExit(f"iogauge: {error}: every site needs this file, correct it") from error
+        said = visible(f"iogauge: {error}: every site needs this file, correct it")
+        raise SystemExit(said) from error
     for site in site_folders(base):
         data, mistakes = read_site(site)
         parts.append(data)
         for mistake in mistakes:
-            print(f"iogauge: site {site.name} is disabled: {mistake}", file=sys.stderr)
+            said = visible(f"iogauge: site {site.name} is disabled: {mistake}")
+            print(said, file=sys.stderr)
     for part in parts:
         for section, entries in part.items():
             merged[section] = merged.get(section, []) + entries
@@ -415,7 +418,7 @@ def require_ready(system: Any) -> None:
     found = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in found for text in extras.get(_MISTAKES, [])]
     if mistakes:
-        lines = "\n  ".join(mistakes)
+        lines = "\n  ".join(map(visible, mistakes))
         raise SystemExit(
             f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
             "Correct them and run again; nothing was measured."

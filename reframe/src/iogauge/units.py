@@ -150,3 +150,8 @@ def format_value(value: float) -> str:
 def visible(text: str) -> str:
     """Text from outside with control characters shown, not acted upon by the terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """As :func:`visible`, for text of several lines: they stay lines."""
+    return "\n".join(map(visible, text.split("\n")))
