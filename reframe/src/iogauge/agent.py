@@ -274,7 +274,7 @@ def _checksums(state: str, directory: str, folder: str) -> int:
 
 def _restore(folder: str) -> int:
     for done in tunables.restore(Path(folder)):
-        print(f"iogauge: put back: {done}")
+        print(visible(f"iogauge: put back: {done}"))
     return 0
 
 
@@ -314,7 +314,7 @@ def main(argv: list[str]) -> int:
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
         "facts DIR OUT | checksums on|off DIR KEEP | restore KEEP"
     )
-    print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
+    print(visible(f"usage: python -m iogauge.agent {usage}, not {argv}"), file=sys.stderr)
     return 2
 
 

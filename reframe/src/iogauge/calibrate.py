@@ -666,9 +666,11 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
         key = (str(row["system"]), str(row["session"]))
         if key not in sessions:
             file = folder / key[0] / f"{key[1]}.jsonl"
-            sessions[key] = [
-                record for record in history.read_whole(file) if isinstance(record, dict)
-            ]
+            try:
+                whole = list(history.read_whole(file))
+            except OSError as error:
+                raise CalibrateError(f"{file}: {error.strerror}") from error
+            sessions[key] = [record for record in whole if isinstance(record, dict)]
         found: Mapping[str, Any]
         for found in reversed(sessions[key]):
             if history.keys_of(found)[0] == row["line"]:

@@ -454,10 +454,10 @@ def render(comparison: Comparison) -> Group:
         style = {"better": "green", "worse": "bold red"}.get(row.mark, "yellow" if row.mark else "")
         values.add_row(
             Text(visible(row.name)),
-            _amount(row.a, row.unit),
-            _amount(row.b, row.unit),
+            Text(visible(_amount(row.a, row.unit))),
+            Text(visible(_amount(row.b, row.unit))),
             "-" if row.ratio is None else f"{row.ratio:.3f}",
-            Text(row.mark, style=style),
+            Text(visible(row.mark), style=style),
         )
     parts += [Text(""), values]
     parts += [Text(visible(f"note: {note}"), style="yellow") for note in comparison.notes]

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import reprlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,7 +187,7 @@ def _check_form(record: Mapping[str, Any]) -> None:
 
     def check(value: object, form: Mapping[str, Any], where: str) -> None:
         if not isinstance(value, Mapping):
-            raise TypeError(f"{where.rstrip('.')} is {repr(value)[:60]}: expected an object")
+            raise TypeError(f"{where.rstrip('.')} is {reprlib.repr(value)}: expected an object")
         for key, kind in form.items():
             if key not in value:
                 raise TypeError(f"the key {where}{key} is missing")

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import os
+import reprlib
 import stat
 import types
 import typing
@@ -160,16 +161,14 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
     elif kind in (None, type(None)):
         if value is None:
             return None
-    elif (
-        type(value) is kind
-        and (kind is not int or -(2**63) <= value < 2**63)
-        and (kind is not float or math.isfinite(value))
-    ):
-        return value
-    elif kind is float and type(value) is int and -(2**63) <= value < 2**63:
+    elif kind in (int, float):
+        whole = type(value) is int and -(2**63) <= value < 2**63
+        if whole or (kind is float and type(value) is float and math.isfinite(value)):
+            return value
+    elif type(value) is kind:
         return value
     name = getattr(kind, "__name__", str(kind))
-    raise TypeError(f"{where or 'the value'} is {repr(value)[:80]}: expected {name}")
+    raise TypeError(f"{where or 'the value'} is {reprlib.repr(value)}: expected {name}")
 
 
 def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:

@@ -432,7 +432,7 @@ def require_ready(system: Any) -> None:
             "Nothing was measured."
         )
     for text in missing:
-        print(f"iogauge: left out: {text}", file=sys.stderr)
+        print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
     if not any("target" in extras for extras in found):
         raise SystemExit(
             f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"
