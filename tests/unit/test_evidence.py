@@ -261,7 +261,7 @@ def test_a_healthy_job_on_two_nodes(wide: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"n2"', '"n1"', "1 node.* looked at the target, 2 expected"),
+        ('"n2"', '"n1"', "view.n2.json: the answer of 'n1'"),
         ('"space"', '"sp"', "not a view"),
         ('"bytes_free"', '"b"', "not a view"),
         ('"cache_id"', '"c"', "not a view"),

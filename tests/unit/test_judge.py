@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from pathlib import Path
@@ -20,14 +19,9 @@ from iogauge.target import PartitionExtras, Tier
 from iogauge.tools import ior
 from iogauge.verdict import Reference, Verdict
 from support import stage as healthy
+from support.extras import extras
 
 PLAN = healthy.plan()
-EXTRAS: dict[str, Any] = {
-    "target": {"path": "/s", "type": "ext4", "source": "/dev/sdb1"},
-    "node": {"cores": 4, "memory": "16 GiB"},
-    "scale": {"tasks_per_node": 2},
-    "limits": {"case_bytes": "1 GiB", "case_files": 100, "phase_seconds": "2 s", "tier": "quick"},
-}
 REFERENCES = {
     "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
     "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
@@ -37,13 +31,6 @@ REFERENCES = {
 @pytest.fixture
 def found(tmp_path: Path) -> Evidence:
     return evidence.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
-
-
-def extras(**parts: Any) -> PartitionExtras:
-    data = copy.deepcopy(EXTRAS)
-    for name, part in parts.items():
-        data[name] = {**data.get(name, {}), **part}
-    return PartitionExtras.of_partition(data)
 
 
 def decide(

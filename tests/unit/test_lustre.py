@@ -546,7 +546,7 @@ def test_pins_survive_json() -> None:
 def test_what_are_no_pins(gone: str) -> None:
     data = pins(1).to_json()
     del data[gone]
-    with pytest.raises(KeyError):
+    with pytest.raises(TypeError, match=gone):
         Pins.from_json(data)
 
 

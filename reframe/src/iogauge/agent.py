@@ -37,6 +37,7 @@ from iogauge.filesystem import (
     space_of,
 )
 from iogauge.lustre import FileLayout, LustreError, Pins, StorageTarget
+from iogauge.units import visible
 
 _T = TypeVar("_T")
 
@@ -205,7 +206,7 @@ def _lock(case: dict[str, Any]) -> lock.Lock | None:
         content,
         wait_s=case["lock_wait_s"],
         pause=_ended,
-        say=lambda text: print(f"iogauge: lock: {text}", flush=True),
+        say=lambda text: print(visible(f"iogauge: lock: {text}"), flush=True),
     )
 
 
@@ -221,7 +222,11 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
-                    print(f"iogauge: lock: lost; held now by {now}", file=sys.stderr, flush=True)
+                    print(
+                        visible(f"iogauge: lock: lost; held now by {now}"),
+                        file=sys.stderr,
+                        flush=True,
+                    )
 
     threading.Thread(target=beat, daemon=True).start()
     try:
@@ -279,7 +284,7 @@ def _open(case_file: str) -> int:
         Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
         reasons = [*seen["refused"], *filter(None, [seen["occupied"]])]
         for reason in reasons:
-            print(f"iogauge: refused: {reason}", file=sys.stderr)
+            print(visible(f"iogauge: refused: {reason}"), file=sys.stderr)
         if reasons:
             return REFUSED
         print(WORD, flush=True)
@@ -346,7 +351,7 @@ def _facts(directory: str, out: str) -> int:
         counted = load.look(path)
         _answer(out, {"load": counted.to_json(), "fingerprint": fingerprint.collect(path)})
     except (OSError, ValueError) as error:
-        print(f"iogauge: facts: left out: {error}", file=sys.stderr)
+        print(visible(f"iogauge: facts: left out: {error}"), file=sys.stderr)
     return 0
 
 
@@ -358,7 +363,7 @@ def _checksums(state: str, directory: str, folder: str) -> int:
 
 def _restore(folder: str) -> int:
     for done in tunables.restore(Path(folder)):
-        print(f"iogauge: put back: {done}")
+        print(visible(f"iogauge: put back: {done}"))
     return 0
 
 
@@ -390,7 +395,7 @@ def main(argv: list[str]) -> int:
     try:
         status = _command(argv)
     except (OSError, ValueError) as error:
-        print(f"iogauge: {' '.join(argv[:1])}: {error}", file=sys.stderr)
+        print(visible(f"iogauge: {' '.join(argv[:1])}: {error}"), file=sys.stderr)
         return 1
     if status is not None:
         return status
@@ -398,7 +403,7 @@ def main(argv: list[str]) -> int:
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
         "facts DIR OUT | checksums on|off DIR KEEP | restore KEEP"
     )
-    print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
+    print(visible(f"usage: python -m iogauge.agent {usage}, not {argv}"), file=sys.stderr)
     return 2
 
 

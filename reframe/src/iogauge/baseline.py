@@ -179,6 +179,10 @@ def baseline_of(
             spread = location_and_spread(values)[1]
             text += f". At their noise, with {LEAST_RUNS} runs: {outlook(LEAST_RUNS, spread)}"
         raise Refused(text)
+    if wrong := [value for value in values if value <= 0]:
+        raise Refused(
+            f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
+        )
     split = find_step(values)
     if split is not None:
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import polars as pl
-import yaml
 from scipy import stats
 
-from iogauge import history, site
+from iogauge import history, site, yamlfile
 from iogauge.baseline import LEAST_RUNS, Baseline, Better, Refused, baseline_of, outlook
 from iogauge.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.target import PartitionExtras
@@ -440,9 +439,9 @@ def propose(
     none. Raises :class:`CalibrateError` where the file has mistakes.
     """
     try:
-        data = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise CalibrateError(f"not YAML: {error}") from error
+        data = yamlfile.parse(text, FILE) or {}
+    except yamlfile.YamlError as error:
+        raise CalibrateError(str(error)) from error
     mistakes = find_mistakes("references.yaml", data)
     if mistakes:
         raise CalibrateError("; ".join(map(str, mistakes)))
@@ -467,7 +466,7 @@ def propose(
         except (Refused, EditError) as error:
             outcome = Outcome(name=one.runs.name, state="refused", text=str(error))
         outcomes.append(outcome)
-    wrong = find_mistakes("references.yaml", yaml.safe_load(after) or {})
+    wrong = find_mistakes("references.yaml", yamlfile.parse(after, FILE) or {})
     if wrong:
         raise CalibrateError("the proposal would not be read: " + "; ".join(map(str, wrong)))
     return Proposal(text, after, outcomes)
@@ -497,7 +496,7 @@ def _settle(
 ) -> tuple[str, Outcome]:
     """The text with one candidate's reference, and what to say; raises :class:`Refused`, EditError."""
     runs, baseline = one.runs, one.baseline
-    data = yaml.safe_load(text) or {}
+    data = yamlfile.parse(text, FILE) or {}
     old = _at(data, path)
     kept = _at(data, (ACCEPTED, *path))
     if old is not None and old[0] == XFAIL:
@@ -631,6 +630,10 @@ def calibrate(
     contents = history.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
     find, refused = newest_record(history_folder), False
     for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
+        if not re.fullmatch(r"[A-Za-z_][\w-]*", str(system), re.ASCII):  # a record may say anything
+            raise CalibrateError(
+                f"records of a system named {str(system)!r}: no site has such a name"
+            )
         file = sites / str(system) / FILE
         proposal = propose(
             read_text(file),
@@ -663,7 +666,11 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
         key = (str(row["system"]), str(row["session"]))
         if key not in sessions:
             file = folder / key[0] / f"{key[1]}.jsonl"
-            sessions[key] = [record for record in history.read(file) if isinstance(record, dict)]
+            try:
+                whole = list(history.read_whole(file))
+            except OSError as error:
+                raise CalibrateError(f"{file}: {error.strerror}") from error
+            sessions[key] = [record for record in whole if isinstance(record, dict)]
         found: Mapping[str, Any]
         for found in reversed(sessions[key]):
             if history.keys_of(found)[0] == row["line"]:

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from iogauge import (
@@ -35,7 +34,8 @@ from iogauge import (
     workdir,
 )
 from iogauge.filesystem import View
-from iogauge.units import format_bytes
+from iogauge.report import plain
+from iogauge.units import format_bytes, visible, visible_lines
 from iogauge.verdict import Verdict
 
 app = typer.Typer(
@@ -93,15 +93,20 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         except KeyboardInterrupt:
             continue  # ReFrame got it too, cancels its jobs and cleans up
     files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
-    records = [r for file in files for r in history.read(file) if isinstance(r, dict)]
+    records = [r for file in files for r in history.read_whole(file) if isinstance(r, dict)]
     try:
         missing = report.undecided(reframe_report, records)
     except (OSError, ValueError, KeyError):
         missing = []
     for record in missing:
         record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
-        history.append(file, record)
+        system = str(record["system"])
+        folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
+        try:
+            history.append(session.history_dir() / folder / f"{name}.jsonl", record)
+        except history.NotRecorded as error:
+            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            status = status or 1
     return status, [*records, *missing]
 
 
@@ -203,20 +208,20 @@ def bench(context: typer.Context) -> None:
     target = detect.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(detect.machine()):
-        console.print(escape(line))
+        console.print(plain(line))
     with _probe_dir(target) as directory:
         if directory and "IOGAUGE_CASE_BYTES" not in os.environ:
             speed = detect.probe_write(directory)
             size = detect.quick_case_bytes(speed, target)
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
             console.print(
-                f"target {escape(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+                f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     status, records = _run([*arguments, *context.args], session.is_gate())
     code = _show(console, records, session.is_gate(), status)
     for line in doctor.not_run(detect.machine(), target):
-        console.print(escape(line))
+        console.print(plain(line))
     raise typer.Exit(code)
 
 
@@ -258,9 +263,9 @@ def show_report(
     chosen = [file for file in chosen if file.stem == chosen[-1].stem]
     console, records = _console(), []
     for file in chosen:
-        for record in history.read(file):
+        for record in history.read_whole(file):
             if isinstance(record, history.Damaged):
-                console.print(escape(f"{record.file}:{record.line}: skipped: {record.problem}"))
+                console.print(plain(f"{record.file}:{record.line}: skipped: {record.problem}"))
             else:
                 records.append(record)
     gate = any(record.get("gate") for record in records)
@@ -279,7 +284,7 @@ def show_comparison(
     try:
         found = compare.compare(compare.read(a), compare.read(b))
     except compare.CompareError as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if as_json:
         typer.echo(compare.to_json(found))
@@ -296,9 +301,9 @@ def show_doctor() -> None:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
-        console.print(f"{mark} {escape(check.subject)}: {escape(check.text)}")
+        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}")
         if check.remedy:
-            console.print(f"        -> {escape(check.remedy)}")
+            console.print(f"        -> {plain(check.remedy)}")
         healthy = healthy and check.state != "problem"
     raise typer.Exit(0 if healthy else 1)
 
@@ -319,10 +324,10 @@ def plan(context: typer.Context) -> None:
         files = sorted(Path(scratch).rglob("footprint.json"))
         cases = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     if done.returncode != 0:
-        console.print(escape(done.stdout[-4000:] + done.stderr[-4000:]))
+        console.print(plain(done.stdout[-4000:] + done.stderr[-4000:]))
         raise typer.Exit(1)
     if not cases:
-        console.print(escape(done.stderr))
+        console.print(plain(done.stderr))
         console.print("no case is selected: see what 'reframe -c checks/ -l' lists")
         raise typer.Exit(1)
     raise typer.Exit(0 if _show_plan(console, cases) else 1)
@@ -346,9 +351,9 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
         )
     for case in cases:
         view.add_row(
-            escape(report.short_name(case["name"])),
-            escape(case["partition"]),
-            escape(case["target"]),
+            plain(report.short_name(case["name"])),
+            plain(case["partition"]),
+            plain(case["target"]),
             format_bytes(case["held_bytes"]),
             str(case["files"]),
             format_bytes(case["written_bytes"]),
@@ -376,7 +381,7 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
         try:
             seen: View = agent.look(target)
         except OSError as error:
-            console.print(escape(f"{target}: cannot be looked at from here: {error}"))
+            console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
             continue
         worst = {
@@ -388,7 +393,7 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
             good = finding.outcome is guards.Outcome.OK
             fits = fits and good
             word = "[green]ok[/]" if good else "[bold red]refused[/]"
-            console.print(f"{escape(target)}: {word} {escape(str(finding))}")
+            console.print(f"{plain(target)}: {word} {plain(str(finding))}")
     return fits
 
 
@@ -422,15 +427,15 @@ def clean(
     doomed = list(paths or [path for path, alive in found if everything or not alive])
     for path, alive in found:
         if alive and not everything and not paths:
-            console.print(escape(f"kept: {path}: its session may be alive (--all removes it)"))
+            console.print(plain(f"kept: {path}: its session may be alive (--all removes it)"))
     for path in doomed:
         try:
             workdir.check_ours(path)
             if not dry_run:
                 workdir.remove(path)
-            console.print(escape(f"{'would remove' if dry_run else 'removed'}: {path}"))
+            console.print(plain(f"{'would remove' if dry_run else 'removed'}: {path}"))
         except OSError as error:
-            console.print(escape(f"refused: {error}"))
+            console.print(plain(f"refused: {error}"))
             failed = True
     locks = [_clean_lock(console, place, dry_run, everything) for place in places if not paths]
     failed = failed or None in locks
@@ -438,7 +443,7 @@ def clean(
     for stage in stages:
         if not dry_run:
             shutil.rmtree(stage, ignore_errors=True)
-        console.print(escape(f"{'would remove' if dry_run else 'removed'}: {stage} (a week old)"))
+        console.print(plain(f"{'would remove' if dry_run else 'removed'}: {stage} (a week old)"))
     if not doomed and not any(locks) and not stages:
         console.print("nothing to remove")
     raise typer.Exit(1 if failed else 0)
@@ -453,11 +458,11 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
         if holder is not None and not everything:
             if not holder.gone:
                 text = f"watching the lock of {holder} for at most {holder.lease_s:g} s"
-                console.print(escape(text), soft_wrap=True)
+                console.print(plain(text), soft_wrap=True)
             dead = lock.find_dead(place)
             if dead is None:
                 text = f"kept: the lock of {holder}: it is in use (--all breaks it)"
-                console.print(escape(text), soft_wrap=True)
+                console.print(plain(text), soft_wrap=True)
                 return False
             holder = dead
         if not dry_run:
@@ -465,12 +470,12 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
                 lock.remove(holder)
             lock.tidy(place)
     except OSError as error:
-        console.print(escape(f"refused: {error}"), soft_wrap=True)
+        console.print(plain(f"refused: {error}"), soft_wrap=True)
         return None
     if holder is None:
         return False
     word = "would remove" if dry_run else "removed"
-    console.print(escape(f"{word}: the lock of {holder}"), soft_wrap=True)
+    console.print(plain(f"{word}: the lock of {holder}"), soft_wrap=True)
     return True
 
 
@@ -482,10 +487,10 @@ def validate() -> None:
         mistakes = doctor.site_mistakes(one)
         wrong += len(mistakes)
         console.print(
-            f"{escape(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+            f"{plain(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
         )
         for mistake in mistakes:
-            console.print(escape(f"  {mistake}"))
+            console.print(plain(f"  {mistake}"))
     raise typer.Exit(1 if wrong else 0)
 
 
@@ -529,10 +534,10 @@ def propose_references(
             ),
             calibrate.Settings(coverage=coverage, confidence=confidence, lower=lower),
             write=write,
-            say=lambda text: console.print(escape(text), soft_wrap=True),
+            say=lambda text: console.print(plain(text), soft_wrap=True),
         )
     except ValueError as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(0 if fine else 1)
 
@@ -573,12 +578,12 @@ def show_history(
         )
         if damaged:
             for one in history.damaged(folder):
-                typer.echo(f"{one.file}:{one.line}: {one.problem}")
+                typer.echo(visible(f"{one.file}:{one.line}: {one.problem}"))
             return
         rows, matching = choice.of(folder)
         found = list(historyview.records(folder, rows))
     except (ValueError, OSError) as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if as_json:
         for record, _ in found:
@@ -586,7 +591,7 @@ def show_history(
         return
     if found:
         console.print(historyview.table(found))
-    console.print(escape(f"{len(found)} of {matching} record(s) in {folder}"), soft_wrap=True)
+    console.print(plain(f"{len(found)} of {matching} record(s) in {folder}"), soft_wrap=True)
 
 
 @app.command("trend")
@@ -626,6 +631,6 @@ def show_trend(
             ),
         )
     except (ValueError, trend.MissingExtra) as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(status)

@@ -289,7 +289,8 @@ def _layouts(lustre: Sequence[Record]) -> str:
     for record in lustre:
         parts = []
         for n in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
-            count = record.counters.get(f"COMP{n}_STRIPE_COUNT", 0)
+            if (count := record.counters.get(f"COMP{n}_STRIPE_COUNT")) is None:
+                break
             size = record.counters.get(f"COMP{n}_STRIPE_SIZE", 0)
             parts.append(f"{count:.0f} x {format_bytes(size)}")
         seen[" + ".join(parts)] += 1
@@ -389,7 +390,7 @@ def read(text: str) -> Subject:
             f"{', '.join(newest) or 'none'})"
         )
     try:
-        records = [r for f in files for r in history.read(f) if isinstance(r, dict)]
+        records = [r for f in files for r in history.read_whole(f) if isinstance(r, dict)]
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     chosen = choose(records, case, place)
@@ -453,10 +454,10 @@ def render(comparison: Comparison) -> Group:
         style = {"better": "green", "worse": "bold red"}.get(row.mark, "yellow" if row.mark else "")
         values.add_row(
             Text(visible(row.name)),
-            _amount(row.a, row.unit),
-            _amount(row.b, row.unit),
+            Text(visible(_amount(row.a, row.unit))),
+            Text(visible(_amount(row.b, row.unit))),
             "-" if row.ratio is None else f"{row.ratio:.3f}",
-            Text(row.mark, style=style),
+            Text(visible(row.mark), style=style),
         )
     parts += [Text(""), values]
     parts += [Text(visible(f"note: {note}"), style="yellow") for note in comparison.notes]

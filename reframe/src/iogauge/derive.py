@@ -266,6 +266,8 @@ def _case(record: Mapping[str, Any], source: Source, oldest: float) -> _Case | N
     parameters = record["parameters"]
     if record["overridden"] or any(parameters[k] != value for k, value in source.fixed.items()):
         return None
+    if type(record["session"]) is not str:
+        raise TypeError("a record without a session")
     tier = record["tier"]
     if tier not in (source.tier, ""):  # empty: refused before the tier was known
         return None

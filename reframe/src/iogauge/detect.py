@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iogauge import features, hints, stack
+from iogauge import features, hints, outside, stack
 from iogauge.filesystem import cached_below, find_mount, space_of
 from iogauge.session import state_dir
 from iogauge.stack import Stack
@@ -140,7 +140,7 @@ def machine(cache: Path | None = None) -> Machine:
     """Programs on PATH. ``cache`` keeps answers; None: ``detect.json`` in the state directory."""
     file = cache or state_dir() / "detect.json"
     try:
-        known = json.loads(file.read_text(encoding="utf-8"))
+        known = outside.read_json(file)
     except (OSError, ValueError):
         known = {}
     programs, fresh = {}, {}
@@ -151,8 +151,7 @@ def machine(cache: Path | None = None) -> Machine:
         info = os.stat(path)
         key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
         try:
-            stored = known[key]
-            program = Program(**{**stored, "features": tuple(stored["features"])})
+            program: Program = outside.build(Program, known[key])
         except (KeyError, TypeError):
             program = _ask(name, path)
         programs[name], fresh[key] = program, asdict(program)

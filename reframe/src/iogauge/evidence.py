@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import json
+import math
 import os
+import re
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from iogauge import outside
 from iogauge.filesystem import View
 from iogauge.fingerprint import Value, merge
 from iogauge.load import Change, Load, changes
-from iogauge.lustre import FileLayout, LustreError
+from iogauge.lustre import FileLayout
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
 from iogauge.plan import FACTS, PINNED, REP, STRIPES, CasePlan, PhasePlan, Printed
+from iogauge.units import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +95,39 @@ def describe_status(status: int) -> str:
     return f"exit status {status}"
 
 
+_RUN: Final = re.compile(
+    r"([0-9]{1,9})\t([^\t]+)\t(-?[0-9]{1,9})\t([0-9]{1,18}(?:\.[0-9]+)?)\t([0-9]{1,18}(?:\.[0-9]+)?)"
+)
+
+
 def parse_runs(text: str) -> list[PhaseRun]:
-    """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`."""
-    runs = []
+    """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`.
+
+    No execution stands there twice.
+    """
+    if text and not text.endswith("\n"):
+        raise ToolOutputError(f"phases.tsv: cut off after {text[-80:]!r}")
+    runs: dict[tuple[int, str], PhaseRun] = {}
     for line in text.splitlines():
-        try:
-            rep, name, status, started, ended = line.split("\t")
-            runs.append(PhaseRun(int(rep), name, int(status), float(started), float(ended)))
-        except ValueError as error:
-            raise ToolOutputError(f"phases.tsv: damaged line {line!r}") from error
-    return runs
+        match = _RUN.fullmatch(line)
+        if (
+            match is None
+            or not math.isfinite(float(match[4]))
+            or not math.isfinite(float(match[5]))
+        ):
+            raise ToolOutputError(f"phases.tsv: damaged line {line[:200]!r}")
+        run = PhaseRun(int(match[1]), match[2], int(match[3]), float(match[4]), float(match[5]))
+        if (run.repetition, run.name) in runs:
+            raise ToolOutputError(
+                f"phases.tsv: {run.name}, repetition {run.repetition}: there twice"
+            )
+        runs[run.repetition, run.name] = run
+    return list(runs.values())
 
 
 def _text(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return outside.read_text(path)
     except OSError as error:
         raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
 
@@ -125,11 +146,16 @@ def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
         time.sleep(0.5)
     for file in files:
         try:
-            answer = json.loads(_text(file, out))
+            answer = outside.read_json(file)
+        except OSError as error:
+            raise ToolOutputError(f"{out}: no output: {file.name}: {error.strerror}") from error
         except ValueError as error:
-            raise ToolOutputError(f"{file.name}: not JSON: {error}") from error
+            raise ToolOutputError(str(error)) from error
         if not isinstance(answer, dict):
             raise ToolOutputError(f"{file.name}: expected an object, found {type(answer).__name__}")
+        host = file.name[len(out) + 1 : -len(".json")]
+        if answer.get("host", host) != host:
+            raise ToolOutputError(f"{file.name}: the answer of {str(answer['host'])[:80]!r}")
         found.append(answer)
     return found
 
@@ -142,7 +168,7 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
     printed: list[str] = []
     for suffix in ("err", "out"):
         try:
-            text = (stage / f"{run.name}.{run.repetition}.{suffix}").read_text(errors="replace")
+            text = outside.read_text(stage / f"{run.name}.{run.repetition}.{suffix}")
         except OSError:
             continue
         printed.append(text)
@@ -150,12 +176,12 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
     for lines in said:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
-            return telling[0][:300]
+            return visible(telling[0][:300])
     for lines in said:
         # The tool's own word for the failure, before what the launcher adds to it.
         telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
         if telling:
-            return telling[0][:300]
+            return visible(telling[0][:300])
     return "it printed nothing"
 
 
@@ -196,10 +222,10 @@ def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> 
         return None
     if len(files) != (plan.tasks if phase.launch == "tasks" else 1):
         raise ToolOutputError(f"{name}: {len(files)} task(s) were accounted for, not all")
-    try:
-        return sum(int(_text(file, name)) for file in files)
-    except ValueError as error:
-        raise ToolOutputError(f"{name}: not a number of bytes: {error}") from error
+    texts = [_text(file, name).strip() for file in files]
+    if wrong := [text for text in texts if not re.fullmatch("[0-9]{1,18}", text)]:
+        raise ToolOutputError(f"{name}: not a number of bytes: {wrong[0][:80]!r}")
+    return sum(map(int, texts))
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -220,13 +246,13 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
         what = f"{STRIPES}.{repetition}"
         try:
             (answer,) = _answers(stage, what, 1)
-            files = tuple(FileLayout.from_json(file) for file in answer["files"])
+            files = tuple(FileLayout.from_json(file) for file in list(answer["files"]))
             placed: dict[str, int] = {}
             if plan.pins is not None:
                 what = f"{PINNED}.{repetition}"
                 (pinned,) = _answers(stage, what, 1)
-                placed = {str(name): int(target) for name, target in pinned["placed"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError, LustreError) as error:
+                placed = outside.build(Mapping[str, int], pinned["placed"])
+        except (KeyError, TypeError, ValueError) as error:
             raise ToolOutputError(f"{what}: not the layouts of the files: {error!r}") from error
         found.append(Striping(repetition, placed, files))
     return tuple(found)
@@ -242,9 +268,10 @@ def _facts(
     for out in FACTS:
         with contextlib.suppress(ToolOutputError):
             for answer in _answers(stage, out, plan.nodes) if out in ran else ():
-                with contextlib.suppress(KeyError, TypeError, ValueError):
+                with contextlib.suppress(KeyError, TypeError):
                     seen = Load.from_json(answer["load"])
-                    prints.setdefault(seen.host, []).append(dict(answer["fingerprint"]))
+                    facts = outside.build(Mapping[str, Value], answer["fingerprint"])
+                    prints.setdefault(seen.host, []).append(facts)
                     looks[out].append(seen)
     start, before, after = (looks[out] for out in FACTS)
     return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
@@ -253,9 +280,23 @@ def _facts(
 def _lost(stage: Path) -> str:
     """Why the job cannot be said to have had the target's lock from its beginning to its end."""
     try:
-        return str(json.loads(_text(stage / "lock.json", "lock"))["lost"])
+        told = outside.parse_json(_text(stage / "lock.json", "lock"))
+        lost: str = outside.build(str, told["lost"], "lost")
+        return lost
     except (ToolOutputError, ValueError, KeyError, TypeError):
         return "what kept the lock of the target for this case was killed before it could tell"
+
+
+#: Bytes below which a directory counts as full: a job's own files need as many.
+_ROOM_BYTES: Final = 64 << 10
+
+
+def _is_full(stage: Path) -> bool:
+    try:
+        info = os.statvfs(stage)
+    except OSError:
+        return False
+    return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
 
 
 def collect(
@@ -265,13 +306,29 @@ def collect(
 
     ``owner`` is (session, case): what another one left in the same directory is no evidence.
     A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
-    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message.
+    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
+    no room left in the directory, it says that too.
     """
     try:
-        opened = json.loads(_text(stage / "open.json", "open"))
+        return _collect(stage, plan, job_status, owner)
+    except ToolOutputError as error:
+        if not _is_full(stage):
+            raise
+        raise ToolOutputError(
+            f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
+            "another directory"
+        ) from error
+
+
+def _collect(
+    stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None
+) -> Evidence:
+    try:
+        opened = outside.parse_json(_text(stage / "open.json", "open"))
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]
-        refused = tuple(str(reason) for reason in opened["refused"])
-        occupied, locked = str(opened["occupied"]), bool(opened["locked"])
+        refused = outside.build(tuple[str, ...], opened["refused"], "refused")
+        occupied = outside.build(str, opened["occupied"], "occupied")
+        locked = outside.build(bool, opened["locked"], "locked")
         found_owner = (opened["session"], opened["case"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
@@ -304,7 +361,7 @@ def collect(
     if plan.nodes > 1:
         try:
             views = [View.from_json(answer) for answer in _answers(stage, "view", plan.nodes)]
-        except (KeyError, TypeError) as error:
+        except TypeError as error:
             raise ToolOutputError(f"view: not a view of the target: {error}") from error
         if len({view.host for view in views}) != plan.nodes:
             raise ToolOutputError(

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from iogauge.lustre import StorageTarget
+from iogauge.outside import build
 
 Cache = Literal["page-cache", "opaque", "memory"]
 
@@ -79,7 +80,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
         head, tail = left.split(" "), right.split(" ")
-        if not dash or len(head) < 6 or len(tail) < 2 or not head[0].isdecimal():
+        if not dash or len(head) < 6 or len(tail) < 2 or not re.fullmatch("[0-9]{1,18}", head[0]):
             continue
         options = ",".join([head[5], *tail[2:3]])
         point, source = _unescape(head[4]), _unescape(tail[1])
@@ -121,7 +122,7 @@ def parse_lfs_quota(text: str, owner: str) -> Quota | None:
     numbers = [f.rstrip("*").strip("[]") for f in fields]
     for start in range(len(fields) - 7):
         window = numbers[start : start + 8]
-        if all(window[i].isdigit() for i in (0, 1, 2, 4, 5, 6)):
+        if all(re.fullmatch("[0-9]{1,18}", window[i]) for i in (0, 1, 2, 4, 5, 6)):
             used_kb, _, limit_kb, _, files, _, file_limit, _ = window
             return Quota(
                 owner,
@@ -155,18 +156,13 @@ class View:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
-        """Inverse of :meth:`to_json`; raises KeyError or TypeError on data that is not a view."""
-        return View(
-            host=data["host"],
-            path=data["path"],
-            mount=Mount(**data["mount"]) if data["mount"] else None,
-            space=Space(**data["space"]),
-            quotas=tuple(Quota(**quota) for quota in data["quotas"]),
-            cache_id=data["cache_id"],
-            cached_below=data["cached_below"],
-            # Records of before there were targets have no such key.
-            targets=tuple(StorageTarget(**target) for target in data.get("targets", ())),
-        )
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not a view."""
+        # Records of before there were targets have no such key.
+        view: View = build(View, {"targets": (), **data})
+        space = view.space
+        if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
+            raise TypeError(f"{space}: room is not negative")
+        return view
 
 
 def existing_parent(path: str) -> str:

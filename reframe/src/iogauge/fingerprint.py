@@ -164,7 +164,7 @@ def lustre_facts(text: str) -> Fingerprint:
         first, last = name.split(".")[0], name.split(".")[-1]
         if name == "version":
             found["lustre.client"] = value.strip()
-        elif last == "numobd" and "-cli" in name and value.isdecimal():
+        elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
             found["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
         elif last == "ost_conn_uuid" and "@" in value:
             servers["addresses"].add(value.strip())
@@ -215,7 +215,7 @@ def normalise(command: str, directory: str = "", session: str = "") -> str:
 
 def fold(hosts: Sequence[str]) -> str:
     """Host names, each once, runs of numbers folded: ``n[1-3,7]``, ``c[01-02]-ib``; sorted."""
-    parts = {host: re.fullmatch(r"(.*?)([0-9]+)([^0-9]*)", host) for host in hosts}
+    parts = {host: re.fullmatch(r"(.*?)([0-9]{1,18})([^0-9]*)", host) for host in hosts}
     padded = {(m[1], m[3]) for m in parts.values() if m and m[2] != str(int(m[2]))}
     folded = [host for host, match in parts.items() if match is None]
     groups: dict[tuple[str, int, str], list[int]] = {}

@@ -6,14 +6,19 @@ the next one starts. Nothing is rewritten. The form of a record is described in 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import reprlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from iogauge import outside
+from iogauge.verdict import Verdict
 
 if TYPE_CHECKING:
     import polars
@@ -44,24 +49,38 @@ class Damaged:
     problem: str
 
 
+class NotRecorded(OSError):
+    """A record could not be written; what was recorded before is as it was. The message names the file."""
+
+
 def append(file: Path, record: dict[str, Any]) -> None:
-    """Append one record in a single write and flush it to disk; raises OSError.
+    """Append one record in a single write and flush it to disk; raises :class:`NotRecorded`.
 
     A line that an earlier write left unfinished is closed first, so that it costs no second record.
     """
     line = json.dumps({"schema": SCHEMA, **record}, allow_nan=False, separators=(",", ":")) + "\n"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":
-            line = "\n" + line
-        data = line.encode()
-        if os.write(fd, data) != len(data):
-            raise OSError(f"{file}: record was not written whole: file system full?")
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # A named pipe in its place is not waited for.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        fd = os.open(file, flags, 0o644)
+        try:
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                line = "\n" + line
+            data = line.encode()
+            if os.write(fd, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise NotRecorded(
+            error.errno,
+            f"a record was not written: {error.strerror}: make room there, or set IOGAUGE_HOME to another "
+            "directory",
+            str(file),
+        ) from error
 
 
 def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
@@ -75,8 +94,14 @@ def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
 
 def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
     """As :func:`read`, each with the number of its line, counted from 1."""
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, 1):
+    with outside.open_file(file, _FILE_BYTES) as lines:
+        for number, line in enumerate(iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1):
+            if len(line) > _LINE_BYTES:
+                yield (
+                    number,
+                    Damaged(file, number, f"longer than {_LINE_BYTES} bytes; the rest is not read"),
+                )
+                return
             if line.isspace():
                 continue
             try:
@@ -98,6 +123,92 @@ def _no_number(name: str) -> NoReturn:
 
 
 _JSON: Final = json.JSONDecoder(parse_constant=_no_number)
+#: A record has a few thousand bytes; what is a thousand times as long is none.
+_LINE_BYTES: Final = 32 << 20
+_FILE_BYTES: Final = 1 << 40
+
+#: What whoever shows a record relies upon, and what may be there; other keys are as they are.
+_Number = float | None
+_Name = str | None
+_CASE: Final[Mapping[str, Any]] = {
+    "case": str,
+    "partition": str,
+    "verdict": Verdict,
+    "reason": str,
+    "metrics": list,
+    "findings": list,
+}
+_OF_CASE: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("session", "time", "system", "environment", "check", "hash", "tier"), _Name),
+    "confirms": _Name,
+    "parameters": dict,
+    "overridden": dict,
+    "fingerprint": dict,
+}
+_METRIC: Final[Mapping[str, Any]] = {
+    "name": str,
+    "unit": str,
+    "median": float,
+    "spread": _Number,
+    "verdict": _CASE["verdict"],
+    "reason": str,
+    "reference": dict | None,
+    "ceiling": _Number,
+}
+_FINDING: Final[Mapping[str, Any]] = {
+    "guard": str,
+    "outcome": str,
+    "metric": _Name,
+    "saw": str,
+    "demands": str,
+}
+_PRICE: Final[Mapping[str, Any]] = {
+    "source": str,
+    "currency": str,
+    "per_gb_month": float,
+    "capacity": float,
+}
+
+
+def read_whole(file: Path) -> Iterator[dict[str, Any] | Damaged]:
+    """As :func:`read`; a record that lacks what every record has, or has another type there, is damaged."""
+    for number, found in read_numbered(file):
+        try:
+            if isinstance(found, dict):
+                _check_form(found)
+        except TypeError as error:
+            yield Damaged(file, number, str(error))
+        else:
+            yield found
+
+
+def _check_form(record: Mapping[str, Any]) -> None:
+    """Raise TypeError for the first key that is missing or has another type than it must have."""
+
+    def check(value: object, form: Mapping[str, Any], where: str) -> None:
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{where.rstrip('.')} is {reprlib.repr(value)}: expected an object")
+        for key, kind in form.items():
+            if key not in value:
+                raise TypeError(f"the key {where}{key} is missing")
+            outside.build(kind, value[key], where + key)
+
+    check(record, _CASE, "")
+    check(record, {key: kind for key, kind in _OF_CASE.items() if key in record}, "")
+    for number, metric in enumerate(record["metrics"]):
+        check(metric, _METRIC, f"metrics[{number}].")
+        if metric["reference"] is not None:
+            check(
+                metric["reference"],
+                {"value": float, "lower": _Number},
+                f"metrics[{number}].reference.",
+            )
+    for number, finding in enumerate(record["findings"]):
+        check(finding, _FINDING, f"findings[{number}].")
+    if record.get("target") is not None:
+        check(record["target"], {"path": str}, "target.")
+    if record.get("price") is not None:
+        check(record["price"], _PRICE, "price.")
 
 
 # What records have in common.

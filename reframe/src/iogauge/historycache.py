@@ -33,6 +33,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from iogauge import outside
 from iogauge.fingerprint import identity
 from iogauge.history import Damaged, keys_of, read_numbered
 
@@ -70,11 +71,14 @@ COLUMNS: Final[Mapping[str, Any]] = {
 _ORIGIN: Final[Mapping[str, Any]] = {"source": pl.Int64, "number": pl.Int64, "position": pl.Int32}
 _ORDER: Final = ("time", *_ORIGIN)
 _STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "record"} | dict(_ORIGIN)
+#: Columns of the fingerprints.
+_PRINTS: Final[Mapping[str, Any]] = {"id": pl.String, "content": pl.String}
 #: Grows when the same session file makes other rows.
 _VERSION: Final = 1
 _FORM: Final = hashlib.sha256(f"{_VERSION} {_STORED}".encode()).hexdigest()[:12]
 
 _INDEX: Final = "index.json"
+_PART_BYTES: Final = 4 << 30
 #: Session files are read in batches of so many bytes; several batches each in a process of its own.
 _BATCH_BYTES: Final = 192 * 2**20
 #: Rows that are turned into columns at a time.
@@ -258,10 +262,20 @@ class _Store:
         """Content of a file; raises OSError where it is not there or is damaged."""
         if name in self.fresh:
             return self.fresh[name]
-        data = (self.place / name).read_bytes()
+        data = outside.read_bytes(self.place / name, _PART_BYTES)
         if _name(data) != name:
             raise OSError(f"{self.place / name}: damaged")
         return data
+
+    def fits(self, part: _Part) -> bool:
+        """Whether a part's files hold the columns that they must; raises OSError as :meth:`get`."""
+        for name, kinds in ((part.rows, _STORED), (part.fingerprints, _PRINTS)):
+            try:
+                if dict(pl.read_parquet_schema(io.BytesIO(self.get(name)))) != kinds:
+                    return False
+            except pl.exceptions.PolarsError:
+                return False
+        return True
 
     def put(self, frame: pl.DataFrame) -> str:
         """Keep a table; returns the name of its file."""
@@ -328,7 +342,7 @@ _PART_NAME: Final = re.compile(r"[0-9a-f]{32}\.parquet")
 def _index(place: Path, folder: Path) -> list[_Part]:
     """Parts that the cache names; none where it is missing, damaged, of another version or history."""
     try:
-        index = json.loads((place / _INDEX).read_text(encoding="utf-8"))
+        index = json.loads(outside.read_bytes(place / _INDEX))
         if (index["form"], index["folder"]) != (_FORM, str(folder)):
             return []
         return [
@@ -435,9 +449,8 @@ def _parse(folder: Path, paths: Iterable[str]) -> _Batch:
         sources[path] = _Source(state=state, damaged=damaged)
     frames.append(_frame(rows))
     contents = {"id": list(prints), "content": list(prints.values())}
-    schema = {"id": pl.String, "content": pl.String}
     return _Batch(
-        rows=pl.concat(frames), prints=pl.DataFrame(contents, schema=schema), sources=sources
+        rows=pl.concat(frames), prints=pl.DataFrame(contents, schema=_PRINTS), sources=sources
     )
 
 
@@ -517,8 +530,7 @@ def _refresh(folder: Path, cache: Path | None) -> _Store:
     store = _Store(place=place, found=_session_files(folder))
     for part in known:
         with contextlib.suppress(OSError):
-            if store.current(part):
-                store.get(part.rows), store.get(part.fingerprints)
+            if store.current(part) and store.fits(part):
                 store.parts.append(part)
     read = {path for part in store.parts for path in store.current(part)}
     batches = _batches(store.found.keys() - read, store.found)

@@ -98,8 +98,8 @@ iog_lock() {
 iog_neighbours() {
     local directory
     for directory in "${IOG_DIR%/*/*/*}"/*/*/*/; do
-        [ ! -d "$directory" ] || [ "$directory" = "$IOG_DIR/" ] || echo "${directory%/}"
-    done >>neighbours.txt
+        [ ! -d "$directory" ] || [ "$directory" = "$IOG_DIR/" ] || echo "${directory%/}" || exit 1
+    done >>neighbours.txt || exit 1
 }
 
 iog_phase() {
@@ -112,7 +112,7 @@ iog_phase() {
     wait "$IOG_PID"
     status=$?
     IOG_PID=
-    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$(date +%s.%N)" >>phases.tsv
+    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$(date +%s.%N)" >>phases.tsv || exit 1
     iog_neighbours
     if [ "$status" -ne 0 ]; then
         echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2

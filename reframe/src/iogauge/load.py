@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from iogauge.filesystem import Mount, cache_id, find_mount
 from iogauge.measurement import ToolOutput
+from iogauge.outside import build
 from iogauge.tunables import fsname_of
 
 #: Seconds that lctl may take; it runs outside of every timed phase.
@@ -31,6 +32,8 @@ _LCTL_SECONDS: Final = 2.0
 #: Seconds that reading the kernel's log may take.
 _LOG_SECONDS: Final = 0.2
 _SECTOR: Final = 512
+#: Characters of a line of the kernel's log; its own limit is near 1000.
+_LOG_LINE: Final = 2000
 #: Transfers below this are not compared with counters: Linux reads ahead 128 KiB unless told otherwise.
 _SMALL: Final = 128 << 10
 #: Key of our own job among :attr:`Load.jobs`.
@@ -90,18 +93,8 @@ class Load:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Load:
-        """Inverse of :meth:`to_json`; raises KeyError, TypeError or ValueError on data that is not a look."""
-        given = dict(data)
-        given["history"] = tuple((int(t), str(d), str(s)) for t, d, s in given["history"])
-        given["complaints"] = tuple((int(n), str(text)) for n, text in given["complaints"])
-        found = Load(**given)
-        counts = (found.bytes_read, found.bytes_written, found.timeouts, found.log_end)
-        if any(type(n) is not int for n in counts if n is not None):
-            raise TypeError(f"{counts} must be whole numbers, or null")
-        if not all(type(value) in (int, float) for value in (found.time, found.load1)):
-            raise TypeError("time and load1 must be numbers")
-        if any(type(n) is not int for n in found.jobs.values()):
-            raise TypeError("jobs must be whole numbers of bytes")
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not a look."""
+        found: Load = build(Load, data)
         return found
 
 
@@ -131,7 +124,7 @@ def parse_parameters(text: str) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
-        match = re.match(r"([A-Za-z_]+(?:\.[^\s=]+)+|version|jobid_var)=(.*)", line)
+        match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
         if match:
             lines = found.setdefault(match[1], [])
             lines.append(match[2])
@@ -144,7 +137,7 @@ def parse_bytes_moved(stats: str) -> tuple[int, int]:
     """Bytes read and written, of ``llite.*.stats``; a counter that is not there yet is 0."""
     moved = {"read": 0, "write": 0}
     for match in re.finditer(
-        r"^(read|write)_bytes\s+\d+ samples \[bytes\] \d+ \d+ (\d+)", stats, re.MULTILINE
+        r"^(read|write)_bytes\s+\d+ samples \[bytes\] \d+ \d+ ([0-9]{1,18})\b", stats, re.MULTILINE
     ):
         moved[match[1]] = int(match[2])
     return moved["read"], moved["write"]
@@ -159,7 +152,7 @@ def parse_jobs(text: str) -> dict[str, int]:
         if match:
             job = match[1]
             continue
-        match = re.match(r"\s+(?:read|write)_bytes:.*\bsum:\s*(\d+)", line)
+        match = re.match(r"\s+(?:read|write)_bytes:.*\bsum:\s*([0-9]{1,18})\b", line)
         if match:
             jobs[job] = jobs.get(job, 0) + int(match[1])
     return jobs
@@ -184,6 +177,8 @@ def parse_diskstats(text: str, device: str) -> tuple[int, int] | None:
     for line in text.splitlines():
         words = line.split()
         if len(words) >= 10 and f"{words[0]}:{words[1]}" == device:
+            if not all(re.fullmatch("[0-9]{1,18}", words[n]) for n in (5, 9)):
+                return None
             return int(words[5]) * _SECTOR, int(words[9]) * _SECTOR
     return None
 
@@ -194,10 +189,10 @@ def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str]
     for line in text.splitlines():
         head, separator, message = line.partition(";")
         words = head.split(",")
-        if not separator or len(words) < 3 or not words[1].isdecimal():
+        if not separator or len(words) < 3 or not re.fullmatch("[0-9]{1,18}", words[1]):
             continue
         last = int(words[1])
-        match = _COMPLAINT.search(message)
+        match = _COMPLAINT.search(message[:_LOG_LINE])
         if match and (fsname == "*" or match["device"].startswith(f"{fsname}-")):
             what = f"evicted by {match['by']}" if match["evicted"] else f"lost {match['to']}"
             found.append((last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}"))
@@ -221,9 +216,9 @@ def _connections(
                 states[device] = match[1]
             history += [
                 (int(when), device, state)
-                for when, state in re.findall(r"-\s*\[\s*(\d+),\s*(\w+)\s*\]", value)
+                for when, state in re.findall(r"-\s*\[\s*([0-9]{1,18}),\s*(\w+)\s*\]", value)
             ]
-        elif match := re.search(r"^\s+timeouts:\s*(\d+)", value, re.MULTILINE):
+        elif match := re.search(r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE):
             timeouts = (timeouts or 0) + int(match[1])
     return states, tuple(history), timeouts
 

@@ -51,7 +51,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iogauge import workdir
+from iogauge import outside, workdir
 from iogauge.units import format_seconds, visible
 
 #: Seconds without a sign of life after which a holder that cannot be asked is dead.
@@ -126,8 +126,8 @@ class Holder:
     @property
     def said(self) -> Mapping[str, Any]:
         """What its file says; nothing where that is damaged."""
-        with contextlib.suppress(ValueError, RecursionError):
-            said = json.loads(self.content.split(b"\n")[0])
+        with contextlib.suppress(ValueError):
+            said = outside.parse_json(self.content.split(b"\n")[0].decode("utf-8", "replace"))
             if isinstance(said, dict):
                 return said
         return {}

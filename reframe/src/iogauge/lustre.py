@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import yaml
 
+from iogauge.outside import build
 from iogauge.units import tool_size
 
 #: Stripe sizes and ends of components are multiples of this (LOV_MIN_STRIPE_SIZE).
@@ -161,20 +162,19 @@ class FileLayout:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FileLayout:
-        """Inverse of :meth:`to_json`; raises KeyError or TypeError on data that is not a layout."""
-        given = dict(data)
-        given["osts"] = tuple(given["osts"])
-        given["components"] = tuple(Component(**part) for part in given["components"])
-        layout = FileLayout(**given)
-        numbers = (layout.stripe_count, layout.stripe_bytes, layout.instantiated, *layout.osts)
-        if any(type(number) is not int for number in numbers) or type(layout.path) is not str:
-            raise TypeError(f"{data!r} is not the layout of a file")
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not a layout."""
+        layout: FileLayout = build(FileLayout, data)
         return layout
 
 
 class _Text(yaml.BaseLoader):
     """YAML whose scalars all stay text. A key that stands twice is refused: ``lfs`` prints the keys of
-    several files one after the other, without a sign between them."""
+    several files one after the other, without a sign between them. So are aliases, which it never prints."""
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.composer.ComposerError(None, None, "an alias", None)
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
@@ -188,7 +188,7 @@ class _Text(yaml.BaseLoader):
 def _load(text: str, path: str) -> Mapping[str, Any]:
     try:
         data = yaml.load(text, Loader=_Text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
         said = " ".join(str(error).split())
         raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {said}") from error
     if not isinstance(data, Mapping):
@@ -341,10 +341,10 @@ class StorageTarget:
 
 
 _DF_LINE: Final = re.compile(
-    r"(?P<uuid>\S+)[ ]+(?P<blocks>\d+)[ ]+(?P<used>\d+)[ ]+(?P<available>\d+)[ ]+\S+[ ]+"
-    r"\S.*\[OST:(?P<index>\d+)\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
+    r"(?P<uuid>\S+)[ ]+(?P<blocks>[0-9]{1,18})[ ]+(?P<used>[0-9]{1,18})[ ]+(?P<available>[0-9]{1,18})[ ]+\S+[ ]+"
+    r"\S.*\[OST:(?P<index>[0-9]{1,9})\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
 )
-_OSTS_LINE: Final = re.compile(r"(\d+): (\S+) (ACTIVE|INACTIVE)\s*")
+_OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 #: A client's device of a target. The devices of metadata servers (``-osc-MDT0000``) match ``osc.*`` too.
 _DEVICE: Final = r"(\S+-OST[0-9a-f]{4})-osc-(?!MDT)[^\s.']+"
 
@@ -472,14 +472,9 @@ class Pins:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Pins:
-        """Inverse of :meth:`to_json`; raises KeyError, TypeError or ValueError on other data."""
-        return Pins(
-            names=tuple(data["names"]),
-            kind=data["kind"],
-            stripe_bytes=data["stripe_bytes"],
-            servers=data["servers"],
-            targets=tuple(data["targets"]),
-        )
+        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        pins: Pins = build(Pins, data)
+        return pins
 
 
 def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:

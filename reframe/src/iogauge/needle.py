@@ -29,7 +29,7 @@ LEAST_SCALE: Final = 0.01
 #: Probes that a verdict names.
 _NAMED: Final = 10
 #: What sweep.sh prints before each of fio's results.
-_TURN: Final = re.compile(r"^needle ([1-9]\d*) (\S+)$", re.MULTILINE)
+_TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from iogauge.outside import build
+
 _PAGE = mmap.PAGESIZE
 _WINDOW = 1 << 30
 
@@ -50,12 +52,10 @@ class Eviction:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Eviction:
         """Inverse of :meth:`to_json`; raises TypeError on data that is not an eviction."""
-        done = Eviction(**data)
+        done: Eviction = build(Eviction, data)
         counts = (done.files, done.bytes, done.resident_before, done.resident_after)
-        if not isinstance(done.host, str) or not isinstance(done.problem, str):
-            raise TypeError("host and problem must be text")
-        if any(type(count) is not int or count < 0 for count in counts):
-            raise TypeError(f"{counts} must be whole numbers, not negative")
+        if min(counts) < 0:
+            raise TypeError(f"{counts} must not be negative")
         return done
 
 

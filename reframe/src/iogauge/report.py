@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,8 +12,9 @@ from typing import Any, Final
 from rich.markup import escape
 from rich.table import Table
 
+from iogauge import outside
 from iogauge.derive import POINTS, VALID, cost_per_gb_s_month
-from iogauge.units import BANDWIDTH_UNITS, convert, format_value, visible
+from iogauge.units import BANDWIDTH_UNITS, convert, format_value, visible, visible_lines
 from iogauge.verdict import Verdict
 
 _STYLE: Final = {
@@ -40,6 +40,11 @@ class Row:
     ceiling: str
     verdict: Verdict
     reason: str
+
+
+def plain(text: str) -> str:
+    """Text from outside for a console of rich: neither its markup nor its control characters act."""
+    return escape(visible_lines(text))
 
 
 def short_name(case: str) -> str:
@@ -142,14 +147,14 @@ def table(found: Sequence[Row], title: str) -> Table:
         same = row.scenario == last
         last = row.scenario
         view.add_row(
-            "" if same else escape(row.scenario),
-            "" if same else escape(row.target),
-            escape(row.metric),
-            escape(row.measured),
-            escape(row.reference),
-            escape(row.ceiling),
+            "" if same else plain(row.scenario),
+            "" if same else plain(row.target),
+            plain(row.metric),
+            plain(row.measured),
+            plain(row.reference),
+            plain(row.ceiling),
             f"[{style}]{row.verdict.value}[/]",
-            escape(row.reason),
+            plain(row.reason),
         )
     return view
 
@@ -178,6 +183,8 @@ def costs(records: Iterable[dict[str, Any]]) -> list[Cost]:
     for record in records:
         for metric in record["metrics"] if record.get("price") else ():
             if metric["unit"] not in BANDWIDTH_UNITS or metric["verdict"] not in VALID:
+                continue
+            if metric["median"] <= 0:
                 continue
             cases = newest.setdefault((record["partition"], metric["name"]), {})
             cases[record["case"]] = (convert(metric["median"], metric["unit"], "B/s"), record)
@@ -281,7 +288,7 @@ def undecided(reframe_report: Path, records: Sequence[dict[str, Any]]) -> list[d
     Taken from ReFrame's run report; raises OSError or ValueError where that cannot be read.
     """
     try:
-        return _undecided(json.loads(reframe_report.read_text(encoding="utf-8")), records)
+        return _undecided(outside.read_json(reframe_report), records)
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
 
@@ -291,7 +298,9 @@ def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str,
     found = []
     for run in report["runs"]:
         for case in run["testcases"]:
-            key = (case["display_name"], case["partition"], case["environ"])
+            name, partition, environment = key = outside.build(
+                tuple[str, str, str], (case["display_name"], case["partition"], case["environ"])
+            )
             if decided[key] > 0:
                 decided[key] -= 1
                 continue
@@ -301,12 +310,12 @@ def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str,
             found.append(
                 {
                     "time": None,
-                    "system": case.get("system"),
-                    "partition": case["partition"],
-                    "environment": case["environ"],
-                    "check": case["display_name"].split()[0],
-                    "case": case["display_name"],
-                    "hash": case.get("hashcode"),
+                    "system": outside.build(str | None, case.get("system"), "system"),
+                    "partition": partition,
+                    "environment": environment,
+                    "check": name.split()[0],
+                    "case": name,
+                    "hash": outside.build(str | None, case.get("hashcode"), "hashcode"),
                     "verdict": Verdict.ERROR.value,
                     "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
                     "target": None,

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iogauge import lock, workdir
+from iogauge import lock, outside, workdir
 
 
 def project_root() -> Path:
@@ -39,7 +39,7 @@ _TARGETS = "targets.txt"
 def known_targets() -> list[str]:
     """Targets that sessions have used, in order of first use."""
     try:
-        return (state_dir() / _TARGETS).read_text(encoding="utf-8").splitlines()
+        return outside.read_text(state_dir() / _TARGETS).splitlines()
     except OSError:
         return []
 
@@ -126,7 +126,12 @@ def current() -> Session:
     """The session of this process; it is named by ``$IOGAUGE_SESSION`` where a caller wants to find it."""
     global _current
     if _current is None:
-        _current = Session(os.environ.get("IOGAUGE_SESSION") or new_session_name())
+        name = os.environ.get("IOGAUGE_SESSION") or new_session_name()
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", name):
+            raise SystemExit(
+                f"iogauge: IOGAUGE_SESSION is {name!r}: expected the name of a file, of letters, digits, . _ -"
+            )
+        _current = Session(name)
         atexit.register(_current.clean)
     return _current
 

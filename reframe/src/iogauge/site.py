@@ -14,7 +14,7 @@ import sys
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args, get_origin
 
 import jsonschema
 import yaml
@@ -27,6 +27,7 @@ from iogauge.references import FILE as REFERENCES
 from iogauge.references import References, known_checks
 from iogauge.session import current, guard_gate, is_gate, project_root, runs_cases, state_dir
 from iogauge.target import PartitionExtras
+from iogauge.units import visible
 from iogauge.yamlfile import Mistake, YamlError, show
 from iogauge.yamlfile import load as load_yaml
 
@@ -97,10 +98,13 @@ def _pydantic_mistakes(file: str, key: str, error: ValidationError) -> list[Mist
 def _keys_beside(location: tuple[int | str, ...]) -> str:
     """Names of the keys that may stand where an unknown one was found."""
     model: Any = PartitionExtras
-    for part in location[:-1]:
+    parts = iter(location[:-1])
+    for part in parts:
         annotation = model.model_fields[str(part)].annotation
-        options = [a for a in getattr(annotation, "__args__", ()) if hasattr(a, "model_fields")]
+        options = [a for a in get_args(annotation) if hasattr(a, "model_fields")]
         model = options[0] if options else annotation
+        if get_origin(annotation) is dict:
+            next(parts, None)  # names of the site's own
     return "the keys " + ", ".join(model.model_fields)
 
 
@@ -184,7 +188,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
         for pattern in system.get("hostnames", []):
             try:
                 re.compile(pattern)
-            except re.error as error:
+            except (re.error, OverflowError, RecursionError) as error:
                 mistakes.append(
                     Mistake(
                         file,
@@ -221,7 +225,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
 def _is_regex(pattern: object) -> bool:
     try:
         re.compile(pattern)  # type: ignore[call-overload]
-    except (re.error, TypeError):
+    except (re.error, TypeError, OverflowError, RecursionError):
         return False
     return isinstance(pattern, str)
 
@@ -387,12 +391,14 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
     except YamlError as error:
-        raise SystemExit(f"iogauge: {error}: every site needs this file, correct it") from error
+        said = visible(f"iogauge: {error}: every site needs this file, correct it")
+        raise SystemExit(said) from error
     for site in site_folders(base):
         data, mistakes = read_site(site)
         parts.append(data)
         for mistake in mistakes:
-            print(f"iogauge: site {site.name} is disabled: {mistake}", file=sys.stderr)
+            said = visible(f"iogauge: site {site.name} is disabled: {mistake}")
+            print(said, file=sys.stderr)
     for part in parts:
         for section, entries in part.items():
             merged[section] = merged.get(section, []) + entries
@@ -412,7 +418,7 @@ def require_ready(system: Any) -> None:
     found = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in found for text in extras.get(_MISTAKES, [])]
     if mistakes:
-        lines = "\n  ".join(mistakes)
+        lines = "\n  ".join(map(visible, mistakes))
         raise SystemExit(
             f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
             "Correct them and run again; nothing was measured."
@@ -426,7 +432,7 @@ def require_ready(system: Any) -> None:
             "Nothing was measured."
         )
     for text in missing:
-        print(f"iogauge: left out: {text}", file=sys.stderr)
+        print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
     if not any("target" in extras for extras in found):
         raise SystemExit(
             f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"

@@ -7,14 +7,13 @@ its features from the variants that were built.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge import features
+from iogauge import features, outside
 from iogauge.yamlfile import YamlError, load
 
 FACTS: Final = "stack.json"
@@ -66,7 +65,7 @@ def read(file: Path) -> Stack:
     environment = file.parent.parent
     install = f"spack -e {environment} install && ci/check_stack.py {environment}"
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = outside.read_json(file)
         packages: dict[str, dict[str, Any]] = facts["packages"]
         built: set[str] = set()
         if "ior" in packages:

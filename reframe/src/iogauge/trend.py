@@ -707,11 +707,15 @@ def table(found: Sequence[Judged], known: Fingerprints) -> Table:
             view.add_row(
                 f"[{style}]{one.state.value}[/]",
                 *_who(one),
-                "-" if one.level is None else f"{format_value(one.level)} {escape(one.unit)}",
+                "-"
+                if one.level is None
+                else f"{format_value(one.level)} {escape(visible(one.unit))}",
                 "-" if change is None else _size(change),
                 _since(change, one.recovered),
                 _chance(one.false_alarms),
-                "-" if change is None else escape("; ".join(changed_keys(change, known)) or "-"),
+                "-"
+                if change is None
+                else escape(visible("; ".join(changed_keys(change, known))) or "-"),
             )
         if one.started is not None and one.started.certain:
             view.add_row(
@@ -721,7 +725,7 @@ def table(found: Sequence[Judged], known: Fingerprints) -> Table:
                 _size(one.started),
                 _since(one.started, None),
                 "-",
-                escape("; ".join(changed_keys(one.started, known)) or "the series"),
+                escape(visible("; ".join(changed_keys(one.started, known))) or "the series"),
             )
     return view
 
@@ -740,7 +744,7 @@ def _size(change: Change) -> str:
 
 def _since(change: Change | None, recovered: datetime | None) -> str:
     if change is not None:
-        return f"{change.time:%Y-%m-%d} {escape(change.session)}"
+        return f"{change.time:%Y-%m-%d} {escape(visible(change.session))}"
     return f"alarm until {recovered:%Y-%m-%d}" if recovered else "-"
 
 

@@ -18,9 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from iogauge import outside
+
 #: Checksums of bulk data, one parameter for each storage target that this client is connected to. The
 #: metadata servers' own connections, seen where client and server share a node, end in ``-MDT0000``.
 _CHECKSUMS: Final = "osc.{fsname}-OST*-osc-[!M]*.checksums"
+_IS_CHECKSUMS: Final = re.compile(r"osc\.[A-Za-z0-9_-]+\.checksums=[01]")
 
 
 class TunableError(OSError):
@@ -106,7 +109,11 @@ def restore(folder: Path) -> list[str]:
     done = []
     for file in sorted(folder.glob(f"{os.uname().nodename}.*.json")):
         try:
-            found = json.loads(file.read_text(encoding="utf-8"))["found"]
+            found = outside.build(Mapping[str, str], outside.read_json(file)["found"])
+            if wrong := [
+                pair for pair in found.items() if not _IS_CHECKSUMS.fullmatch("=".join(pair))
+            ]:
+                raise ValueError(f"{'='.join(wrong[0])[:80]!r} is no parameter that a case changes")
         except (ValueError, KeyError, TypeError) as error:
             raise TunableError(
                 f"{file}: not what this suite wrote ({error!r}): look at 'lctl get_param "

@@ -48,11 +48,11 @@ class UnitError(ValueError):
 
 
 def _parse(text: str | float | int, units: dict[str, float], what: str, example: str) -> float:
-    match = _QUANTITY.fullmatch(text) if isinstance(text, str) else None
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
     if match is None or match[2] not in units:
         allowed = ", ".join(units)
         raise UnitError(
-            f"{text!r} is not a {what}: expected a number and a unit, such as {example!r} "
+            f"{repr(text)[:120]} is not a {what}: expected a number and a unit, such as {example!r} "
             f"(units: {allowed})"
         )
     value = float(match[1]) * units[match[2]]
@@ -150,3 +150,8 @@ def format_value(value: float) -> str:
 def visible(text: str) -> str:
     """Text from outside with control characters shown, not acted upon by the terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def visible_lines(text: str) -> str:
+    """As :func:`visible`, for text of several lines: they stay lines."""
+    return "\n".join(map(visible, text.split("\n")))

@@ -12,6 +12,8 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
+from iogauge import yamlfile
+
 Key: TypeAlias = str | int | float | bool | None
 
 _WIDTH: Final = 118
@@ -174,17 +176,19 @@ def _unshared(data: Any) -> Any:
 def _with(data: Any, path: Sequence[Key], value: object) -> Any:
     expected = _unshared(data) if data is not None else {}
     inner = expected
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
+    for depth, key in enumerate(path):
+        if not isinstance(inner, dict):
+            raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
+        inner = inner.setdefault(key, {}) if depth < len(path) - 1 else inner
     inner[path[-1]] = value
     return expected
 
 
 def _read(text: str, path: Sequence[Key]) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise EditError(f"{_dotted(path)}: cannot be set as text: {error}") from error
+        return yamlfile.parse(text, _dotted(path))
+    except yamlfile.YamlError as error:
+        raise EditError(f"cannot be set as text: {error}") from error
 
 
 def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: str = "") -> str:

@@ -1,20 +1,46 @@
-"""YAML as site data: loaded safely, and a key that stands twice is a mistake, not a choice."""
+"""YAML as site data: loaded safely and within bounds; a key that stands twice is a mistake, not a choice."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
+
+from iogauge import outside
 
 
 class YamlError(ValueError):
     """A file that cannot be read as YAML; the message names file and line."""
 
 
+#: Bytes of a file, and values that it may have once every alias is written out: no site has so many.
+_LIMIT_BYTES: Final = 4 << 20
+_LIMIT_VALUES: Final = 200_000
+
+
 class _Loader(yaml.SafeLoader):
-    pass
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _count(node, {})
+        return node
+
+
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values of a node, aliases written out; raises MarkedYAMLError for too many, and for an endless one."""
+    if id(node) not in known:
+        known[id(node)] = (
+            _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
+        )
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_count(part, known) for part in parts)
+        if known[id(node)] > _LIMIT_VALUES:
+            problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return known[id(node)]
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -39,14 +65,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-def load(path: Path) -> Any:
-    """The content of a YAML file; raises :class:`YamlError` that names file, line and problem."""
+def parse(text: str, name: str) -> Any:
+    """The content of a YAML text; raises :class:`YamlError` that begins with ``name`` and the line."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return yaml.load(file, Loader=_Loader)
+        return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        where = f"{name}:{mark.line + 1}" if mark else name
         raise YamlError(f"{where}: {error.problem or 'not YAML'}") from error
     except (
         yaml.YAMLError,
@@ -55,10 +80,20 @@ def load(path: Path) -> Any:
         LookupError,  # what PyYAML's constructors raise for a value that its tag does not fit
         TypeError,
         AttributeError,
+        OverflowError,
     ) as error:
+        raise YamlError(f"{name}: not YAML: {error}") from error
+
+
+def load(path: Path) -> Any:
+    """The content of a YAML file; raises :class:`YamlError` that names file, line and problem."""
+    try:
+        text = outside.read_text(path, _LIMIT_BYTES, errors="strict")
+    except UnicodeDecodeError as error:
         raise YamlError(f"{path}: not YAML: {error}") from error
     except OSError as error:
         raise YamlError(f"{path}: {error.strerror}") from error
+    return parse(text, str(path))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ from iogauge.plan import (
 )
 from iogauge.references import References, ReferencesError
 from iogauge.target import PartitionExtras, Tier
+from iogauge.units import visible, visible_lines
 from iogauge.verdict import MetricVerdict, Reference, Verdict
 
 #: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
@@ -221,6 +222,18 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_before("run")
     def _write_job(self) -> None:
+        try:
+            self._fill_stage()
+        except OSError as error:
+            where = error.filename or self.stagedir
+            self._refuse(
+                Verdict.ERROR,
+                f"{where}: the job was not written: {error.strerror}: make room there, or set IOGAUGE_HOME to "
+                "another directory",
+            )
+
+    def _fill_stage(self) -> None:
+        """Write the job's lines and all files that it reads; raises OSError."""
         target, name = self._extras.target, session.current().name
         limits, plan, stage = self._extras.limits, self._plan, Path(self.stagedir)
         directory = os.path.join(workdir.session_dir(target.path, name), self.case_name)
@@ -245,7 +258,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         }
         footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
         for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
-            if stale.is_file():
+            if stale.is_symlink() or not stale.is_dir():
                 stale.unlink()
         (stage / "case.json").write_text(json.dumps(case, indent=2), encoding="utf-8")
         (stage / "footprint.json").write_text(
@@ -349,7 +362,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
-            raise SanityError(f"{judgement.verdict.value}: {judgement.reason}{self._flaw()}")
+            raise SanityError(self._said(judgement.verdict, f"{judgement.reason}{self._flaw()}"))
         return True
 
     @builtins.run_before("performance")
@@ -379,7 +392,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             return
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
-            message = f"{verdict.value}: {self._judgement.headline}"
+            message = self._said(verdict, self._judgement.headline)
             if session.is_gate():
                 raise PerformanceError(message)
             self.skip(message)
@@ -415,19 +428,34 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         self._judgement = judgement
         if not self.is_dry_run():
             self._record(judgement)
-        raise SanityError(f"{verdict.value}: {reason}")
+        raise SanityError(self._said(verdict, reason))
+
+    @staticmethod
+    def _said(verdict: Verdict, reason: str) -> str:
+        """What ReFrame prints, and writes into its reports: tools and file systems say what they like."""
+        return visible_lines(f"{verdict.value}: {reason}")
 
     def _record(self, judgement: judge.Judgement) -> None:
-        self.verdict, self.verdict_reason = judgement.verdict.value, judgement.reason
+        self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
         run = session.current()
         run.open_cases.discard(self._open_name)
+        try:
+            self._append(judgement, run.name)
+        except history.NotRecorded as error:
+            run.failed += 1
+            raise SanityError(
+                visible_lines(f"{error}; it was {judgement.verdict.value}: {judgement.reason}")
+            ) from error
         if judgement.verdict is Verdict.PASS:
             run.passed += 1
         elif not judgement.failed_as_expected:
             run.failed += 1
+
+    def _append(self, judgement: judge.Judgement, session_name: str) -> None:
+        """Add the case to the history; raises :class:`iogauge.history.NotRecorded`."""
         plan: CasePlan | None = getattr(self, "_plan", None)
         record = {
-            "session": run.name,
+            "session": session_name,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "gate": session.is_gate(),
             "system": self.current_system.name,
@@ -469,7 +497,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         line = history.line_of(record)
         series = history.series_of(line, fingerprint.series_subset(prints))
         record |= {"line": line, "series": series, "fingerprint": prints}
-        file = session.history_dir() / self.current_system.name / f"{run.name}.jsonl"
+        file = session.history_dir() / self.current_system.name / f"{session_name}.jsonl"
         history.append(file, record)
 
     def _fingerprint(

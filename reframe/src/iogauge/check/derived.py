@@ -157,7 +157,7 @@ class DerivedCheck(StorageCheck):
             self._refuse(Verdict.ERROR, str(error))
         self._judgement = judgement
         self._record(judgement)
-        message = f"{judgement.verdict.value}: {judgement.reason}"
+        message = self._said(judgement.verdict, judgement.reason)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
         if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass

@@ -6,11 +6,11 @@ touched. What the parsers share stands below.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
+from iogauge import outside
 from iogauge.measurement import ToolOutputError
 
 __all__ = [
@@ -35,22 +35,17 @@ def unique(items: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def _refuse_constant(name: str) -> NoReturn:
-    raise ToolOutputError(f"the number {name} in the JSON")
-
-
 def load_json_object(text: str, start: int) -> tuple[dict[str, Any], int]:
     """The JSON object that begins at ``text[start]`` and the position just behind it.
 
-    Raises :class:`ToolOutputError` for NaN and Infinity, and :class:`ValueError` for anything else
-    that is not a JSON object; of a repeated key the last value is kept, as IOR 3.3 and fio's client
+    Raises :class:`ToolOutputError` for a number that is not finite, and :class:`ValueError` for anything
+    else that is not a JSON object; of a repeated key the last value is kept, as IOR 3.3 and fio's client
     mode repeat keys.
     """
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
     try:
-        value, end = decoder.raw_decode(text, start)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+        value, end = outside.decode_json(text, start)
+    except outside.NotFinite as error:
+        raise ToolOutputError(f"{error} in the JSON") from None
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
     return value, end
@@ -76,11 +71,15 @@ def member(container: object, key: str, where: str) -> Any:
 
 
 def non_negative(container: object, key: str, where: str) -> float:
-    """The number at a key, at least 0; raises :class:`ToolOutputError` for anything else."""
+    """The number at a key, at least 0; raises :class:`ToolOutputError` for anything else.
+
+    No tool counts further than 64 bits: what is larger is damaged, and its products need not be finite.
+    """
     value = member(container, key, where)
-    if not is_number(value) or value < 0:
+    if not is_number(value) or not 0 <= value < 2**64:
         raise ToolOutputError(
-            f"{where}: {key!r} is {excerpt(repr(value))}, expected a finite number of at least 0"
+            f"{where}: {key!r} is {excerpt(repr(value))}, expected a finite number of at least 0, of 64 "
+            "bits at most"
         )
     return float(value)
 

@@ -180,12 +180,18 @@ def _log(
                 counters=counters,
             )
         )
+    tasks, run_seconds = (_number(read.header[name], name) for name in ("nprocs", "run time"))
+    if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
+        raise ToolOutputError(
+            f"darshan-parser: nprocs is {tasks:g}, run time {run_seconds:g} s: expected one task or more, "
+            "and a time"
+        )
     return DarshanLog(
         format_version=read.header["darshan log version"],
         library_version=read.header.get("metadata: lib_ver", ""),
         command=read.header["exe"].strip(),
-        tasks=int(_number(read.header["nprocs"], "nprocs")),
-        run_seconds=_number(read.header["run time"], "run time"),
+        tasks=int(tasks),
+        run_seconds=run_seconds,
         modules={m: m not in read.incomplete for m in [*read.announced, *sorted(read.incomplete)]},
         records=tuple(records),
         slowest_seconds=read.slowest,
@@ -195,7 +201,8 @@ def _log(
 def _number(text: str, name: str) -> float:
     try:
         value = int(text) if text.lstrip("-").isdecimal() else float(text)
-        finite = math.isfinite(value)
+        # Counters have 64 bits; variances are squares of them.
+        finite = math.isfinite(value) and abs(value) < (2**64 if isinstance(value, int) else 1e100)
     except (ValueError, OverflowError):
         finite = False
     if not finite:

@@ -551,9 +551,9 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
     operations = positive(stats, "total_ios", where)
     moved = positive(stats, "io_bytes", where)
     milliseconds = non_negative(stats, "runtime", where)
-    if milliseconds == 0:
+    if milliseconds < 1:
         raise ToolOutputError(
-            f"{where}: 'runtime' is 0 ms: the run was too short to be timed; do more I/O"
+            f"{where}: 'runtime' is {milliseconds:g} ms: the run was too short to be timed; do more I/O"
         )
     bw_bytes_s = positive(stats, "bw_bytes", where)
     iops = positive(stats, "iops", where)

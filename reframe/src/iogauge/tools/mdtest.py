@@ -217,7 +217,7 @@ _SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _CONTINUE: Final = re.compile(
     r"(?m)^Continue stonewall hit min: (\d{1,18}) max: (\d{1,18}) avg: (\d{1,18}\.\d)"
 )
-_COMPLAINT: Final = re.compile(r"(?m)^\s*((?:WARNING|ERROR)\b.*\S)")
+_COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
 _NUMBER: Final = re.compile(r"\d{1,300}\.\d{3}")
 
 _Row = tuple[float, float, float, float]
@@ -383,7 +383,7 @@ def _rows(lines: Sequence[str], where: str) -> dict[str, _Row]:
                 )
         greatest, least, mean, deviation = (float(cell) for cell in cells)
         slack = 2 * _PRINTED + 1e-9 * greatest
-        if not least - slack <= mean <= greatest + slack:
+        if not least - slack <= mean <= greatest + slack or (mean > 0 and greatest == 0):
             raise ToolOutputError(
                 f"{where}: {match['name']!r} has a mean of {mean} outside {least} to {greatest}"
             )

@@ -1,0 +1,859 @@
+"""Every reader of outside data, what it is fed with, and what it may do with it.
+
+A reader turns text into values that satisfy its invariants, or raises its named error with a message.
+Inputs are recorded samples that were damaged by :func:`damage`, or made up; tests/unit/test_fuzz.py draws
+them with Hypothesis, tests/fuzz/run_atheris.py lets coverage guide them.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+from rich.console import Console
+
+from iogauge import (
+    compare,
+    evidence,
+    filesystem,
+    fingerprint,
+    history,
+    historycache,
+    historyview,
+    load,
+    lustre,
+    needle,
+    pagecache,
+    references,
+    report,
+    site,
+    stack,
+    tunables,
+    yamledit,
+    yamlfile,
+)
+from iogauge.compare import CompareError
+from iogauge.lustre import LustreError
+from iogauge.measurement import ToolOutput, ToolOutputError
+from iogauge.references import ReferencesError
+from iogauge.stack import StackError
+from iogauge.target import PartitionExtras
+from iogauge.tools import darshan, fio, ior, mdtest
+from iogauge.yamledit import EditError
+from iogauge.yamlfile import YamlError
+from support import stack as facts_of_stack
+from support import stage as healthy
+from support.lustre.recorded import sessions
+
+DATA = Path(__file__).parents[1] / "data"
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """``read`` takes what a file or a program said; ``errors`` are its named errors.
+
+    ``whole``: every cut of a sample before its last ``whole`` characters must be noticed; 0: cannot be.
+    """
+
+    name: str
+    samples: Sequence[bytes]
+    read: Callable[[bytes], object]
+    errors: tuple[type[Exception], ...] = ()
+    #: What a message must hold one of.
+    names: str = ""
+
+
+def text_of(data: bytes) -> str:
+    """Bytes as every reader of program output takes them: what is no UTF-8 is replaced."""
+    return data.decode("utf-8", "replace")
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+HOSTILE: tuple[Any, ...] = (
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**63,
+    2**64 - 1,
+    10**30,
+    10**400,
+    0.0,
+    -0.5,
+    1e-320,
+    1e308,
+    math.nan,
+    math.inf,
+    -math.inf,
+    "",
+    "0",
+    "nan",
+    "\0",
+    "\x1b[2J[bold]x[/]",
+    "../../x",
+    "x" * 5000,
+    "9" * 5000,
+    "\ud800",
+    "²",
+    "-x",
+    [],
+    {},
+    [[[]]],
+    {"a": {"b": []}},
+    [None],
+)
+#: What is put into text: numbers that are none, control characters, marks of YAML and JSON.
+SNIPPETS: tuple[bytes, ...] = (
+    b"",
+    b"\0",
+    b"\r\n",
+    b"\n",
+    b"\x1b[31m",
+    b"\xff\xfe",
+    b"\xc3\x28",
+    "\u202e\u2028".encode(),
+    b"nan",
+    b"-inf",
+    b"Infinity",
+    b"-1",
+    b"0",
+    b"0.000",
+    b"1e308",
+    b"1e-320",
+    b"1e999",
+    b"9" * 30,
+    b"9" * 400,
+    b"9" * 5000,
+    b"-",
+    b"/",
+    b"{",
+    b"}",
+    b"[" * 2000,
+    b'{"a":' * 2000,
+    b"- " * 1500,
+    b'"',
+    b"'",
+    b"&a ",
+    b"*a",
+    b"<<: *a",
+    b"!!python/object:os.system x",
+    b"!!binary x",
+    b"!!set {a}",
+    b"!!int '1_'",
+    b'"\\UFFFFFFFF"',
+    b": ",
+    b"# ",
+    b"\t",
+    b" " * 3000,
+    b"x" * 20000,
+)
+
+
+def _nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if len(path) < 30 and isinstance(value, (dict, list)):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _nodes(inner, (*path, key))
+
+
+def _set_node(data: Any, number: int, what: int) -> Any:
+    """A document with one node replaced by something hostile, dropped, or doubled."""
+    paths = list(_nodes(data))
+    path = paths[number % len(paths)]
+    value = HOSTILE[what % len(HOSTILE)]
+    if not path:
+        return value
+    inner = data
+    for key in path[:-1]:
+        inner = inner[key]
+    choice = what % 7
+    if choice == 5 and isinstance(inner, dict):
+        del inner[path[-1]]
+    elif choice == 6 and isinstance(inner, list):
+        inner.append(inner[path[-1]])
+    elif choice == 6:
+        inner["\x1b" if what % 2 else "x"] = value
+    else:
+        inner[path[-1]] = value
+    return data
+
+
+def _as_json(data: bytes) -> tuple[int, int, Any] | None:
+    """Begin and end of the first JSON document in a text, and its value."""
+    text = text_of(data)
+    start = text.find("{")
+    if start < 0:
+        return None
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return None
+    return start, end, value
+
+
+def damage(data: bytes, kind: int, at: int, what: int) -> bytes:
+    """One damage of a text: where it is and what it is follow from the numbers, whatever they are."""
+    place = at % (len(data) + 1)
+    snippet = SNIPPETS[what % len(SNIPPETS)]
+    kind %= 10
+    if kind == 0:
+        return data[:place]
+    if kind == 1:
+        return data[:place] + bytes([what % 256]) + data[place + 1 :]
+    if kind == 2:
+        return data[:place] + snippet + data[place:]
+    if kind == 3:
+        return data[:place] + snippet + data[place + len(snippet) :]
+    if kind == 4:
+        return data.replace(b"\n", b"\r\n" if what % 2 else b"\r")
+    if kind in (5, 6):  # a number becomes another
+        numbers = list(re.finditer(rb"-?\d+(?:\.\d+)?(?:e[+-]\d+)?", data[:200_000]))
+        if not numbers:
+            return snippet
+        found = numbers[at % len(numbers)]
+        return data[: found.start()] + snippet + data[found.end() :]
+    if kind == 7:
+        lines = data.splitlines(keepends=True) or [b""]
+        here, there = at % len(lines), what % len(lines)
+        if what % 3 == 0:
+            del lines[here]
+        elif what % 3 == 1:
+            lines.insert(here, lines[here])
+        else:
+            lines[here], lines[there] = lines[there], lines[here]
+        return b"".join(lines)
+    document = _as_json(data)
+    if document is None:
+        return damage(data, kind - 6, at, what)
+    start, end, value = document
+    made = json.dumps(_set_node(value, at, what))
+    text = text_of(data)
+    return (text[:start] + made + text[end:]).encode("utf-8", "surrogatepass")
+
+
+# --- invariants -----------------------------------------------------------------------------------
+
+
+def finite(value: object) -> None:
+    """Every number in a value is finite; mappings, sequences and dataclasses are looked into."""
+    if isinstance(value, float):
+        assert math.isfinite(value), value
+    elif is_dataclass(value) and not isinstance(value, type):
+        finite(asdict(value))
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            finite(inner)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for inner in value:
+            finite(inner)
+
+
+def proper(output: ToolOutput) -> ToolOutput:
+    """What a tool's parser returns can be judged: finite, positive, at least one phase."""
+    assert output.phases
+    assert isinstance(output.version, str)
+    for phase in output.phases:
+        assert phase.seconds > 0
+        assert phase.rates
+        for rate in phase.rates.values():
+            assert math.isfinite(rate.value) and rate.value > 0, rate
+        for count in (phase.bytes_moved, phase.operations, phase.transfer_bytes):
+            assert count is None or (type(count) is int and count >= 0), phase
+        assert all(math.isfinite(s) and s > 0 for s in phase.rank_seconds)
+    finite(output.phases)
+    finite(output.parameters)
+    assert output.tasks is None or output.tasks >= 1
+    assert output.nodes is None or output.nodes >= 1
+    return output
+
+
+def _rows(found: Mapping[str, object]) -> Mapping[str, object]:
+    finite(found)
+    return found
+
+
+# --- readers --------------------------------------------------------------------------------------
+
+
+def _samples(*patterns: str) -> list[bytes]:
+    return [f.read_bytes() for p in patterns for f in sorted(DATA.glob(p))]
+
+
+def _printed(file: str, word: str) -> list[bytes]:
+    """Recorded answers of lfs and lctl whose command holds a word."""
+    found = [a.stdout + a.stderr for c, a in sessions(file).items() if word in c]
+    assert found, (file, word)
+    return [text.encode() for text in found]
+
+
+def _lines(*lines: str) -> bytes:
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _quiet() -> Console:
+    return Console(file=io.StringIO(), width=120)
+
+
+def _file(data: bytes, name: str, read: Callable[[Path], object]) -> object:
+    with TemporaryDirectory() as folder:
+        file = Path(folder, name)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        return read(file)
+
+
+def _yaml(data: bytes) -> object:
+    return _file(data, "f.yaml", lambda file: repr(yamlfile.load(file)))
+
+
+def _settings(data: bytes) -> object:
+    def read(file: Path) -> object:
+        mistakes = site.find_mistakes(str(file), "site", yamlfile.load(file))
+        for mistake in mistakes:
+            assert str(file) in str(mistake)
+        return mistakes
+
+    return _file(data, "settings.yaml", read)
+
+
+def _references(data: bytes) -> object:
+    def read(file: Path) -> object:
+        found = references._parsed(file, (0, len(data)))
+        references._parsed.cache_clear()
+        for mistake in found.mistakes:
+            assert str(file) in str(mistake)
+        found.against("IorPosix", healthy.METRICS)
+        found.unknown_checks(["IorPosix"])
+        return found
+
+    return _file(data, "references.yaml", read)
+
+
+def _extras(data: bytes) -> object:
+    extras = _file(data, "f.yaml", yamlfile.load)
+    if not isinstance(extras, dict):
+        raise YamlError("f.yaml: no mapping")
+    return PartitionExtras.of_partition(extras)
+
+
+def _edit(data: bytes) -> object:
+    return yamledit.put(text_of(data), ["IorPosix", "mysite:lustre", "write_bw"], [1, "MiB/s"])
+
+
+def _darshan(data: bytes) -> object:
+    log = darshan.parse(text_of(data))
+    finite(log)
+    assert log.tasks >= 1 and log.run_seconds >= 0
+    subject = compare.of_log("log", log)
+    found = compare.compare(subject, subject)
+    json.loads(compare.to_json(found))
+    _quiet().print(compare.render(found))
+    return log
+
+
+_TARGETS = needle.Sweep(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
+_NODES = needle.Sweep(direction="read", rounds=2, max_deviation=0.2, nodes=2)
+
+
+def _sweep(data: bytes) -> object:
+    return proper(needle.parse_sweep(text_of(data), _NODES))
+
+
+def _sweep_samples() -> list[bytes]:
+    result = (DATA / "samples" / "fio_randread.json").read_bytes()
+    turns = [f"needle {turn} {host}\n".encode() for turn in (1, 2) for host in ("n1", "n2")]
+    return [b"".join(turn + result for turn in turns)]
+
+
+def _ior_ranks(data: bytes) -> object:
+    for times in (found := ior.rank_times_csv(text_of(data))):
+        finite(times)
+        assert times.total_seconds and all(s > 0 for s in times.total_seconds)
+    return found
+
+
+def _mdtest_ranks(data: bytes) -> object:
+    for phase in (found := mdtest.parse_rank_csv(text_of(data))):
+        finite(phase)
+        assert phase.rate_ops_s > 0 and phase.seconds > 0
+    return found
+
+
+def _layout(data: bytes) -> object:
+    layout = lustre.parse_getstripe(text_of(data), "f")
+    assert (layout.osts or layout.start is None) and layout.stripe_bytes > 0
+    assert lustre.FileLayout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
+    return layout
+
+
+def _targets(data: bytes) -> object:
+    """The same text as the answer of all programs that are asked for storage targets."""
+    text = text_of(data)
+    return lustre.join_targets(
+        osts=lustre.parse_osts(text),
+        room=lustre.parse_df(text),
+        servers=lustre.parse_servers(text),
+        failed=lustre.parse_check(text),
+    )
+
+
+def _mounts(data: bytes) -> object:
+    mounts = filesystem.parse_mountinfo(data.decode("utf-8", "surrogateescape"))
+    for mount in mounts:
+        fingerprint.safe_options(mount.options), fingerprint.safe_source(mount.source)
+        tunables.fsname_of(mount.source)
+    return mounts
+
+
+def _quota(data: bytes) -> object:
+    quota = filesystem.parse_lfs_quota(text_of(data), "user 1")
+    assert quota is None or min(quota.bytes_left or 0, quota.files_left or 0) >= 0
+    return quota
+
+
+def _lctl(data: bytes) -> object:
+    text = text_of(data)
+    found = load._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
+    look = load.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
+    load.change(look, load.Load.from_json(json.loads(json.dumps(look.to_json()))))
+    return fingerprint.lustre_facts(text), tunables.parse_params(text)
+
+
+def _machine(data: bytes) -> object:
+    """What the kernel says of devices, routes and itself, and an MPI of its version."""
+    text = text_of(data)
+    fingerprint.route_interface(text, "10.0.0.1")
+    moved = load.parse_diskstats(text, "8:0")
+    assert moved is None or min(moved) >= 0
+    return load.parse_log(text, "lustre")
+
+
+def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
+    def read(data: bytes) -> object:
+        with TemporaryDirectory() as folder:
+            file = Path(folder, "view.n1.json")
+            file.write_bytes(data)
+            (answer,) = evidence._answers(Path(folder), "view", 1)
+            found = make(answer)
+            finite(found)
+            return found
+
+    return read
+
+
+_LOAD = load.Load(
+    host="n1",
+    cache_id="c",
+    time=1795223549.5,
+    load1=0.25,
+    counter="llite",
+    bytes_read=1,
+    bytes_written=2,
+    states={"lustre-OST0000": "FULL"},
+    history=((1795223500, "lustre-OST0000", "CONNECTING"),),
+    timeouts=0,
+    log_end=7,
+    complaints=((5, "lustre-OST0000 lost lustre-OST0000"),),
+    jobs={"own": 5, "0123456789ab": 7},
+)
+
+
+def _look(answer: Any) -> object:
+    found = load.Load.from_json(answer)
+    load.changes([_LOAD], [found])
+    load.changes([found], [_LOAD])
+    fingerprint.fold([found.host])
+    return found
+
+
+def _view(answer: Any) -> object:
+    view = filesystem.View.from_json(answer)
+    assert view.space.fill <= 1
+    assert isinstance(hash((view.host, view.cache_id)), int)
+    fingerprint.fold([view.host])
+    if view.mount:
+        filesystem.traits(view.mount.type)
+    return view
+
+
+RECORD: dict[str, Any] = {
+    "schema": 1,
+    "session": "20270131T120000-n1-1",
+    "time": "2027-01-31T12:00:00Z",
+    "gate": False,
+    "system": "mysite",
+    "partition": "lustre",
+    "environment": "default",
+    "check": "IorPosix",
+    "case": "IorPosix %files=shared %order=sequential",
+    "hash": "0a1b2c3d",
+    "verdict": "PASS",
+    "reason": "write_bw: median 540 MiB/s",
+    "expected": False,
+    "tier": "daily",
+    "variant": "sound",
+    "nodes": 1,
+    "tasks_per_node": 2,
+    "repetitions": 2,
+    "parameters": {"files": "shared", "order": "sequential"},
+    "overridden": {},
+    "price": {"source": "list", "currency": "EUR", "per_gb_month": 0.1, "capacity": 10**12},
+    "target": {"path": "/s", "type": "ext4", "source": None},
+    "tools": ["ior 4.0.0"],
+    "stack": {"fingerprint": "92718f76de22", "hashes": {"ior": "i"}},
+    "commands": ["ior -a POSIX"],
+    "line": "0123456789ab",
+    "series": "ba9876543210",
+    "fingerprint": {"kernel": "6.1", "nodes": "n1", "cpu.cores": 4, "cpu.smt": True},
+    "metrics": [
+        {
+            "name": "write_bw",
+            "unit": "MiB/s",
+            "better": "more",
+            "samples": [540.0, 541.5],
+            "median": 540.75,
+            "spread": 0.002,
+            "verdict": "PASS",
+            "reason": "median 540.8 MiB/s",
+            "cold": 500.0,
+            "ceiling": 600.0,
+            "ceiling_from": "1 device(s)",
+            "reference": {
+                "value": 500.0,
+                "lower": -0.1,
+                "upper": None,
+                "unit": "MiB/s",
+                "source": "acceptance",
+                "xfail": None,
+            },
+        }
+    ],
+    "findings": [
+        {
+            "guard": "G4",
+            "outcome": "warn",
+            "metric": "write_bw",
+            "saw": "the shortest repetition lasted 1.46 s",
+            "demands": "30 s",
+            "remedy": "more data",
+        }
+    ],
+}
+LINE = json.dumps(RECORD).encode()
+
+
+def _history(data: bytes) -> object:
+    """A session's file, in all the ways in which the commands look at records."""
+
+    def read(file: Path) -> object:
+        folder = file.parent.parent
+        found = [record for record in history.read_whole(file) if isinstance(record, dict)]
+        console = _quiet()
+        console.print(report.table(report.rows(found), "t"))
+        console.print(report.cost_table(report.costs(found)))
+        report.summary(found)
+        report.exit_status(found, True)
+        for number, record in enumerate(found):
+            try:
+                one = compare.of_record(str(number), record)
+                console.print(compare.render(compare.compare(one, one)))
+                json.loads(compare.to_json(compare.compare(one, one)))
+            except CompareError as error:
+                assert str(number) in str(error)
+        frame = historycache.load(folder, Path(folder, "cache"), None)
+        for name in ("median", "spread", "reference", "lower", "upper"):
+            finite(frame[name].to_list())
+        rows, _ = historyview.Choice(limit=0).of(folder, Path(folder, "cache"))
+        console.print(historyview.table(historyview.records(folder, rows)))
+        for damaged in historycache.damaged(folder, Path(folder, "cache")):
+            assert damaged.problem
+        return found
+
+    return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
+
+
+RUN_REPORT = json.dumps(
+    {
+        "session_info": {"version": "4.10.4"},
+        "runs": [
+            {
+                "testcases": [
+                    {
+                        "display_name": "IorPosix %files=shared",
+                        "partition": "lustre",
+                        "environ": "default",
+                        "system": "mysite",
+                        "hashcode": "0a1b",
+                        "result": "fail",
+                        "fail_phase": "run",
+                        "fail_reason": "time limit",
+                    }
+                ]
+            }
+        ],
+    }
+).encode()
+
+
+def _undecided(data: bytes) -> object:
+    found = _file(data, "run.json", lambda file: report.undecided(file, [RECORD]))
+    assert isinstance(found, list)
+    for record in found:
+        line = json.dumps({"schema": 1, **record}).encode()
+        _history(line)
+    return found
+
+
+def _stack(data: bytes) -> object:
+    found = _file(data, ".spack-env/stack.json", stack.read)
+    assert isinstance(found, stack.Stack)
+    json.dumps(found.to_record(), allow_nan=False)
+    return found
+
+
+def _runs(data: bytes) -> object:
+    runs = evidence.parse_runs(text_of(data))
+    finite(runs)
+    return runs
+
+
+_RUNS = _lines(*(f"{r}\t{n}\t0\t{r}.5\t{r + 1}.25" for r in range(3) for n in ("write", "read")))
+SETTINGS = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/settings.yaml"))]
+_REFERENCES = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/references.yaml"))]
+_YAML = [
+    b"a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n",
+    b"a: 2027-01-31\nb: [1_000, 0x1f, 1:30:00, 1.5e3, .nan, ~, yes]\nc: 'x'\nd: |\n  text\n  text\n",
+]
+_EXTRAS = yaml.safe_dump(
+    {
+        "target": {"path": "/s", "type": "lustre", "source": "10.0.0.1@tcp:/s"},
+        "node": {"cores": 4, "memory": "16 GiB"},
+        "scale": {"nodes": 2, "tasks_per_node": 2},
+        "limits": {"case_bytes": "1 GiB", "case_files": 9, "phase_seconds": "2 s", "tier": "quick"},
+        "topology": {
+            "source": "offer",
+            "servers": {"count": 2, "nic": "100 Gbit/s", "memory": "64 GiB"},
+            "efficiency": {"read": "80 %", "write": 0.75},
+        },
+        "cases": {"IorPosix": {"nodes": 1, "case_bytes": "2 GiB"}},
+        "sweeps": {"stripe_sizes": ["1 MiB"], "servers": [1, 2]},
+        "price": {"source": "l", "currency": "EUR", "per_gb_month": 0.1, "capacity": "1 PB"},
+    }
+).encode()
+_MOUNTINFO = _lines(
+    "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro",
+    r"30 22 0:25 / /mnt/a\040b rw - lustre 10.0.0.1@tcp:/scratch rw,flock",
+    "31 22 0:26 / /s rw - overlay overlay rw,lowerdir=/l,upperdir=/u,workdir=/w",
+)
+_OSTS = _lines(
+    "OBDS:",
+    "0: lustre-OST0000_UUID ACTIVE",
+    "1: lustre-OST0001_UUID INACTIVE",
+    "lustre-OST0000_UUID     1933276       1668     1813972   1% /mnt/lustre[OST:0] f",
+    "osc.lustre-OST0000-osc-ffff888.ost_conn_uuid=10.0.0.1@tcp",
+    "lfs check: error: check 'lustre-OST0001-osc-ffff888': Resource temporarily unavailable (11)",
+)
+
+SETTINGS.append(
+    yaml.safe_dump(
+        {
+            "systems": [
+                {
+                    "name": "site",
+                    "hostnames": ["n[0-9]+"],
+                    "partitions": [
+                        {
+                            "name": "lustre",
+                            "scheduler": "local",
+                            "launcher": "mpirun",
+                            "environs": ["default"],
+                            "max_jobs": 1,
+                            "time_limit": "30m",
+                            "extras": yaml.safe_load(_EXTRAS),
+                        }
+                    ],
+                }
+            ],
+            "environments": [{"name": "default", "target_systems": ["site"], "features": ["ior"]}],
+        }
+    ).encode()
+)
+
+READERS: tuple[Reader, ...] = (
+    Reader(
+        "ior.parse_json",
+        _samples("samples/ior*.json", "samples/ior_i3_stdout.stdout"),
+        lambda data: proper(ior.parse_json(text_of(data), text_of(data)[-400:])),
+        (ToolOutputError,),
+        "IOR",
+    ),
+    Reader(
+        "ior.rank_times_csv",
+        _samples("samples/ior*.ranks.csv"),
+        _ior_ranks,
+        (ToolOutputError,),
+        "IOR",
+    ),
+    Reader(
+        "ior.parse_help",
+        _samples("samples/ior_help.txt"),
+        lambda data: ior.parse_help(text_of(data)),
+        (ToolOutputError,),
+        "IOR",
+    ),
+    Reader(
+        "mdtest.parse_table",
+        _samples("samples/mdtest*.stdout"),
+        lambda data: proper(mdtest.parse_table(text_of(data))),
+        (ToolOutputError,),
+        "mdtest",
+    ),
+    Reader(
+        "mdtest.parse_rank_csv",
+        _samples("samples/mdtest_ranks.csv"),
+        _mdtest_ranks,
+        (ToolOutputError,),
+        "mdtest",
+    ),
+    Reader(
+        "fio.parse_json",
+        _samples("samples/fio*"),
+        lambda data: proper(fio.parse_json(text_of(data))),
+        (ToolOutputError,),
+        "fio",
+    ),
+    Reader("needle.parse_sweep", _sweep_samples(), _sweep, (ToolOutputError,), "needle"),
+    Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),
+    Reader(
+        "lustre.parse_getstripe",
+        _printed("getstripe.txt", "getstripe"),
+        _layout,
+        (LustreError,),
+        "lfs getstripe|stripe info",
+    ),
+    Reader(
+        "lustre.parse_default_start",
+        _printed("getstripe.txt", "getstripe"),
+        lambda data: lustre.parse_default_start(text_of(data), "d"),
+        (LustreError,),
+        "lfs getstripe",
+    ),
+    Reader(
+        "lustre.join_targets",
+        [_OSTS, *_printed("health.txt", "")],
+        _targets,
+        (LustreError,),
+        "lfs",
+    ),
+    Reader("filesystem.parse_mountinfo", [_MOUNTINFO], _mounts),
+    Reader("filesystem.parse_lfs_quota", _printed("quota.txt", "quota"), _quota),
+    Reader("load, fingerprint: lctl", _printed("load.txt", "") + _printed("params.txt", ""), _lctl),
+    Reader(
+        "load, fingerprint: kernel",
+        [
+            b"8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n",
+            b"Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
+            b"eth0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n",
+            b"3,1200,5,-;LustreError: lustre-OST0000-osc-ffff8: Connection to lustre-OST0000 "
+            b"(at 10.0.0.1@tcp) was lost; in progress\n",
+        ],
+        _machine,
+    ),
+    Reader(
+        "fingerprint.mpi_version",
+        [b"mpirun (Open MPI) 4.1.4\n", b"HYDRA build details:\n    Version:   4.0\n"],
+        lambda data: fingerprint.mpi_version(text_of(data)),
+        (ValueError,),
+        "mpirun",
+    ),
+    Reader("evidence.parse_runs", [_RUNS], _runs, (ToolOutputError,), "phases.tsv"),
+    Reader(
+        "filesystem.View",
+        [json.dumps(healthy.VIEW.to_json()).encode()],
+        _from_json(_view),
+        (ToolOutputError, KeyError, TypeError),
+    ),
+    Reader(
+        "load.Load",
+        [json.dumps(_LOAD.to_json()).encode()],
+        _from_json(_look),
+        (ToolOutputError, KeyError, TypeError, ValueError),
+    ),
+    Reader(
+        "pagecache.Eviction",
+        [json.dumps(pagecache.Eviction("n1", 1, 2, 3, 0).to_json()).encode()],
+        _from_json(lambda answer: pagecache.Eviction.from_json(answer)),
+        (ToolOutputError, KeyError, TypeError),
+    ),
+    Reader(
+        "lustre.FileLayout",
+        [
+            json.dumps(
+                lustre.FileLayout(
+                    path="f",
+                    stripe_count=1,
+                    stripe_bytes=2**20,
+                    pattern="raid0",
+                    start=0,
+                    osts=(0,),
+                    components=(lustre.Component(end_bytes=None, stripe_count=1),),
+                    instantiated=1,
+                ).to_json()
+            ).encode()
+        ],
+        _from_json(lambda answer: lustre.FileLayout.from_json(answer)),
+        (ToolOutputError, KeyError, TypeError),
+    ),
+    Reader(
+        "lustre.Pins",
+        [json.dumps(lustre.Pins(names=("a", "b/c"), kind="file").to_json()).encode()],
+        _from_json(lambda answer: lustre.Pins.from_json(answer)),
+        (ToolOutputError, KeyError, TypeError, ValueError),
+    ),
+    Reader(
+        "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
+    ),
+    Reader("report.undecided", [RUN_REPORT], _undecided, (ValueError,), "run.json"),
+    Reader(
+        "stack.read",
+        [json.dumps(facts_of_stack.FACTS).encode()],
+        _stack,
+        (StackError,),
+        "stack.json",
+    ),
+    Reader("yamlfile.load", _YAML + _REFERENCES[:1], _yaml, (YamlError,), "f.yaml"),
+    Reader("site settings", SETTINGS, _settings, (YamlError,), "settings.yaml"),
+    Reader("references", _REFERENCES, _references),
+    Reader("target.PartitionExtras", [_EXTRAS], _extras, (YamlError, ValidationError)),
+    Reader("yamledit.put", _YAML + _REFERENCES[:2], _edit, (EditError,)),
+)
+BY_NAME = {reader.name: reader for reader in READERS}
+
+
+def check(reader: Reader, data: bytes) -> bool:
+    """Whether the reader found a value; raises what is neither a value nor its named error."""
+    try:
+        reader.read(data)
+    except reader.errors as error:
+        # Not of another name by inheritance: a plain ValueError is not ToolOutputError.
+        assert str(error), type(error)
+        assert not reader.names or re.search(reader.names, str(error)), str(error)
+        return False
+    return True
+
+
+__all__ = ["BY_NAME", "HOSTILE", "READERS", "Reader", "ReferencesError", "check", "damage"]

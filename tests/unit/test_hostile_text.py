@@ -1,0 +1,400 @@
+"""Text from outside is shown, not acted upon: by the terminal, by rich, by ReFrame's reports, by a shell."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import subprocess
+import unicodedata
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from rich.console import Console
+from typer.testing import CliRunner
+
+import iogauge
+from iogauge import cli, compare, evidence, history, historycache, historyview, report, site
+from iogauge.check.base import StorageCheck, _directory_word
+from iogauge.evidence import PhaseRun
+from iogauge.plan import DIR, Access, Launch, PhasePlan, job_functions
+from iogauge.target import PartitionExtras
+from iogauge.verdict import Verdict
+from support import stage as healthy
+from support.extras import EXTRAS, extras
+from support.fuzz import RECORD
+
+LIBRARY = Path(iogauge.__file__ or ".").parent
+HOSTILE = (
+    "[bold]loud[/]",
+    "[/]",
+    "[link=http://x]y[/link]",
+    "\x1b[2Jgone\x1b]0;title\x07",
+    "a\rb",
+    "a\x08\x08b\x9b31m",
+    "\u202eabc\u2066",
+    "$(touch canary)`touch canary`",
+    "'; touch canary; '",
+    '"; touch canary; "',
+    "--option",
+    "a b\tc",
+    "ünïcode",
+    "\udcff\ud800",
+    "]]>&<x>",
+)
+
+
+def acts(text: str) -> list[str]:
+    """Characters of a text that a terminal would act upon, but for line ends."""
+    return [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")]
+
+
+def shown(*things: Any) -> str:
+    """What a terminal would get."""
+    file = io.StringIO()
+    console = Console(
+        file=file, width=4000, highlight=False, force_terminal=True, color_system=None
+    )
+    for thing in things:
+        console.print(thing)
+    return file.getvalue()
+
+
+def hostile_record(text: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(json.dumps(RECORD))
+    for key in ("case", "partition", "system", "environment", "check", "reason", "session", "time"):
+        record[key] = text
+    record["target"]["path"] = record["price"]["currency"] = record["price"]["source"] = text
+    record["fingerprint"] = {text: text}
+    record["verdict"] = "FAIL"
+    metric, finding = record["metrics"][0], record["findings"][0]
+    metric |= {"name": text, "reason": text, "verdict": "FAIL", "unit": text, "better": text}
+    record["metrics"].append({**metric, "unit": "MiB/s", "name": f"{text}2"})
+    finding |= {"guard": text, "saw": text, "demands": text, "metric": None, "remedy": text}
+    return record
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_record_holds_is_only_shown(text: str) -> None:
+    record = hostile_record(text)
+    one = compare.of_record(text, record)
+    other = compare.of_record("b", RECORD)
+    printed = shown(
+        report.table(report.rows([record]), "t"),
+        report.cost_table(report.costs([record])),
+        historyview.table([(record, {text, f"{text}2"})]),
+        compare.render(compare.compare(one, other)),
+        report.plain(text),
+    )
+    assert not acts(printed), acts(printed)
+    assert printed.count(text) >= 5 or not text.isprintable()
+    assert not acts(compare.to_json(compare.compare(one, other)))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_commands_print_of_a_foreign_history(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    folder = tmp_path / "history" / "mysite"
+    folder.mkdir(parents=True)
+    lines = [json.dumps({**hostile_record(text), "time": RECORD["time"]})]
+    lines += [json.dumps({"schema": text}), json.dumps({**RECORD, "verdict": text}), text[:3]]
+    lines += [json.dumps({**RECORD, "case": 5, "metrics": [{text: text}]})]
+    data = "\n".join(lines).encode("utf-8", "surrogatepass")
+    (folder / "20270131T120000-n1-1.jsonl").write_bytes(data)
+    for words in (
+        ["report"],
+        ["history"],
+        ["history", "--json"],
+        ["history", "--damaged"],
+        ["trend"],
+        ["trend", "--json"],
+        ["compare", "20270131T120000-n1-1:#1", f"20270131T120000-n1-1:{text}"],
+        ["report", text],
+        ["history", "-n", text],
+    ):
+        done = CliRunner().invoke(cli.app, words)
+        assert done.exception is None or isinstance(done.exception, SystemExit), (words, done)
+        if not ("--json" in words and text.isprintable()):
+            assert not acts(done.output.replace("\t", " ")), (words, acts(done.output))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_tool_says_of_its_failure(text: str, tmp_path: Path) -> None:
+    said = f"error: {text}"
+    (tmp_path / "write.1.err").write_bytes(said.encode("utf-8", "surrogatepass"))
+    last = evidence._last_lines(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0))
+    assert not acts(last) and last.startswith("error: ")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_reframe_is_told_fits_into_its_reports(text: str) -> None:
+    said = StorageCheck._said(Verdict.ERROR, f"line 1\n{text}")
+    assert not acts(said)
+    assert said.startswith("ERROR: line 1\n")
+    element = ElementTree.Element("failure", message=said)
+    element.text = said
+    assert ElementTree.fromstring(ElementTree.tostring(element)).text == said
+
+
+@pytest.mark.parametrize("text", [t for t in HOSTILE if "\udcff" not in t])
+def test_what_a_site_says_of_itself(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "sites" / "mysite"
+    folder.mkdir(parents=True)
+    (folder / "settings.yaml").write_text(
+        json.dumps({"systems": [{"name": text, text: 1}], text: text, "environments": []})
+    )
+    (folder / "references.yaml").write_text(json.dumps({text: {text: text}, "$sources": {text: 5}}))
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path / "sites"))
+    site.load(tmp_path / "sites")
+    printed = capsys.readouterr()
+    assert "site mysite is disabled" in printed.err
+    assert not acts(printed.err + printed.out)
+    done = CliRunner().invoke(cli.app, ["validate"])
+    assert done.exit_code == 1
+    assert not acts(done.output)
+
+
+# --- nothing is printed raw -----------------------------------------------------------------------
+
+#: What makes text fit to be printed, or is a number or a word of ours.
+_SAFE_CALLS = {
+    "plain",
+    "visible",
+    "visible_lines",
+    "escape",
+    "len",
+    "format_bytes",
+    "report.summary",
+}
+_SAFE_CALLS |= {
+    "summary",
+    "report.table",
+    "report.cost_table",
+    "historyview.table",
+    "compare.render",
+}
+_SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "report.rows"}
+_SAFE_NAMES = {"word", "mark", "view", "said", "host", "LEAST_CHANGE", "usage", "_NAMED"}
+
+
+#: A target's path as its model accepts it, a session's own directory below it, words of ours.
+_SAFE_IN = {"session.py": {"target", "error", "reason"}}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for file in sorted(LIBRARY.rglob("*.py")):
+        yield file.relative_to(LIBRARY).as_posix(), ast.parse(file.read_text())
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def raw(node: ast.expr, safe: frozenset[str]) -> bool:
+    """Whether an expression may hold text from outside as it came."""
+    if isinstance(node, ast.Constant):
+        return False
+    if isinstance(node, ast.JoinedStr):
+        return any(raw(part, safe) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return raw(node.value, safe)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) not in _SAFE_CALLS
+    if isinstance(node, ast.IfExp):
+        return raw(node.body, safe) or raw(node.orelse, safe)
+    if isinstance(node, ast.BinOp):
+        return raw(node.left, safe) or raw(node.right, safe)
+    return not (isinstance(node, ast.Name) and node.id in safe)
+
+
+def test_everything_that_is_printed_was_made_visible() -> None:
+    printers = ("console.print", "typer.echo", "print", "_console().print")
+    found = [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in modules()
+        for safe in [frozenset(_SAFE_NAMES | _SAFE_IN.get(name, set()))]
+        for function, node in calls(tree)
+        if function in printers and any(raw(argument, safe) for argument in node.args)
+    ]
+    assert found == []
+
+
+def test_nothing_that_was_read_is_run() -> None:
+    """No code, no pickle, no shell and no object comes out of data."""
+    forbidden = {
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "os.system",
+        "os.popen",
+        "yaml.unsafe_load",
+    }
+    forbidden |= {
+        "yaml.full_load",
+        "yaml.load_all",
+        "yaml.unsafe_load_all",
+        "pickle.load",
+        "marshal.loads",
+    }
+    forbidden |= {
+        "pickle.loads",
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "shelve.open",
+    }
+    #: Between a process and the one that it started itself, through a pipe.
+    allowed = {("historycache.py", "pickle.load"), ("historycache.py", "pickle.loads")}
+    for name, tree in modules():
+        for function, node in calls(tree):
+            assert function not in forbidden or (name, function) in allowed, f"{name}:{node.lineno}"
+            for keyword in node.keywords:
+                assert keyword.arg != "shell", f"{name}:{node.lineno}"
+            if function in ("yaml.load", "yaml.compose"):
+                (loader,) = [ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"]
+                assert loader in ("_Loader", "_Text", "yaml.SafeLoader"), f"{name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("damage", ["garbage", "foreign", "cut", "pipe", "empty", "directory"])
+def test_a_cache_that_is_no_cache_is_made_anew(damage: str, tmp_path: Path) -> None:
+    import hashlib
+    import os
+
+    import polars as pl
+
+    folder, cache = tmp_path / "history", tmp_path / "cache"
+    file = folder / "mysite" / "20270131T120000-n1-1.jsonl"
+    history.append(file, {key: value for key, value in RECORD.items() if key != "schema"})
+    before = historycache.load(folder, cache, None)
+    for part in [*cache.glob("*.parquet"), cache / "index.json"]:
+        data = part.read_bytes()
+        part.unlink()
+        if damage == "foreign" and part.suffix == ".parquet":
+            # Under the name of its own content, as the index expects it.
+            buffer = io.BytesIO()
+            pl.DataFrame({"x": ["y"]}).write_parquet(buffer)
+            name = hashlib.blake2b(buffer.getvalue(), digest_size=16).hexdigest() + ".parquet"
+            (cache / name).write_bytes(buffer.getvalue())
+            foreign = name
+        elif damage == "foreign":
+            index = json.loads(data)
+            for one in index["parts"]:
+                one["rows"] = one["fingerprints"] = foreign
+            part.write_text(json.dumps(index))
+        elif damage == "pipe":
+            os.mkfifo(part)
+        elif damage == "directory":
+            part.mkdir()
+        else:
+            part.write_bytes({"garbage": b"\0x" * 500, "cut": data[:-9], "empty": b""}[damage])
+    assert historycache.load(folder, cache, None).equals(before)
+    assert len(historycache.fingerprints(folder, None, cache)) == 1
+
+
+# --- no shell string is built from site data ------------------------------------------------------
+
+_NASTY = st.text(st.sampled_from("ab/ $`'\"\\;&|<>()[]{}*?!#~%=+,-@:.\t\n\x01é\u202e"), max_size=12)
+_WORD = _NASTY | st.sampled_from([text for text in HOSTILE if text.isascii()])
+STUBS = "iog_{0}() {{ printf '%s\\0' {0} \"$@\" '<end>'; }}\n"
+
+
+def accepted(make: Callable[[str], Any], text: str, otherwise: Any) -> Any:
+    """What the site's model makes of a text; something plain where it refuses it."""
+    try:
+        return make(text)
+    except ValidationError:
+        return otherwise
+
+
+def _run(script: str) -> list[list[str]]:
+    """Words of each call, of a script that a bash runs where nothing of the outside can be reached."""
+    with TemporaryDirectory() as folder:
+        given: dict[str, Any] = {"input": script.encode(), "cwd": folder, "check": False}
+        assert subprocess.run(["bash", "-n"], **given).returncode == 0, script
+        done = subprocess.run(["bash", "-u"], capture_output=True, **given)
+        assert list(Path(folder).iterdir()) == [], (script, list(Path(folder).iterdir()))
+    assert done.returncode == 0 and not done.stderr, (script, done.stderr)
+    lines = done.stdout.decode().split("<end>\0")
+    assert lines.pop() == ""
+    return [line.split("\0")[:-1] for line in lines]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(words=st.lists(_WORD, min_size=6, max_size=6))
+def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) -> None:
+    path, interface, library, state, session, argument = words
+    target = accepted(lambda t: extras(target={"path": f"/{t}"}), path, extras()).target.path
+    nic = accepted(
+        lambda t: PartitionExtras.of_partition({**EXTRAS, "interface": t}), interface, extras()
+    ).interface
+    directory = f"{target}/iogauge/user/{session.replace('/', '')}/case"
+    phase = PhasePlan(
+        name="one",
+        command=["tool", argument, f"{DIR}/data"],
+        launch="tasks",
+        parse=None,
+        rates={},
+        access=Access(direction="write", evict=True),
+    )
+    served = PhasePlan(
+        name="two",
+        command=["job.fio", argument],
+        launch="clients",
+        parse=None,
+        rates={},
+        access=Access(direction="read"),
+    )
+    own = PhasePlan(
+        name="three",
+        command=["checksums", "on", DIR],
+        launch="agent",
+        parse=None,
+        rates={},
+        access=Access(direction="none"),
+    )
+    plan = healthy.plan(repeat=[phase, served, own], repetitions=1, restores=True)
+    agent, each = ["env", f"PYTHONPATH={library}", "python"], ["each", argument]
+    launch = Launch(
+        run_tasks="mpirun -np 2",
+        each_node=each,
+        agent=agent,
+        account=f"{library}/account.sh",
+        restore=state,
+        interface=nic,
+    )
+    calls = ("phase", "servers", "client", "at_close", "reset")
+    script = "".join(STUBS.format(name) for name in calls)
+    script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\n"
+    script += "\n".join([*job_functions(plan, launch), "iog_prepare", "iog_case"]) + "\n"
+
+    tool = ["tool", argument, f"{directory}/data"]
+
+    def facts(out: str) -> list[str]:
+        return ["phase", out, *each, *agent, "facts", directory, out]
+
+    assert _run(script) == [
+        facts("facts-start"),
+        ["at_close", *agent, "restore", state],
+        ["servers", "1", nic or "", *each],
+        facts("facts-before"),
+        ["reset"],
+        ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
+        ["phase", "one", *launch.run_tasks.split(), "sh", launch.account, "fetched-one.1", *tool],
+        ["client", "two", "job.fio", argument],
+        ["phase", "three", *agent, "checksums", "on", directory, state],
+        facts("facts-after"),
+    ]

@@ -1,0 +1,182 @@
+"""A stage directory that something happened to between the run and the verdict.
+
+PASS only where the evidence is complete: the same samples as before, and every file that they rest on. All else
+is INVALID, or an ERROR with a name; nothing is waited for, nothing is read without bounds.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from iogauge import evidence, judge, outside
+from iogauge.measurement import ToolOutputError
+from iogauge.verdict import Reference, Verdict
+from support import fuzz
+from support import stage as healthy
+from support.extras import extras
+
+REFERENCES = {
+    "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
+    "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
+}
+#: What a verdict does not rest on: what the tools said beside their results, and the warm-up's emptying.
+SILENT = ("write.", "evict-read.0.", ".err", "evict-read.1.out", "evict-read.2.out")
+#: A damage that takes longer than this hangs, also on a machine with other work.
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "PATIENCE_S", 0.0)
+
+
+def verdict_of(stage: Path, nodes: int = 1) -> judge.Judgement | ToolOutputError:
+    plan = healthy.plan(nodes=nodes)
+    started = time.monotonic()
+    try:
+        found = evidence.collect(stage, plan, 0, ("s", "c"))
+        return judge.judge(plan, found, healthy.METRICS, REFERENCES, extras(), "quick")
+    except ToolOutputError as error:
+        assert str(error)
+        return error
+    finally:
+        assert time.monotonic() - started < PATIENCE_S
+
+
+def samples(found: judge.Judgement | ToolOutputError) -> list[tuple[float, ...]]:
+    return [] if isinstance(found, ToolOutputError) else [m.samples for m in found.metrics]
+
+
+def is_silent(name: str) -> bool:
+    return name.endswith(".err") or name.startswith(SILENT)
+
+
+@pytest.fixture(scope="module")
+def good() -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        yield healthy.build(Path(folder, "stage"))
+
+
+def test_the_healthy_stage_passes(good: Path) -> None:
+    found = verdict_of(good)
+    assert isinstance(found, judge.Judgement) and found.verdict is Verdict.PASS, found
+
+
+def _sparse(file: Path) -> None:
+    with open(file, "wb") as opened:
+        opened.truncate(1 << 42)
+
+
+def _link(to: str) -> Callable[[Path], None]:
+    def make(file: Path) -> None:
+        file.unlink()
+        file.symlink_to(to)
+
+    return make
+
+
+def _pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def _directory(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def _loop(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+REPLACED: dict[str, Callable[[Path], None]] = {
+    "removed": Path.unlink,
+    "a directory": _directory,
+    "a named pipe": _pipe,
+    "a link to nowhere": _link("/nonexistent"),
+    "a link to itself": _loop,
+    "a link to a device": _link("/dev/zero"),
+    "4 TiB of nothing": _sparse,
+}
+
+
+@pytest.mark.parametrize("how", REPLACED)
+def test_a_file_that_is_no_file_any_more(good: Path, how: str) -> None:
+    # One repetition is like the other.
+    for file in sorted(f for f in good.iterdir() if ".2." not in f.name):
+        with TemporaryDirectory() as folder:
+            copy = shutil.copytree(good, Path(folder, "copy"), symlinks=True)
+            REPLACED[how](copy / file.name)
+            found = verdict_of(copy)
+        if isinstance(found, ToolOutputError):
+            assert file.name.split(".")[0] in str(found) or "evict" in str(found), str(found)
+        else:
+            # What may be missing was not emptied, or says nothing of the judged repetitions.
+            assert found.verdict is not Verdict.PASS or is_silent(file.name), file.name
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@given(data=st.data())
+def test_a_file_that_was_cut_or_damaged(good: Path, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(f.name for f in good.iterdir())))
+    before = (good / name).read_bytes()
+    damages = data.draw(
+        st.lists(
+            st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**16)),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    after = before
+    for kind, at, what in damages:
+        after = fuzz.damage(after, kind, at, what)
+    with TemporaryDirectory() as folder:
+        copy = shutil.copytree(good, Path(folder, "copy"))
+        (copy / name).write_bytes(after)
+        found = verdict_of(copy)
+    if isinstance(found, ToolOutputError) or found.verdict is not Verdict.PASS:
+        return
+    cut = before.startswith(after) and len(after) < len(before.rstrip())
+    assert not cut or is_silent(name), (name, after[-60:])
+    # What passes was measured as before, or is another valid number, which nobody can see.
+    for one in samples(found):
+        assert len(one) == healthy.REPETITIONS
+        assert all(value > 0 for value in one)
+
+
+def test_every_cut_of_what_the_verdict_rests_on(good: Path) -> None:
+    for name in ("phases.tsv", "open.json", "evict-read.1.n1.json"):
+        whole = (good / name).read_bytes()
+        with TemporaryDirectory() as folder:
+            copy = shutil.copytree(good, Path(folder, "copy"))
+            end = len(whole.rstrip())
+            for cut in [*range(0, end, 11), *range(end - 8, end)]:
+                (copy / name).write_bytes(whole[:cut])
+                found = verdict_of(copy)
+                assert isinstance(found, ToolOutputError) or found.verdict is not Verdict.PASS, cut
+
+
+def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path: Path) -> None:
+    stage = healthy.build(tmp_path / "stage", nodes=2)
+    shutil.copy(stage / "evict-read.1.n2.json", stage / "evict-read.1.n1.json")
+    found = verdict_of(stage, 2)
+    assert isinstance(found, ToolOutputError)
+    assert "evict-read.1.n1.json: the answer of 'n2'" in str(found)
+
+
+def test_a_file_that_grows_without_end_is_not_read(tmp_path: Path) -> None:
+    file = tmp_path / "out"
+    with open(file, "wb") as opened:
+        opened.truncate(outside.LIMIT_BYTES + 1)
+    with pytest.raises(OSError, match=f"at most {outside.LIMIT_BYTES} are read"):
+        outside.read_text(file)
