@@ -318,7 +318,7 @@ def _measured(metric: dict[str, Any]) -> str:
     text = f"{format_value(metric['median'])} {metric['unit']}{spread}"
     reference = metric.get("reference")
     if reference and metric["verdict"] == Verdict.FAIL.value:
-        text += f", {metric['median'] / reference['value'] - 1:+.1%} of the reference"
+        text += f", {metric['median'] / reference['value'] - 1:+.1%} against the reference"
     return visible(text)
 
 
