@@ -292,7 +292,8 @@ def raise_alarm(
     ] = None,
     gate: Annotated[bool, typer.Option("--gate", help="Only PASS is no trouble.")] = False,
     send: Annotated[
-        bool, typer.Option("--send", help="To what IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL … name.")
+        bool,
+        typer.Option("--send", help="To what IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL … name."),
     ] = False,
     link: Annotated[str, typer.Option(help="Where the whole report is.")] = "",
     figures: Annotated[

@@ -50,7 +50,7 @@ def page(alarm: Alarm, records: Sequence[dict[str, Any]]) -> str:
     times = sorted(str(record["time"]) for record in records)
     span = " to ".join(dict.fromkeys(times[:1] + times[-1:]))
     told = [one.curve for one in alarm.troubles if one.curve]
-    rest = [c for c in alarm.curves if c.points and c.title not in {one.title for one in told}]
+    rest = [c for c in alarm.curves if c.points and c not in told]
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',

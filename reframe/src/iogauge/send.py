@@ -17,6 +17,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from iogauge.alarm import Alarm
@@ -91,10 +92,9 @@ def receivers(environment: Mapping[str, str]) -> dict[str, Receiver]:
         except ValueError as error:
             raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
         bare = {name: value for name, value in environment.items() if name not in SECRETS}
-        found["command"] = lambda message: run_command(words, message, bare)
+        found["command"] = partial(run_command, words, bare)
     if url := environment.get("IOGAUGE_WEBHOOK_URL", ""):
-        token = environment.get("IOGAUGE_WEBHOOK_TOKEN", "")
-        found["webhook"] = lambda message: post_webhook(url, token, message)
+        found["webhook"] = partial(post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", ""))
     if token := environment.get("IOGAUGE_GITLAB_TOKEN", ""):
         number = environment.get("IOGAUGE_NOTE_ON") or environment.get("CI_MERGE_REQUEST_IID", "")
         api, project = (environment.get(name, "") for name in ("CI_API_V4_URL", "CI_PROJECT_ID"))
@@ -105,11 +105,11 @@ def receivers(environment: Mapping[str, str]) -> dict[str, Receiver]:
         if number:
             quoted = urllib.parse.quote(project, safe="")
             base = f"{api.rstrip('/')}/projects/{quoted}"
-            found["note"] = lambda message: post_note(base, number, token, message)
+            found["note"] = partial(post_note, base, number, token)
     return found
 
 
-def run_command(words: Sequence[str], message: Message, environment: Mapping[str, str]) -> None:
+def run_command(words: Sequence[str], environment: Mapping[str, str], message: Message) -> None:
     """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
     if not words:
         raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
