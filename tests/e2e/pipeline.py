@@ -84,9 +84,13 @@ class Project:
         remote = "git@gitlab.invalid:storage/rig.git"
         for words in (
             ["init", "-q", "-b", "main"],
+            ["config", "user.name", "t"],
+            ["config", "user.email", "t@example.invalid"],
             ["remote", "add", "origin", remote],
             ["add", "-A"],
-            ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "-m", "site"],
+            ["commit", "-q", "-m", "site"],
+            # What a merge request is compared with.
+            ["update-ref", "refs/remotes/origin/main", "HEAD"],
         ):
             subprocess.run(["git", *words], cwd=self.directory, check=True, timeout=60)
 

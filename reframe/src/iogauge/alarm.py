@@ -55,6 +55,7 @@ class Trouble:
     since: str = ""
     trend: str = ""
     cause: str = ""
+    remedy: str = ""
     curve: Curve | None = None
 
     @property
@@ -73,6 +74,7 @@ class Trouble:
             "since": self.since,
             "trend": self.trend,
             "cause": self.cause,
+            "remedy": self.remedy,
             "runs": bars([p.value for p in self.curve.points[-BARS:]]) if self.curve else "",
         }
         lines = [f"  {name + ':':<10}{text}" for name, text in told.items() if text]
@@ -81,7 +83,7 @@ class Trouble:
     def to_json(self) -> dict[str, Any]:
         """The same as values of JSON."""
         names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "since")
-        told = {name: getattr(self, name) for name in (*names, "trend", "cause")}
+        told = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
         runs = self.curve.points[-BARS:] if self.curve else ()
         return told | {
             "unit": self.curve.unit if self.curve else "",
@@ -200,8 +202,8 @@ class _Known:
             ]
         return [r | {"outcome": r["verdict"]} for r in self._cases.get(line, [])]
 
-    def curve(self, line: str, metric: str) -> Curve:
-        """The newest runs of a metric; those in the unit of the last."""
+    def curve(self, line: str, metric: str, since: str = "") -> Curve:
+        """The newest runs of a metric, those in the unit of the last; an alarm knows better since when."""
         rows = self._rows[line, metric][-SHOWN:]
         last, one = rows[-1], self.judged.get((line, metric))
         alarmed = one is not None and one.state is State.ALARM and one.change is not None
@@ -230,7 +232,7 @@ class _Known:
             reference=value,
             least=bound("lower"),
             most=bound("upper"),
-            since=one.change.session if alarmed and one and one.change else None,
+            since=one.change.session if alarmed and one and one.change else since or None,
         )
 
     def changed(self, before: str | None, after: str | None) -> str:
@@ -259,7 +261,8 @@ def _of_record(
         if not _is_trouble(record["verdict"], gate) or (line, "") in told:
             return []
         told.add((line, ""))
-        since, cause = _since(known.runs(line, ""), record["verdict"], known)
+        since, cause, _ = _since(known.runs(line, ""), record["verdict"], known)
+        remedy = _remedies(record, "", record["verdict"])
         reason = visible(str(record["reason"]))
         return [
             Trouble(
@@ -268,7 +271,8 @@ def _of_record(
                 case=case,
                 reason=reason,
                 since=since,
-                cause=_remedies(record, "", record["verdict"]) or cause,
+                cause="" if remedy and cause == _UNCHANGED else cause,
+                remedy=remedy,
             )
         ]
     found = []
@@ -277,7 +281,8 @@ def _of_record(
         if (line, name) in told:
             continue
         told.add((line, name))
-        since, cause = _since(known.runs(line, name), metric["verdict"], known)
+        since, cause, session = _since(known.runs(line, name), metric["verdict"], known)
+        remedy = _remedies(record, name, metric["verdict"])
         one = known.judged.get((line, name))
         alarmed = one is not None and one.state is State.ALARM
         found.append(
@@ -293,8 +298,9 @@ def _of_record(
                 else visible(str(metric["reason"])),
                 since=since,
                 trend=_trend_words(one) if one and alarmed else "",
-                cause=_remedies(record, name, metric["verdict"]) or cause,
-                curve=known.curve(line, name),
+                cause="" if remedy and cause == _UNCHANGED else cause,
+                remedy=remedy,
+                curve=known.curve(line, name, session),
             )
         )
     return found
@@ -336,18 +342,18 @@ def _expectation(metric: dict[str, Any]) -> str:
     return visible(text + (f" ({source})" if source else ""))
 
 
-def _since(runs: Sequence[dict[str, Any]], verdict: str, known: _Known) -> tuple[str, str]:
-    """Since when a case or metric has had a verdict, and what changed between the last PASS and then."""
+def _since(runs: Sequence[dict[str, Any]], verdict: str, known: _Known) -> tuple[str, str, str]:
+    """Since when a case or metric has had a verdict, what changed between the last PASS and then, the session."""
     bad = list(takewhile(lambda run: run["outcome"] == verdict, reversed(runs)))
     if not bad:
-        return "", ""
+        return "", "", ""
     first = bad[-1]
     text = f"{_when(first['time'])}, session {first['session']}"
     if len(bad) > 1:
         text += f", {len(bad)} runs in a row"
     passed = [run for run in runs[: len(runs) - len(bad)] if run["outcome"] == Verdict.PASS.value]
     if not passed:
-        return visible(f"{text}; it has never passed before"), ""
+        return visible(f"{text}; no PASS in the history"), "", first["session"]
     last = passed[-1]
     text += f"; the last PASS: {_when(last['time'])}"
     if (
@@ -356,7 +362,7 @@ def _since(runs: Sequence[dict[str, Any]], verdict: str, known: _Known) -> tuple
         and last["unit"] == first["unit"]
     ):
         text += f" with {format_value(last['median'])} {last['unit']}"
-    return visible(text), known.changed(last["fingerprint"], first["fingerprint"])
+    return visible(text), known.changed(last["fingerprint"], first["fingerprint"]), first["session"]
 
 
 def _when(time: datetime) -> str:

@@ -14,7 +14,7 @@ from iogauge.verdict import Verdict
 
 #: Height of a text's bar, from nothing to the largest value.
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 190, 62, 14, 24, 24
+_WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 66, 14, 28, 26
 #: Verdicts that tell of a valid value; the others are drawn hollow.
 _VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
 
@@ -22,7 +22,7 @@ _VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
 STYLE: Final = """
 .iog{--ink:#1f2328;--dim:#59636e;--grid:#d1d9e0;--band:#1a7f3726;--line:#0969da;--bad:#cf222e;--paper:#fff}
 @media(prefers-color-scheme:dark){.iog{--ink:#f0f6fc;--dim:#9198a1;--grid:#3d444d;--band:#3fb95030;--line:#4493f8;--bad:#ff7b72;--paper:#0d1117}}
-.iog text{fill:var(--dim);font:11px system-ui,sans-serif}
+.iog text{fill:var(--dim);font:13px system-ui,sans-serif}
 .iog .title{fill:var(--ink);font-weight:600}
 .iog .grid{stroke:var(--grid)}
 .iog .band{fill:var(--band)}
@@ -109,7 +109,7 @@ def svg(curve: Curve, *, alone: bool = False) -> str:
         parts.append(
             f'<style>{STYLE}</style><rect class="paper" width="{_WIDE}" height="{_HIGH}"/>'
         )
-    parts.append(f'<text class="title" x="{_LEFT}" y="14">{title}</text>')
+    parts.append(f'<text class="title" x="{_LEFT}" y="16">{title}</text>')
     if curve.least is not None or curve.most is not None:
         above = y(top if curve.most is None else min(curve.most, top))
         below = y(bottom if curve.least is None else max(curve.least, bottom))
@@ -121,7 +121,7 @@ def svg(curve: Curve, *, alone: bool = False) -> str:
             f'<path class="grid" d="M{_LEFT} {y(tick):.1f}h{wide}"/>'
             f'<text x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
         )
-    parts.append(f'<text x="4" y="14">{escape(visible(curve.unit))}</text>')
+    parts.append(f'<text x="4" y="16">{escape(visible(curve.unit))}</text>')
     if curve.reference is not None:
         parts.append(f'<path class="reference" d="M{_LEFT} {y(curve.reference):.1f}h{wide}"/>')
     for run in range(1, len(points)):

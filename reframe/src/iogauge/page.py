@@ -49,8 +49,8 @@ def page(alarm: Alarm, records: Sequence[dict[str, Any]]) -> str:
     word = "FAILED" if alarm.failed else "OK"
     times = sorted(str(record["time"]) for record in records)
     span = " to ".join(dict.fromkeys(times[:1] + times[-1:]))
-    told = [one.curve for one in alarm.troubles if one.curve]
-    rest = [c for c in alarm.curves if c.points and c not in told]
+    told = [one.curve.points for one in alarm.troubles if one.curve]
+    rest = [c for c in alarm.curves if c.points and c.points not in told]
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width,initial-scale=1">',
@@ -84,6 +84,7 @@ def _trouble(one: Trouble) -> str:
         "since": one.since,
         "trend": one.trend,
         "probable cause": one.cause,
+        "what to do": one.remedy,
     }
     rows = "".join(f"<dt>{name}</dt><dd>{_text(text)}</dd>" for name, text in told.items() if text)
     said = f'<p class="said">{_text(one.measured)}</p>' if one.measured else ""
