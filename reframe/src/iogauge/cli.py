@@ -79,6 +79,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     ``confirms`` names the session whose failures are measured once more.
     """
     name = session.new_session_name()
+    session.announce(name)
     reframe_report = session.state_dir() / "reports" / f"run-{name}.json"
     extra = {"IOGAUGE_SESSION": name}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
@@ -248,28 +249,106 @@ def _probe_dir(target: str) -> Iterator[str | None]:
         held.release()
 
 
-@app.command("report")
-def show_report(
-    name: Annotated[str, typer.Argument(help="Session; the newest where left out.")] = "",
-) -> None:
-    """Show the table of a session again."""
+def _sessions(console: Console, names: list[str]) -> tuple[list[dict[str, Any]], bool]:
+    """Records of the named sessions, of the newest where none is, and whether one of them was a gate."""
     files = sorted(session.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
-    chosen = [file for file in files if name in ("", file.stem)]
-    if not chosen:
-        known = ", ".join(file.stem for file in files[-5:]) or "none"
-        raise typer.BadParameter(
-            f"no session {name!r} in {session.history_dir()} (newest: {known})"
-        )
-    chosen = [file for file in chosen if file.stem == chosen[-1].stem]
-    console, records = _console(), []
-    for file in chosen:
-        for record in history.read_whole(file):
+    known = [file.stem for file in files]
+    wanted = names or known[-1:]
+    for name in wanted or [""]:
+        if name not in known:
+            newest = ", ".join(known[-5:]) or "none"
+            raise typer.BadParameter(
+                f"no session {name!r} in {session.history_dir()} (newest: {newest})"
+            )
+    records = []
+    for file in files:
+        for record in history.read_whole(file) if file.stem in wanted else ():
             if isinstance(record, history.Damaged):
                 console.print(plain(f"{record.file}:{record.line}: skipped: {record.problem}"))
             else:
                 records.append(record)
-    gate = any(record.get("gate") for record in records)
+    return records, any(record.get("gate") for record in records)
+
+
+@app.command("report")
+def show_report(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sessions; the newest where left out.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page: one file that needs no network.")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
+) -> None:
+    """Show the table of a session again; with --html and --junit also as files."""
+    console = _console()
+    records, gate = _sessions(console, names or [])
+    if html:
+        from iogauge import alarm, page  # with SciPy and polars
+
+        found = alarm.collect(session.history_dir(), records, gate=gate)
+        html.write_text(page.page(found, records), encoding="utf-8")
+    if junit:
+        from iogauge.junit import junit as as_junit
+
+        junit.write_text(as_junit(records, gate), encoding="utf-8")
     raise typer.Exit(_show(console, records, gate, 0))
+
+
+@app.command("alarm")
+def raise_alarm(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sessions; the newest where left out.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(help="system:partition that must have been measured; may be repeated."),
+    ] = None,
+    gate: Annotated[bool, typer.Option("--gate", help="Only PASS is no trouble.")] = False,
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="To what IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL … name."),
+    ] = False,
+    link: Annotated[str, typer.Option(help="Where the whole report is.")] = "",
+    figures: Annotated[
+        Path | None, typer.Option(help="Directory for a figure of each trouble.")
+    ] = None,
+) -> None:
+    """Say what failed in a session and what it measured that has become worse, and send it.
+
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: the question is wrong; 3: trouble, and a
+    receiver does not have it. Nothing is sent where there is no trouble.
+    """
+    from iogauge import alarm, figure  # with SciPy and polars
+    from iogauge import send as sending
+
+    console = _console()
+    try:
+        receivers = sending.receivers(os.environ) if send else {}
+        records, was_gate = ([], False) if expect and not names else _sessions(console, names or [])
+        found = alarm.collect(
+            session.history_dir(), records, gate=gate or was_gate, expected=expect or ()
+        )
+    except ValueError as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(2) from error
+    typer.echo(found.text)
+    curves = [trouble.curve for trouble in found.troubles if trouble.curve]
+    for number, curve in enumerate(curves if figures else (), 1):
+        assert figures is not None
+        figures.mkdir(parents=True, exist_ok=True)
+        (figures / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
+    if not found.failed:
+        return
+    code = 1
+    for name, receiver in receivers.items():
+        try:
+            receiver(sending.Message(found, link))
+            typer.echo(f"iogauge: alarm sent: {name}")
+        except sending.SendError as error:
+            typer.echo(f"iogauge: ALARM NOT SENT: {name}: {error}", err=True)
+            code = 3
+    raise typer.Exit(code)
 
 
 @app.command("compare")

@@ -75,6 +75,13 @@ def new_session_name() -> str:
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{host}-{os.getpid()}"
 
 
+def announce(name: str) -> None:
+    """Add a session's name to the file ``$IOGAUGE_SESSIONS``, before it runs, for who called this process."""
+    if file := os.environ.get("IOGAUGE_SESSIONS"):
+        with open(file, "a", encoding="utf-8") as lines:
+            lines.write(name + "\n")
+
+
 @dataclass
 class Session:
     """State of this process's run. ``targets`` are paths on which it may have left a directory."""

@@ -1,0 +1,191 @@
+"""A site's project with its pipeline, and gitlab-ci-local from npm, which runs it on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.rig import ROOT, Rig, processes
+
+#: From npm; gitlab-ci-local does not load in Node 20.
+PACKAGES = {"gitlab-ci-local": "4.75.1", "node": "22.23.3"}
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+#: What a site writes into its own .gitlab-ci.yml.
+FIVE_LINES = """\
+include:
+  local: ci/gitlab/pipeline.yml
+  inputs:
+    system: rig
+    targets: [default]
+"""
+
+
+def gitlab_ci_local() -> list[str]:
+    """Words that start gitlab-ci-local; installed once into the user's cache. Skips where that is not possible."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm on PATH, which brings gitlab-ci-local")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "iogauge" / f"gitlab-ci-local-{PACKAGES['gitlab-ci-local']}-{PACKAGES['node']}"
+    modules = folder / "node_modules"
+    if not (folder / "ready").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text(
+            json.dumps({"private": True, "dependencies": PACKAGES})
+        )
+        words = [npm, "install", "--no-fund", "--no-audit", "--silent"]
+        try:
+            done = subprocess.run(
+                words, cwd=folder, capture_output=True, text=True, check=False, timeout=300
+            )
+        except subprocess.TimeoutExpired:
+            pytest.skip("npm did not bring gitlab-ci-local within five minutes")
+        if done.returncode != 0:
+            pytest.skip(f"npm does not bring gitlab-ci-local: {done.stderr.strip()[-300:]}")
+        (folder / "ready").touch()
+    return [str(modules / "node/bin/node"), str(modules / "gitlab-ci-local/dist/index.js")]
+
+
+@dataclass
+class Project:
+    """A site's copy of this project, with the rig's site in it, and what its pipeline says."""
+
+    rig: Rig
+    directory: Path
+    text: str = FIVE_LINES
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        listed = subprocess.run(
+            ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", ".", ":!tests", ":!docs"],
+            cwd=ROOT,
+            capture_output=True,
+            check=True,
+        )
+        for name in filter(None, listed.stdout.decode().split("\0")):
+            if (ROOT / name).is_file():
+                (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / name, self.directory / name)
+        shutil.copytree(self.rig.site, self.directory / "site-configs" / "rig")
+        (self.directory / ".gitlab-ci.yml").write_text(self.text)
+        self._environment()
+        remote = "git@gitlab.invalid:storage/rig.git"
+        for words in (
+            ["init", "-q", "-b", "main"],
+            ["config", "user.name", "t"],
+            ["config", "user.email", "t@example.invalid"],
+            ["remote", "add", "origin", remote],
+            ["add", "-A"],
+            ["commit", "-q", "-m", "site"],
+            # What a merge request is compared with.
+            ["update-ref", "refs/remotes/origin/main", "HEAD"],
+        ):
+            subprocess.run(["git", *words], cwd=self.directory, check=True, timeout=60)
+
+    def _environment(self) -> None:
+        """The virtual environment of the tests as if ``ci/setup`` had made it here."""
+        made, venv = ROOT / ".venv", self.directory / ".venv"
+        venv.mkdir()
+        shutil.copy(made / "pyvenv.cfg", venv)
+        for name in ("bin", "lib"):
+            (venv / name).symlink_to((made / name).resolve())
+        (venv / ".iogauge").touch()
+        lock = (self.directory / "requirements/runtime.lock").read_bytes()
+        library = (self.directory / "reframe/pyproject.toml").read_bytes()
+        stamp = hashlib.sha256(f"{venv}\n".encode() + lock + library).hexdigest()
+        (venv / ".iogauge-runtime").write_text(stamp + "\n")
+
+    def site(self) -> None:
+        """Take over the rig's settings and references."""
+        shutil.copytree(self.rig.site, self.directory / "site-configs" / "rig", dirs_exist_ok=True)
+
+    @property
+    def out(self) -> Path:
+        """What the jobs leave as artifacts."""
+        return self.directory / "iogauge-out"
+
+    def start(self, *words: str, source: str = "schedule") -> subprocess.Popen[str]:
+        """Start a pipeline, as GitLab would for ``source``."""
+        variables = {"CI_PIPELINE_SOURCE": source, **self.variables}
+        given = [w for name, value in variables.items() for w in ("--variable", f"{name}={value}")]
+        environment = self.rig.environment(HOME=str(self.rig.base), IOGAUGE_HOME=str(self.rig.home))
+        del environment["RFM_CONFIG_PATH"]
+        return subprocess.Popen(
+            [*gitlab_ci_local(), *given, "--ignore-predefined-vars=CI_PIPELINE_SOURCE", *words],
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+
+    def finish(self, process: subprocess.Popen[str], timeout: float = 240) -> Pipeline:
+        """Wait for a pipeline."""
+        try:
+            out, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            for pid in [process.pid, *processes(str(self.rig.base))]:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            out, _ = process.communicate()
+            raise AssertionError(f"not done after {timeout:g} s\n{out}") from None
+        return Pipeline(process.returncode, _COLOURS.sub("", out))
+
+    def run(self, *words: str, source: str = "schedule") -> Pipeline:
+        """Run a pipeline to its end."""
+        return self.finish(self.start(*words, source=source))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline that has ended."""
+
+    rc: int
+    out: str
+
+    @property
+    def jobs(self) -> dict[str, str]:
+        """PASS or FAIL of each job, as gitlab-ci-local sums it up."""
+        found = re.findall(r"^ (PASS|FAIL|WARN)\s+(.+?)\s*$", self.out, re.MULTILINE)
+        return {name: word for word, name in found}
+
+
+def expanded(text: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """An included file with its inputs put in, as GitLab does it before it looks at the jobs."""
+    head, body = re.split(r"^---$", text, maxsplit=1, flags=re.MULTILINE)
+    declared = yaml.safe_load(head)["spec"]["inputs"]
+    values = {name: (d or {}).get("default") for name, d in declared.items()} | inputs
+    missing = [name for name, value in values.items() if value is None]
+    assert not missing and values.keys() == declared.keys(), (missing, values)
+
+    def put(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {key: put(value) for key, value in node.items()}
+        if isinstance(node, list):
+            return [put(value) for value in node]
+        if not isinstance(node, str):
+            return node
+        if whole := re.fullmatch(r"\$\[\[ inputs\.(\w+) \]\]", node):
+            return values[whole[1]]
+        return re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda m: _word(values[m[1]]), node)
+
+    found: dict[str, Any] = put(yaml.safe_load(body))
+    return found
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

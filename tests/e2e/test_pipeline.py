@@ -1,0 +1,194 @@
+"""The pipeline of a site, run for real: five lines of its own, gitlab-ci-local in GitLab's place.
+
+The storage is a file system that moves a fixed number of MiB/s. On healthy storage the scheduled pipeline is
+green, on slowed storage red, with a message that says what is slow, by how much and since when.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from e2e.pipeline import Project, gitlab_ci_local
+from e2e.rig import ROOT, Rig, processes, program_of, wait_for
+
+CAPPED = ROOT / "benchmarks" / "capped-fs"
+BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+#: MiB/s of healthy storage, and of slowed storage.
+HEALTHY, SLOWED = 40, 24
+MEASURED = ["iogauge-setup: [default]", "iogauge-stack", "iogauge-run: [default]"]
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_gitlab, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _tool() -> None:
+    gitlab_ci_local()
+
+
+@pytest.fixture(scope="module")
+def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
+    """A file system with a cap that a test may change; returns its mount point."""
+    if os.getuid() != 0 or not os.access(BLKIO, os.W_OK) or shutil.which("mkfs.xfs") is None:
+        pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
+    directory = storage / "capped-pipeline"
+    up = [str(CAPPED), "up", str(directory), "1G", str(HEALTHY)]
+    done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode != 0:
+        pytest.skip(f"no file system with a cap here: {done.stderr.strip()}")
+
+    def cap(mib_s: int) -> Path:
+        subprocess.run([str(CAPPED), "cap", str(directory), str(mib_s)], check=True, timeout=60)
+        return directory / "mnt"
+
+    yield cap
+    subprocess.run([str(CAPPED), "down", str(directory)], check=True, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def project(capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]) -> Project:
+    rig = make_module_rig(target=capped(HEALTHY), limits={"repetitions": 2, "phase_seconds": "1 s"})
+    reads = {"read_bw": [HEALTHY, -0.15, None, "MiB/s"], "read_iops": [1, -0.5, None, "ops/s"]}
+    rig.write_references({"FioRandomRead": reads})
+    only = {"IOGAUGE_OPTIONS": "-n FioRandomRead%block=128KiB"}
+    return Project(rig, rig.base / "project", variables=only)
+
+
+MONEY = "hunter2-webhook-token"
+DOOR = "secret-path-of-the-webhook"
+
+
+class Receiver(ThreadingHTTPServer):
+    """A webhook that keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.got.append((dict(self.headers), json.loads(body)))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def test_healthy_is_green_and_slowed_is_red(
+    project: Project, capped: Callable[[int], Path], receiver: Receiver
+) -> None:
+    project.variables |= {
+        "IOGAUGE_WEBHOOK_URL": f"http://127.0.0.1:{receiver.server_port}/{DOOR}",
+        "IOGAUGE_WEBHOOK_TOKEN": MONEY,
+    }
+    healthy = project.run()
+    assert healthy.rc == 0, healthy.out
+    assert healthy.jobs == dict.fromkeys([*MEASURED, "iogauge-judge", "iogauge-report"], "PASS")
+    assert "iogauge rig: ok: 1 case(s): 1 PASS" in healthy.out
+    assert receiver.got == []
+    (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+
+    capped(SLOWED)
+    slowed = project.run()
+    assert slowed.rc != 0, slowed.out
+    assert {name for name, word in slowed.jobs.items() if word == "FAIL"} == {
+        "iogauge-run: [default]",
+        "iogauge-judge",
+    }
+    # Case, metric, value, reference, since when, and what was before.
+    for words in (
+        r"FAIL rig:default FioRandomRead 128KiB read_bw: 2\d\.\d+ MiB/s ±\S+, -\d\d\.\d% against the reference",
+        rf"expected: +reference {HEALTHY}\.00 MiB/s, at least 34\.00 \(made up by a test\)",
+        r"since: +\S+ \S+ UTC, session \S+, 2 runs in a row; the last PASS: \S+ \S+ UTC with [34]\d\.\d+ MiB/s",
+        r"cause: +nothing that the fingerprint knows .* changed with it: look at the storage",
+    ):
+        assert re.search(rf"iogauge-judge +> .*{words}", slowed.out), f"{words}\n{slowed.out}"
+    (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
+    reasons = [str(failure.get("message")) for failure in suite.iter("failure")]
+    assert len(reasons) == 2 and all(r.startswith("FAIL: read_bw: median 2") for r in reasons)
+
+    # The alarm has reached the webhook, and its token and address nothing else.
+    ((headers, body),) = receiver.got
+    assert headers["Authorization"] == f"Bearer {MONEY}"
+    assert [one["metric"] for one in body["troubles"]] == ["read_bw"]
+    assert "FAIL rig:default FioRandomRead 128KiB read_bw" in body["text"]
+    page = (project.out / "report.html").read_text()
+    assert "FioRandomRead 128KiB" in page and "<svg" in page and "since" in page
+    assert (project.out / "figures" / "1.svg").read_text().startswith("<svg")
+    for secret in (MONEY, DOOR):
+        assert secret not in healthy.out + slowed.out
+        files = [
+            f for top in (project.out, project.rig.home) for f in top.rglob("*") if f.is_file()
+        ]
+        assert len(files) > 10
+        assert [f for f in files if secret.encode() in f.read_bytes()] == []
+
+
+def test_a_run_that_did_not_end_is_never_green(
+    project: Project, capped: Callable[[int], Path]
+) -> None:
+    """The runner kills the job that measures; the next stages say what is missing, and who."""
+    capped(HEALTHY)
+    process = project.start()
+    run = project.out / "default" / "begun"
+    wait_for(lambda: not run.exists() or process.poll() is not None, 60, "a new pipeline")
+    stage = project.rig.home / "reframe" / "stage"
+    known = set(stage.glob("*/rig/default/tools/*/fio-*"))
+    wait_for(lambda: set(stage.glob("*/rig/default/tools/*/fio-*")) - known, 90, "a measurement")
+    for pid in processes(str(project.rig.base)):
+        if program_of(pid) not in ("node", ""):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    ended = project.finish(process)
+    assert ended.rc != 0
+    assert ended.jobs["iogauge-judge"] == "FAIL", ended.out
+    assert "the run on default did not come to its end" in ended.out
+    assert "ERROR rig:default: nothing was measured here" in ended.out
+
+
+def test_two_pipelines_at_once(
+    project: Project, capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]
+) -> None:
+    """gitlab-ci-local honours no resource_group, so both compete: neither passes on a disturbed value."""
+    capped(HEALTHY)
+    shutil.rmtree(project.rig.target / "iogauge", ignore_errors=True)
+    other = make_module_rig(target=project.rig.target, limits=project.rig.limits)
+    shutil.copy(project.rig.site / "references.yaml", other.site)
+    second = Project(other, other.base / "project", variables=dict(project.variables))
+    before = len(project.rig.records())
+    started = [one.start("iogauge-run") for one in (project, second)]
+    ended = [one.finish(p) for one, p in zip((project, second), started, strict=True)]
+    for one, pipeline, seen in ((project, ended[0], before), (second, ended[1], 0)):
+        verdicts = {record["verdict"] for record in one.rig.records()[seen:]}
+        assert verdicts and verdicts <= {"PASS", "CONTAMINATED"}, pipeline.out
+        assert (pipeline.rc == 0) == (verdicts == {"PASS"}), pipeline.out
+        assert all(verdict in pipeline.out for verdict in verdicts)
+        for record in one.rig.records()[seen:]:
+            # What passed was not disturbed: the other's reads would have taken half.
+            assert record["verdict"] != "PASS" or record["metrics"][1]["median"] > 0.85 * HEALTHY

@@ -1,0 +1,315 @@
+"""What an alarm says, from records as cases leave them; figures, the page and JUnit of the same."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from iogauge import alarm, figure, history, page
+from iogauge.alarm import DRIFT, Alarm
+from iogauge.figure import Curve, Point
+from iogauge.junit import junit
+from iogauge.verdict import Verdict
+
+BEGIN = datetime(2026, 1, 5, 1, tzinfo=timezone.utc)
+NASTY = "<script>alert(1)</script> \x1b[31m `ls` & \"x\" 'y'"
+
+
+def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -> dict[str, Any]:
+    metric = {
+        "name": "write_bw",
+        "unit": "MiB/s",
+        "better": "more",
+        "samples": [value, value],
+        "median": value,
+        "spread": 0.01,
+        "verdict": verdict,
+        "reason": f"median {value}",
+        "cold": None,
+        "ceiling": None,
+        "ceiling_from": None,
+        "reference": {
+            "value": 100.0,
+            "lower": -0.1,
+            "upper": None,
+            "unit": "MiB/s",
+            "source": "acceptance",
+            "xfail": None,
+        },
+    }
+    change = {name: more.pop(name) for name in ("metric", "fingerprint") if name in more}
+    one = {
+        "session": f"s{day}",
+        "time": (BEGIN + timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "gate": False,
+        "system": "site",
+        "partition": "scratch",
+        "environment": "tools",
+        "check": "IorPosix",
+        "case": "IorPosix %files=shared",
+        "hash": "abc",
+        "verdict": verdict,
+        "reason": f"write_bw: median {value}",
+        "expected": False,
+        "tier": "daily",
+        "variant": "sound",
+        "nodes": 1,
+        "tasks_per_node": 2,
+        "repetitions": 2,
+        "parameters": {"files": "shared"},
+        "overridden": {},
+        "price": None,
+        "target": {"path": "/scratch"},
+        "tools": ["ior 4.0.0"],
+        "stack": None,
+        "commands": [],
+        "metrics": [metric | change.get("metric", {})],
+        "findings": [],
+        "fingerprint": change.get("fingerprint", {"kernel": "5.14"}),
+    }
+    one |= more
+    line = history.line_of(one)
+    return one | {"line": line, "series": history.series_of(line, {})}
+
+
+def collected(
+    folder: Path, records: Sequence[dict[str, Any]], newest: int = 1, **options: Any
+) -> Alarm:
+    for one in records:
+        history.append(folder / "site" / f"{one['session']}.jsonl", one)
+    options.setdefault("gate", False)
+    return alarm.collect(folder, list(records)[len(records) - newest :], **options)
+
+
+def test_nothing_to_say(tmp_path: Path) -> None:
+    found = collected(tmp_path, [record(0), record(1)])
+    assert (found.failed, found.troubles) == (False, ())
+    assert found.text == "iogauge site: ok: 1 case(s): 1 PASS"
+
+
+def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Path) -> None:
+    new = {"kernel": "5.15", "client": "2.15"}
+    found = collected(
+        tmp_path,
+        [
+            record(0, 99.0),
+            record(1, 70.0, "FAIL", fingerprint=new),
+            record(2, 60.0, "FAIL", fingerprint=new),
+        ],
+    )
+    assert found.failed
+    assert found.text.splitlines()[2:] == [
+        "FAIL site:scratch IorPosix shared write_bw: 60.00 MiB/s ±1.0%, -40.0% against the reference",
+        "  expected: reference 100.0 MiB/s, at least 90.00 (acceptance)",
+        "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
+        "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",
+        "  cause:    changed just before: kernel: 5.14 -> 5.15; client: None -> 2.15",
+        "  runs:     █▆▅",
+    ]
+
+
+def test_where_nothing_changed_it_says_so(tmp_path: Path) -> None:
+    found = collected(tmp_path, [record(0), record(1, 60.0, "FAIL")])
+    assert "nothing that the fingerprint knows" in found.troubles[0].cause
+
+
+def test_a_case_that_never_passed_blames_nothing(tmp_path: Path) -> None:
+    (trouble,) = collected(tmp_path, [record(0, 60.0, "FAIL")]).troubles
+    assert "no PASS in the history" in trouble.since
+    assert trouble.cause == ""
+
+
+def test_other_lines_and_other_metrics_are_not_mixed_in(tmp_path: Path) -> None:
+    other = record(1, 50.0, "FAIL", partition="home")
+    found = collected(tmp_path, [record(0), other, record(2, 60.0, "FAIL")])
+    (trouble,) = found.troubles
+    assert "session s2" in trouble.since and trouble.curve is not None
+    assert [p.value for p in trouble.curve.points] == [100.0, 60.0]
+
+
+@pytest.mark.parametrize("verdict", ["UNSTABLE", "CONTAMINATED", "UNREFERENCED", "INVALID"])
+def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
+    finding = {
+        "guard": "G17",
+        "outcome": verdict.lower(),
+        "metric": "write_bw",
+        "saw": "a",
+        "demands": "b",
+        "remedy": "wait for the others",
+    }
+    records = [record(0), record(1, 100.0, verdict, findings=[finding])]
+    found = collected(tmp_path / "a", records, gate=True)
+    assert found.failed and found.troubles[0].kind == verdict
+    assert found.troubles[0].remedy == "G17: wait for the others"
+    assert collected(tmp_path / "b", records).failed == (verdict == "INVALID")
+
+
+def test_a_gate_in_which_nothing_passed_fails(tmp_path: Path) -> None:
+    expected = record(0, 60.0, "FAIL", expected=True, metric={"reference": {"xfail": "known"}})
+    found = collected(tmp_path, [expected], gate=True)
+    assert found.failed and found.troubles == ()
+
+
+def test_a_case_without_a_measurement(tmp_path: Path) -> None:
+    broken = record(1, verdict="ERROR", metrics=[], reason=f"the tool failed: {NASTY}")
+    (trouble,) = collected(tmp_path, [record(0), broken]).troubles
+    assert trouble.headline.startswith(
+        "ERROR site:scratch IorPosix shared: the tool failed: <script>"
+    )
+    assert "\x1b" not in trouble.paragraph
+    assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
+
+
+def test_a_partition_that_was_not_measured(tmp_path: Path) -> None:
+    found = collected(tmp_path, [record(0)], expected=["site:scratch", "site:home"])
+    assert [(t.kind, t.where) for t in found.troubles] == [("ERROR", "site:home")]
+    assert collected(tmp_path / "none", [], 0, expected=["site:home"]).failed
+
+
+def test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not(tmp_path: Path) -> None:
+    first = record(1, 60.0, "FAIL")
+    again = record(2, 61.0, "FAIL", confirms="s1")
+    (trouble,) = collected(tmp_path / "a", [record(0), first, again], 2).troubles
+    assert trouble.measured.startswith("61.00") and "2 runs in a row" in trouble.since
+    better = record(2, 99.0, confirms="s1")
+    found = collected(tmp_path / "b", [record(0), first, better], 2)
+    assert (found.failed, found.troubles) == (False, ())
+
+
+def series(drop: float, after: int = 6, day: int = 40) -> list[dict[str, Any]]:
+    values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(day)]
+    values += [v * (1 - drop) for v in values[:after]]
+    return [
+        record(k, v, fingerprint={"kernel": "5.14" if k < day else "5.15"})
+        for k, v in enumerate(values)
+    ]
+
+
+def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
+    found = collected(tmp_path, series(0.08))
+    (trouble,) = found.troubles
+    assert found.failed and trouble.kind == DRIFT
+    assert trouble.since == "2026-02-14 01:00 UTC, session s40"
+    assert re.match(
+        r"-[78]\.\d% \(-\d+\.\d% to -[67]\.\d%\) against the level of (99|100)\.", trouble.trend
+    )
+    assert trouble.cause == "changed just before: kernel: 5.14 -> 5.15"
+    assert trouble.curve is not None and trouble.curve.since == "s40"
+
+
+def test_a_failure_carries_its_trend_and_is_told_once(tmp_path: Path) -> None:
+    records = series(0.3)
+    for one in records[40:]:
+        one["verdict"] = one["metrics"][0]["verdict"] = "FAIL"
+    (trouble,) = collected(tmp_path, records).troubles
+    assert trouble.kind == "FAIL" and "6 runs in a row" in trouble.since
+    assert "session s40" in trouble.trend
+
+
+def test_a_steady_series_is_none(tmp_path: Path) -> None:
+    assert not collected(tmp_path, series(0.0)).failed
+
+
+# Figures.
+
+
+def points(values: Sequence[float], **more: Any) -> list[Point]:
+    return [
+        Point(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
+        for k, v in enumerate(values)
+    ]
+
+
+def shapes(text: str, name: str) -> list[ElementTree.Element]:
+    return ElementTree.fromstring(text).findall(f".//{{http://www.w3.org/2000/svg}}{name}")
+
+
+def test_bars_begin_at_nothing() -> None:
+    assert figure.bars([100.0, 50.0, 1.0]) == "█▅▁"
+    assert figure.bars([]) == ""
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool) -> None:
+    curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
+    text = figure.svg(curve, alone=alone)
+    found = shapes(text, "circle")
+    assert len(found) == len(values)
+    assert all(20 <= float(c.get("cy", "-1")) <= 210 for c in found)
+    assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
+
+
+def test_more_is_higher_and_the_band_lies_where_values_meet_the_reference() -> None:
+    curve = Curve(
+        title="t", unit="s", points=points([50.0, 100.0]), reference=90.0, least=80.0, most=95.0
+    )
+    low, high = (float(c.get("cy", "")) for c in shapes(figure.svg(curve), "circle"))
+    (band,) = (r for r in shapes(figure.svg(curve), "rect") if r.get("class") == "band")
+    top, height = float(band.get("y", "")), float(band.get("height", ""))
+    assert high < top < top + height < low
+
+
+class Page(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.links: list[str | None] = []
+        self.words = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
+    bad = record(1, 60.0, "FAIL", case=f"IorPosix %files={NASTY}", reason=NASTY, partition="home")
+    records = [record(0), bad]
+    text = page.page(collected(tmp_path, records, 2), records)
+    seen = Page(text)
+    assert "script" not in seen.tags and seen.links == [] and "@import" not in text
+    assert "\x1b" not in text
+    assert seen.tags.count("svg") == 2
+    for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
+        assert words in seen.words
+
+
+def test_junit_calls_nothing_but_pass_a_pass() -> None:
+    records = [record(k, verdict=v.value) for k, v in enumerate(Verdict)]
+    for gate in (False, True):
+        (suite,) = ElementTree.fromstring(junit(records, gate).encode())
+        kinds = {
+            str(case.get("name")) + str(k): [
+                child.tag for child in case if child.tag != "system-out"
+            ]
+            for k, case in enumerate(suite)
+        }
+        told = list(kinds.values())
+        assert [not kind for kind in told] == [v is Verdict.PASS for v in Verdict]
+        fails = sum(kind in (["failure"], ["error"]) for kind in told)
+        assert (
+            fails
+            == int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            == (6 if gate else 3)
+        )
+
+
+def test_junit_says_why() -> None:
+    text = junit([record(0, 60.0, "FAIL", reason=NASTY)], gate=False)
+    (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
+    assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
+    assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)

@@ -1,0 +1,342 @@
+"""Where an alarm goes, against real commands and a real HTTP server on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import send
+from iogauge.alarm import Alarm, Trouble
+from iogauge.figure import Curve, Point
+from iogauge.send import Message, SendError
+from iogauge.verdict import Verdict
+
+TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
+Answer = tuple[int, dict[str, str], str]
+
+
+def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
+    point = Point(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
+    curve = Curve(title=case, unit="MiB/s", points=[point])
+    trouble = Trouble(
+        kind="FAIL", where="site:scratch", case=case, metric="write_bw", measured="60", curve=curve
+    )
+    return Message(
+        Alarm(
+            sessions=("s1",),
+            systems=("site",),
+            summary="1 case(s): 1 FAIL",
+            failed=True,
+            troubles=(trouble,),
+            curves=(),
+        ),
+        link,
+    )
+
+
+class Server(ThreadingHTTPServer):
+    """Answers each request with the next of its answers; the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.answers: list[Answer | None] = [(200, {}, "ok")]
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                server.got.append((self.path, headers, body))
+                answers = server.answers
+                answer = answers.pop(0) if len(answers) > 1 else answers[0]
+                if answer is None:
+                    time.sleep(3)
+                    return
+                self.send_response(answer[0])
+                for name, value in answer[1].items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(answer[2].encode())
+
+            do_GET = do_POST
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Server]]:
+    made: list[Server] = []
+
+    def make(*answers: Answer | None) -> Server:
+        server = Server()
+        server.answers = list(answers) or server.answers
+        made.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return server
+
+    yield make
+    for server in made:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "PAUSES", (0.01, 0.01))
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+def to_webhook(server: Server) -> dict[str, str]:
+    return {"IOGAUGE_WEBHOOK_URL": f"{server.url}/{DOOR}", "IOGAUGE_WEBHOOK_TOKEN": TOKEN}
+
+
+def failure(environment: dict[str, str], sent: Message | None = None) -> str:
+    ((_, receiver),) = send.receivers(environment).items()
+    with pytest.raises(SendError) as error:
+        receiver(sent or message())
+    text = str(error.value)
+    assert TOKEN not in text and DOOR not in text
+    return text
+
+
+# The webhook.
+
+
+def test_a_webhook_gets_text_and_values(serve: Callable[..., Server]) -> None:
+    server = serve()
+    send.receivers(to_webhook(server))["webhook"](message())
+    ((path, headers, body),) = server.got
+    assert path == f"/{DOOR}"
+    assert headers["authorization"] == f"Bearer {TOKEN}"
+    assert headers["content-type"] == "application/json"
+    told = json.loads(body)
+    assert told["text"].startswith(
+        "```\niogauge site: FAILED: 1 case(s): 1 FAIL\n\nFAIL site:scratch"
+    )
+    assert told["text"].endswith("```\nhttps://ci.invalid/1")
+    assert told["troubles"][0]["runs"] == [60.0]
+
+
+def test_text_from_outside_can_neither_mention_nor_leave_its_block() -> None:
+    text = message("IorPosix <!channel> ```\n/close @all").markup
+    assert text.count("```") == 2 and "<" not in text
+
+
+def test_a_long_alarm_is_cut_and_keeps_its_link() -> None:
+    text = message("x" * 50_000).text
+    assert len(text) < send.LONGEST + 200
+    assert "cut here" in text and text.endswith("https://ci.invalid/1")
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+def test_who_is_broken_is_asked_again(serve: Callable[..., Server], code: int) -> None:
+    server = serve((code, {}, ""), (code, {}, ""), (200, {}, ""))
+    send.receivers(to_webhook(server))["webhook"](message())
+    assert len(server.got) == 3
+
+
+def test_but_not_for_ever(serve: Callable[..., Server]) -> None:
+    server = serve((500, {}, f"{TOKEN} {DOOR}"))
+    assert failure(to_webhook(server)) == "127.0.0.1: status 500, 3 attempts"
+    assert len(server.got) == 3
+
+
+def test_who_refuses_is_not_asked_again(serve: Callable[..., Server]) -> None:
+    server = serve((403, {}, "no"))
+    assert failure(to_webhook(server)) == "127.0.0.1: status 403"
+    assert len(server.got) == 1
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirection_takes_no_token_elsewhere(serve: Callable[..., Server], code: int) -> None:
+    other = serve()
+    server = serve((code, {"Location": f"{other.url}/{DOOR}"}, ""))
+    assert "redirected, which is not followed" in failure(to_webhook(server))
+    assert other.got == []
+
+
+def test_who_does_not_answer(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "TIMEOUT", 0.3)
+    begin = time.monotonic()
+    assert failure(to_webhook(serve(None))) == "127.0.0.1: no answer within 0.3 s, 3 attempts"
+    assert time.monotonic() - begin < 3
+
+
+def test_who_is_not_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/{DOOR}"
+    said = failure({"IOGAUGE_WEBHOOK_URL": url})
+    assert said == "127.0.0.1: Connection refused, 3 attempts"
+
+
+@pytest.mark.parametrize("url", [f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}"])
+def test_what_is_no_address(url: str) -> None:
+    assert failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
+
+
+# The command.
+
+
+def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path: Path) -> None:
+    file, program = tmp_path / "got", tmp_path / "mail it"
+    program.write_text(f'#!/bin/sh\necho "$@" >"{file}"; cat >>"{file}"; env >>"{file}"\n')
+    program.chmod(0o755)
+    environment = dict(os.environ) | {
+        "IOGAUGE_ALARM_COMMAND": f"'{program}' -s '$(id);`id`'",
+        "IOGAUGE_GITLAB_TOKEN": TOKEN,
+    }
+    send.receivers(environment)["command"](message())
+    got = file.read_text()
+    assert got.startswith("-s $(id);`id`\niogauge site: FAILED")
+    assert "https://ci.invalid/1" in got and TOKEN not in got
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/nowhere/mail", "/nowhere/mail: No such file or directory"),
+        ("sh -c 'echo no relay >&2; exit 3'", "sh: exit status 3: no relay"),
+        ("'  '", "  : No such file or directory"),
+    ],
+)
+def test_a_command_that_fails(command: str, said: str) -> None:
+    assert failure({"IOGAUGE_ALARM_COMMAND": command, "PATH": os.environ["PATH"]}) == said
+
+
+def test_a_command_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(send, "COMMAND_TIMEOUT", 0.2)
+    said = failure({"IOGAUGE_ALARM_COMMAND": "sleep 30", "PATH": os.environ["PATH"]})
+    assert said == "sleep: not done after 0.2 s, ended"
+
+
+def test_a_command_with_an_open_quote() -> None:
+    with pytest.raises(ValueError, match="IOGAUGE_ALARM_COMMAND: No closing quotation"):
+        send.receivers({"IOGAUGE_ALARM_COMMAND": "mail 'x"})
+
+
+# The note.
+
+
+def in_gitlab(server: Server, **more: str) -> dict[str, str]:
+    return {
+        "IOGAUGE_GITLAB_TOKEN": TOKEN,
+        "CI_API_V4_URL": f"{server.url}/api/v4",
+        "CI_PROJECT_ID": "7",
+        "CI_MERGE_REQUEST_IID": "12",
+    } | more
+
+
+def test_a_note_has_the_figure(serve: Callable[..., Server]) -> None:
+    server = serve((201, {}, json.dumps({"markdown": "![f](/uploads/1/f.svg)"})), (201, {}, "{}"))
+    send.receivers(in_gitlab(server))["note"](message())
+    (upload, figure), (note, body) = [(path, body) for path, _, body in server.got]
+    assert upload == "/api/v4/projects/7/uploads"
+    assert b'name="file"; filename="iogauge-1.svg"' in figure and b"</svg>" in figure
+    assert note == "/api/v4/projects/7/merge_requests/12/notes"
+    text = json.loads(body)["body"]
+    assert text.startswith("```\niogauge site: FAILED") and "![f](/uploads/1/f.svg)" in text
+    assert all(headers["private-token"] == TOKEN for _, headers, _ in server.got)
+
+
+@pytest.mark.parametrize(
+    "answer", [(403, {}, ""), (201, {}, "[]"), (201, {}, "x"), (201, {}, "{}")]
+)
+def test_a_figure_that_cannot_be_uploaded_costs_no_note(
+    serve: Callable[..., Server], answer: Answer
+) -> None:
+    server = serve(answer, (201, {}, "{}"))
+    send.receivers(in_gitlab(server))["note"](message())
+    assert "figures could not be uploaded" in json.loads(server.got[-1][2])["body"]
+
+
+def test_a_scheduled_pipeline_may_name_the_merge_request(serve: Callable[..., Server]) -> None:
+    server = serve((201, {}, '{"markdown": "m"}'))
+    send.receivers(in_gitlab(server, CI_MERGE_REQUEST_IID="", IOGAUGE_NOTE_ON="3"))["note"](
+        message()
+    )
+    assert server.got[-1][0] == "/api/v4/projects/7/merge_requests/3/notes"
+
+
+def test_no_merge_request_no_note(serve: Callable[..., Server]) -> None:
+    assert send.receivers(in_gitlab(serve(), CI_MERGE_REQUEST_IID="")) == {}
+
+
+def test_a_merge_request_is_a_number(serve: Callable[..., Server]) -> None:
+    server = serve()
+    assert "expected its number" in failure(in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2"))
+    assert server.got == []
+
+
+def test_a_note_outside_of_gitlab() -> None:
+    with pytest.raises(ValueError, match="CI_API_V4_URL and CI_PROJECT_ID"):
+        send.receivers({"IOGAUGE_GITLAB_TOKEN": TOKEN, "IOGAUGE_NOTE_ON": "3"})
+
+
+# The command line.
+
+
+def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
+    import subprocess
+    import sys
+
+    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+    environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "alarm", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_each_receiver_gets_its_own_token(serve: Callable[..., Server]) -> None:
+    server = serve((201, {}, '{"markdown": "m"}'))
+    both = {**to_webhook(server), **in_gitlab(server), "IOGAUGE_GITLAB_TOKEN": "another"}
+    for receiver in send.receivers(both).values():
+        receiver(message())
+    for path, headers, _ in server.got:
+        own = (headers.get("authorization"), headers.get("private-token"))
+        assert own == ((f"Bearer {TOKEN}", None) if path == f"/{DOOR}" else (None, "another"))
+
+
+@pytest.mark.slow
+def test_an_alarm_that_reaches_nobody_is_still_an_alarm(
+    tmp_path: Path, serve: Callable[..., Server]
+) -> None:
+    server = serve((403, {}, ""))
+    expected = ("--expect", "site:scratch")
+    assert run_alarm(tmp_path, *expected)[0] == 1
+    rc, out = run_alarm(tmp_path, "--send", *expected, **to_webhook(server))
+    assert rc == 3
+    assert "ERROR site:scratch: nothing was measured here" in out
+    assert "ALARM NOT SENT: webhook: 127.0.0.1: status 403" in out
+    assert TOKEN not in out and DOOR not in out
+    rc, out = run_alarm(tmp_path, "--send", *expected, **to_webhook(serve()))
+    assert (rc, "alarm sent: webhook" in out) == (1, True)
+    assert run_alarm(tmp_path, "--send", *expected, IOGAUGE_ALARM_COMMAND="'")[0] == 2
+    assert run_alarm(tmp_path)[0] == 2
