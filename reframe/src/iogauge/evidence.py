@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from iogauge.filesystem import View
 from iogauge.fingerprint import Value, merge
+from iogauge.guards import Binding, is_binding, parse_bindings
 from iogauge.load import Change, Load, changes
 from iogauge.lustre import FileLayout, LustreError
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -60,7 +61,8 @@ class Evidence:
     ``neighbours``: directories of other cases that were on the target meanwhile; ``striping``: layouts,
     where the case asked for one; ``opened``: what the first node saw before anything was written;
     ``nodes``: fingerprints of the nodes, ``idle``: one look at each before the run, ``changes``: what each
-    counted between the first and the last phase that is judged.
+    counted between the first and the last phase that is judged; ``bindings``: cores that the launcher bound
+    the tasks to, where it says so.
     """
 
     views: tuple[View, ...]
@@ -76,6 +78,7 @@ class Evidence:
     nodes: tuple[Mapping[str, Value], ...] = ()
     idle: tuple[Load, ...] = ()
     changes: tuple[Change, ...] = ()
+    bindings: tuple[Binding, ...] = ()
 
 
 def describe_status(status: int) -> str:
@@ -142,7 +145,10 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
         except OSError:
             continue
         printed.append(text)
-    said = [[line.strip() for line in text.splitlines() if line.strip(" -\t")] for text in printed]
+    said = [
+        [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
+        for text in printed
+    ]
     for lines in said:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
@@ -246,6 +252,15 @@ def _facts(
     return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
 
 
+def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
+    """Bindings of the first judged execution on all tasks; every other is started by the same words."""
+    for repetition, phase in _expected(plan):
+        if repetition > 0 and phase.launch == "tasks":
+            with contextlib.suppress(ToolOutputError):
+                return tuple(parse_bindings(_text(stage / f"{phase.name}.{repetition}.err", "")))
+    return ()
+
+
 def collect(
     stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
 ) -> Evidence:
@@ -322,6 +337,7 @@ def collect(
         _striping(stage, plan),
         opened_view,
         *_facts(stage, runs, plan),
+        _bindings(stage, plan),
     )
 
 

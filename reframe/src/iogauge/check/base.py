@@ -44,6 +44,7 @@ from iogauge.plan import (
     job_functions,
     per_node_launcher,
     placing_options,
+    reporting_variables,
     shell_command,
     shell_word,
 )
@@ -266,6 +267,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             functions = job_functions(plan, self._launch(library))
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
+        by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
+        reported = reporting_variables(self.job.launcher.registered_name) if by_tasks else {}
         capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
         self.extra_resources = {name: {"capacity": capacity} for name in self._extras.resources}
         self.job.launcher = getlauncher("local")()
@@ -274,6 +277,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         self.prerun_cmds = [
             # Daemons that mpirun starts on hosts by itself have another PATH.
             *(["export OMPI_MCA_mca_base_env_list=PATH"] if self._extras.hosts else []),
+            *(f"export {name}={value}" for name, value in reported.items()),
             f"export IOG_DIR={_directory_word(directory)}",
             f". {shell_word(str(library / 'job.sh'))}",
             *([f". {shell_word(str(library / 'servers.sh'))}"] if served else []),
