@@ -98,7 +98,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     except (OSError, ValueError, KeyError):
         missing = []
     for record in missing:
-        record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record |= {"session": name, "time": now, "gate": gate}
+        record |= {"confirms": confirms} if confirms else {}
         file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
         history.append(file, record)
     return status, [*records, *missing]
