@@ -22,7 +22,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +209,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     def standing_references(self) -> dict[str, Reference]:
         """What a metric must meet by the nature of the scenario, where the site has no reference for it."""
+        return {}
+
+    def probes(self, metric: Metric) -> Mapping[str, float]:
+        """Values by name of the parts that a metric was measured over, for the record; none: it has no parts."""
         return {}
 
     def disable_hook(self, hook_name: str) -> None:
@@ -487,6 +491,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
         metric, reference = decided.metric, decided.reference
+        probes = self.probes(metric)
         limit = judge.metric_ceiling(
             metric,
             judge.access_of(self._plan, metric.name).direction,
@@ -504,6 +509,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "verdict": decided.verdict.value,
             "reason": decided.reason,
             "cold": self._cold.get(metric.name),
+            **({"probes": probes} if probes else {}),
             "ceiling": limit.value if limit else None,
             "ceiling_from": limit.limited_by if limit else None,
             "reference": _reference_record(reference) if reference else None,
