@@ -14,6 +14,7 @@ from iogauge.check import PinnedFilesCheck, sweep
 class TaskScaling(PinnedFilesCheck):
     descr = "Bandwidth by tasks on a node, a file for each task"
     variants = ("sound", "published")
+    sweeps_tasks = True
     published = (
         "-a POSIX -F -E -w -r -C -Q {shift} -e -t {transfer} -b {block} -o {file} -k "
         "-O summaryFormat=JSON -O summaryFile={summary}"

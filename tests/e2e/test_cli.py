@@ -135,6 +135,8 @@ class TestRun:
         assert run.rc == 1, run.out
         assert run.record["verdict"] == "ERROR"
         assert re.search("(?i)time", run.record["reason"])
+        known = {key: run.record[key] for key in ("tier", "nodes", "tasks_per_node", "gate")}
+        assert known == {"tier": "quick", "nodes": 1, "tasks_per_node": 2, "gate": False}
         rig.assert_clean()
 
     def test_unknown_session(self, rig: Rig) -> None:

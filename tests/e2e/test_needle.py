@@ -6,6 +6,7 @@ probe a speed that does not hang on what else this machine does; one test has a 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import statistics
@@ -108,12 +109,18 @@ def test_alike_targets_pass_with_the_figures_of_fio(rig: Rig) -> None:
         rates: Any = parse_sweep(text, sweep).parameters["rates"]
         medians = [statistics.median(values) for values in rates.values()]
         assert of(done, f"{way}_median")["samples"] == [statistics.median(medians)]
+        probes = of(done, f"{way}_median")["probes"]
+        assert list(probes) == list(names)
+        assert list(probes.values()) == pytest.approx(medians, rel=1e-4)
+        assert "probes" not in of(done, f"{way}_slowest")
         share = min(medians) / statistics.median(medians)
         assert of(done, f"{way}_slowest")["samples"] == [share]
         assert "slowest is ost000" in of(done, f"{way}_slowest")["reason"]
     said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
     assert said["G10"] == said["G11"] == said["G12"] == "ok"
     rig.assert_clean()
+    (shown,) = map(json.loads, rig.iogauge("history", "--json").out.splitlines())
+    assert shown["metrics"] == done.record["metrics"]
 
 
 def test_a_slow_target_is_named(rig: Rig) -> None:

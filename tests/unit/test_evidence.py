@@ -157,6 +157,29 @@ def test_the_last_words_of_a_tool_that_says_no_error(
         collect(stage)
 
 
+BOUND = """\
+[n1:3927] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/.]
+[n1:3927] MCW rank 1 bound to socket 0[core 1[hwt 0]]: [./B]
+"""
+
+
+def test_what_the_launcher_says_of_bindings_is_no_word_of_the_tool(stage: Path) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t137"))
+    (stage / "write.1.err").write_text(BOUND)
+    with pytest.raises(ToolOutputError, match=r"\(exit status 137\): it printed nothing"):
+        collect(stage)
+
+
+def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
+    assert collect(stage).bindings == ()
+    (stage / "write.0.err").write_text(BOUND)
+    assert collect(stage).bindings == ()
+    (stage / "write.1.err").write_text(f"warning: x\n{BOUND}")
+    (stage / "write.2.err").write_text(BOUND)
+    assert [(one.host, one.rank) for one in collect(stage).bindings] == [("n1", 0), ("n1", 1)]
+
+
 @pytest.mark.parametrize(
     "line", ["", "1\twrite\t0", "x\twrite\t0\t1\t2", "1\twrite\tok\t1\t2", "1\tw\t0\t1\t2\t3"]
 )

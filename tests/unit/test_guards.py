@@ -892,6 +892,39 @@ def test_bindings_are_read() -> None:
     assert guards.parse_bindings("") == []
 
 
+#: mpirun of Open MPI 5.0.11 on that node: two tasks bound to cores, two to the whole of it, and those whose cores
+#: it does not tell. Several packages are joined by a blank (PRRTE, hwloc_base_util.c).
+FIVE_APART = """\
+[vm:19703] Rank 0 bound to package[0][core:L0]
+[vm:19703] Rank 1 bound to package[0][core:L1]
+"""
+FIVE_ANYWHERE = """\
+[vm:22276] Rank 0 bound to package[0][core:L0-1]
+[vm:22276] Rank 1 bound to package[0][core:L0-1]
+"""
+FIVE_UNTOLD = """\
+[vm:22281] Rank 0 bound to package[0][hwt:L0]
+[vm:19763] Rank 0 is not bound (or bound to all available processors)
+"""
+
+
+def test_bindings_of_open_mpi_5_are_read() -> None:
+    assert [one.cores for one in guards.parse_bindings(FIVE_APART)] == [{"core 0"}, {"core 1"}]
+    assert [len(one.cores) for one in guards.parse_bindings(FIVE_ANYWHERE)] == [2, 2]
+    assert guards.parse_bindings(FIVE_UNTOLD) == []
+    (wide,) = guards.parse_bindings(
+        "[n1:1] Rank 7 bound to package[0][core:0-1,3] package[1][core:8]\n"
+    )
+    assert wide == guards.Binding("n1", 7, frozenset(f"core {n}" for n in (0, 1, 3, 8)))
+
+
+def test_a_complaint_is_no_binding() -> None:
+    said = APART + TOGETHER + FIVE_APART + FIVE_ANYWHERE + FIVE_UNTOLD
+    assert all(guards.is_binding(line) for line in said.splitlines())
+    assert not guards.is_binding("[vm:1] MCW rank 0 was killed")
+    assert not guards.is_binding("ior: bound to fail")
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -901,6 +934,9 @@ def test_bindings_are_read() -> None:
         {"tasks_per_node": 9, "oversubscribed": True},
         {"bindings": guards.parse_bindings(APART)},
         {"bindings": guards.parse_bindings(TOGETHER), "oversubscribed": True},
+        # As many tasks as the set of cores has that they may use: each finds one of its own.
+        {"bindings": guards.parse_bindings(FIVE_ANYWHERE)},
+        {"bindings": guards.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
         {"cores": [], "load1": []},
         {"governors": ["powersave", "performance"]},
     ],
@@ -923,7 +959,12 @@ def test_g15_believes(change: dict[str, Any]) -> None:
         ({"load1": [0.8], "oversubscribed": True}, ["0.10 x cores"]),
         (
             {"bindings": guards.parse_bindings(TOGETHER)},
-            ["at most 2 to a core", "a core of its own"],
+            ["3 task(s) bound, at most 2 to a core", "a core of its own"],
+        ),
+        (
+            # One may go anywhere, but the other two hold all cores.
+            {"bindings": guards.parse_bindings(FIVE_APART + FIVE_ANYWHERE.splitlines()[0])},
+            ["3 task(s) bound, at most 2 to a core"],
         ),
     ],
 )

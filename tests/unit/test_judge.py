@@ -11,6 +11,8 @@ import pytest
 
 from iogauge import evidence, judge
 from iogauge.evidence import Evidence
+from iogauge.guards import Binding
+from iogauge.load import Load
 from iogauge.lustre import FileLayout, Layout, Pins, StorageTarget
 from iogauge.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
@@ -70,6 +72,31 @@ def test_every_guard_that_applies_is_asked(found: Evidence) -> None:
         "write_bw": ["G17", "G18", "G2", "G22", "G24", "G4", "G5", "G6", "G7", "G8"],
         "read_iops": ["G1", "G17", "G18", "G21", "G22", "G24", "G3", "G4", "G6", "G7", "G8"],
     }
+
+
+#: Two tasks on the same core, on nodes with one core or with two.
+_SHARED = (Binding("n1", 0, frozenset({"core 0"})), Binding("n1", 1, frozenset({"core 0"})))
+_IDLE = Load(host="n1", cache_id="k", time=0.0, load1=0.0)
+
+
+@pytest.mark.parametrize(
+    ("cores", "sweeps", "words"),
+    [
+        (2, False, "a core of its own"),
+        (2, True, "a core of its own"),
+        (1, False, "Lower scale.tasks_per_node; let the launcher"),
+        (1, True, ""),
+    ],
+)
+def test_bindings_reach_the_guard(found: Evidence, cores: int, sweeps: bool, words: str) -> None:
+    seen = dataclasses.replace(
+        found, bindings=_SHARED, idle=(_IDLE,), nodes=({"cpu.cores": cores},)
+    )
+    plan = dataclasses.replace(PLAN, sweeps_tasks=sweeps)
+    (placed,) = [f for f in decide(seen, plan=plan).findings if f.guard == "G15"]
+    assert "2 task(s) bound, at most 2 to a core" in placed.saw
+    assert placed.outcome.value == ("warn" if words else "ok")
+    assert words in placed.remedy
 
 
 def test_without_a_reference_nothing_passes(found: Evidence) -> None:

@@ -279,6 +279,15 @@ def test_a_sweep_of_targets() -> None:
     assert rates["ost000a"] == pytest.approx((110, 220), rel=1e-4)
 
 
+def test_a_record_keeps_every_probe_in_little_room() -> None:
+    rates = {f"ost{n:04x}": (1000 / 7 + n, 2000 / 7 + n, 3000 / 7 + n) for n in range(1000)}
+    kept = needle.medians(rates)
+    assert list(kept) == list(rates)
+    assert kept["ost0000"] == 285.71
+    assert all(kept[name] == pytest.approx(rates[name][1], rel=1e-4) for name in rates)
+    assert len(json.dumps(kept, separators=(",", ":"))) < 20_000
+
+
 def test_a_complaint_of_fio_is_a_warning() -> None:
     """Which makes the case INVALID (G8)."""
     output = parse_sweep(targets([ONCE, ONCE]) + "fio: something is odd\n", SWEEP)

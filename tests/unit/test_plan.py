@@ -26,6 +26,7 @@ from iogauge.plan import (
     job_functions,
     per_node_launcher,
     placing_options,
+    reporting_variables,
     shell_command,
     shell_word,
 )
@@ -267,6 +268,14 @@ def test_placing_speaks_the_launchers_dialect(
     launcher: str, cyclic: bool, words: list[str]
 ) -> None:
     assert placing_options(launcher, 8, cyclic) == words
+
+
+@pytest.mark.parametrize(
+    ("launcher", "count"),
+    [("mpirun", 2), ("mpirun-openmpi", 2), ("mpirun-intelmpi", 0), ("mpiexec", 0), ("srun", 0)],
+)
+def test_only_open_mpis_launcher_is_asked_for_its_bindings(launcher: str, count: int) -> None:
+    assert len(reporting_variables(launcher)) == count
 
 
 def test_what_runs_within_another_phase_has_no_line() -> None:

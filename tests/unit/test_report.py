@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,43 @@ def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
     assert found["reason"] == "run_wait: time limit"
     assert report.exit_status([record(), found], gate=False) == 1
     assert report.rows([found])[0].verdict is Verdict.ERROR
+
+
+#: What a decided case's record has beside what the command adds, and an undecided one has no knowledge of.
+UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint"}
+
+
+def documented() -> set[str]:
+    """Keys of a record in docs/history.md."""
+    text = (Path(__file__).parents[2] / "docs" / "history.md").read_text()
+    text = text.partition("## Form of a record")[2].partition("Of a metric:")[0]
+    cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
+    return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
+
+
+def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
+    """As much of it as ReFrame knows: its report has our variables under our names."""
+    known = {
+        "tier": "quick",
+        "variant": "sound",
+        "nodes": 1,
+        "tasks_per_node": 2,
+        "repetitions": 3,
+    }
+    (found,) = report.undecided(
+        write(tmp_path, case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix")), []
+    )
+    assert {key: found[key] for key in known} == known
+    assert found["parameters"] == {"tasks": 4, "api": "posix", "fix.x": "1"}
+    added = {"schema", "session", "confirms"}
+    assert documented() - set(found) == UNKNOWN | added
+    assert set(found) <= documented()
+
+
+def test_a_case_that_was_not_set_up_has_no_scale(tmp_path: Path) -> None:
+    zero = {"tier": "", "variant": "", "nodes": 0, "tasks_per_node": 0, "repetitions": 0}
+    (found,) = report.undecided(write(tmp_path, case(**zero)), [])
+    assert not set(zero) & set(found)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     except (OSError, ValueError, KeyError):
         missing = []
     for record in missing:
-        record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record |= {"session": name, "time": now, "gate": gate}
+        record |= {"confirms": confirms} if confirms else {}
         system = str(record["system"])
         folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
         try:

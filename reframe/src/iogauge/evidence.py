@@ -22,6 +22,7 @@ from typing import Any, Final
 from iogauge import outside
 from iogauge.filesystem import View
 from iogauge.fingerprint import Value, merge
+from iogauge.guards import Binding, is_binding, parse_bindings
 from iogauge.load import Change, Load, changes
 from iogauge.lustre import FileLayout
 from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -65,7 +66,8 @@ class Evidence:
     (both empty where all is well); ``striping``: layouts,
     where the case asked for one; ``opened``: what the first node saw before anything was written;
     ``nodes``: fingerprints of the nodes, ``idle``: one look at each before the run, ``changes``: what each
-    counted between the first and the last phase that is judged.
+    counted between the first and the last phase that is judged; ``bindings``: cores that the launcher bound
+    the tasks to, where it says so.
     """
 
     views: tuple[View, ...]
@@ -83,6 +85,7 @@ class Evidence:
     nodes: tuple[Mapping[str, Value], ...] = ()
     idle: tuple[Load, ...] = ()
     changes: tuple[Change, ...] = ()
+    bindings: tuple[Binding, ...] = ()
 
 
 def describe_status(status: int) -> str:
@@ -172,7 +175,10 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
         except OSError:
             continue
         printed.append(text)
-    said = [[line.strip() for line in text.splitlines() if line.strip(" -\t")] for text in printed]
+    said = [
+        [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
+        for text in printed
+    ]
     for lines in said:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
@@ -299,6 +305,15 @@ def _is_full(stage: Path) -> bool:
     return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
 
 
+def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
+    """Bindings of the first judged execution on all tasks; every other is started by the same words."""
+    for repetition, phase in _expected(plan):
+        if repetition > 0 and phase.launch == "tasks":
+            with contextlib.suppress(ToolOutputError):
+                return tuple(parse_bindings(_text(stage / f"{phase.name}.{repetition}.err", "")))
+    return ()
+
+
 def collect(
     stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
 ) -> Evidence:
@@ -394,6 +409,7 @@ def _collect(
         _striping(stage, plan),
         opened_view,
         *_facts(stage, runs, plan),
+        _bindings(stage, plan),
     )
 
 

@@ -15,7 +15,6 @@ import fnmatch
 import functools
 import hashlib
 import ipaddress
-import json
 import os
 import platform
 import re
@@ -30,6 +29,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.filesystem import Mount, find_mount
+from iogauge.history import digest
 from iogauge.load import parse_parameters
 from iogauge.tunables import fsname_of
 
@@ -271,8 +271,7 @@ def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
 
 def identity(fingerprint: Mapping[str, Value]) -> str:
     """12 hexadecimal digits that name the content, whatever the order of its keys."""
-    text = json.dumps(dict(fingerprint), sort_keys=True, separators=(",", ":"))
-    return _digest(text)
+    return digest(dict(fingerprint))
 
 
 def changed(

@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -630,17 +630,52 @@ class Binding:
     cores: frozenset[str]
 
 
-def parse_bindings(text: str) -> list[Binding]:
-    """Bindings from what ``mpirun --report-bindings`` of Open MPI 4.1 prints on standard error.
+#: A line about one task's binding, as mpirun of Open MPI 4.1 (``MCW rank``) and 5.0 (``Rank``) print it.
+_BINDING: Final = re.compile(
+    r"^\[([^\]:]+):\d+\] (?:MCW r|R)ank (\d+) (?:is not bound|bound to (.*))", re.MULTILINE
+)
 
-    A task that is bound to no core has no line that fits, and is left out.
+
+def is_binding(line: str) -> bool:
+    """Whether a line of standard error is the launcher's word on a task's binding, and no complaint."""
+    return _BINDING.match(line) is not None
+
+
+def parse_bindings(text: str) -> list[Binding]:
+    """Bindings from what mpirun of Open MPI prints on standard error where it is told to report them.
+
+    A task that is bound to no core is left out, and so is one of Open MPI 5 that is bound to hardware threads,
+    whose cores it does not tell.
     """
-    return [
-        Binding(host, int(rank), frozenset(re.findall(r"socket \d+\[core \d+", where)))
-        for host, rank, where in re.findall(
-            r"^\[([^\]:]+):\d+\] MCW rank (\d+) bound to (socket .*\]): \[", text, re.MULTILINE
-        )
+    found = [
+        Binding(host, int(rank), frozenset(_cores(where)))
+        for host, rank, where in _BINDING.findall(text)
     ]
+    return [one for one in found if one.cores]
+
+
+def _cores(where: str) -> Iterator[str]:
+    """Cores in ``socket 0[core 0[hwt 0]], socket 0[core 1[hwt 0]]: [B/B]`` or ``package[0][core:L0-1,3]``."""
+    yield from re.findall(r"socket \d+\[core \d+", where)
+    for cores in re.findall(r"\[core:([\dL,-]+)\]", where):
+        for part in cores.replace("L", "").split(","):
+            first, _, last = part.partition("-")
+            yield from (f"core {number}" for number in range(int(first), int(last or first) + 1))
+
+
+def _most_to_a_core(bindings: Sequence[Binding]) -> int:
+    """Tasks that some core carries at least: within each set of cores, tasks bound to no others over its size.
+
+    Tasks that may use a whole socket share no core as long as they are no more than its cores.
+    """
+    by_host: dict[str, list[frozenset[str]]] = {}
+    for one in bindings:
+        by_host.setdefault(one.host, []).append(one.cores)
+    return max(
+        math.ceil(sum(task <= cores for task in tasks) / len(cores))
+        for tasks in by_host.values()
+        for cores in set(tasks)
+    )
 
 
 def placement(
@@ -656,7 +691,7 @@ def placement(
 
     ``cores`` are the physical cores and ``load1`` the load of one minute before the run, a value a node;
     ``governors`` what the nodes say of their frequency, which is recorded. ``bindings`` as the launcher
-    reported them, empty where it was not asked. ``oversubscribed``: more tasks than cores are the purpose.
+    reported them, empty where it did not. ``oversubscribed``: more tasks than cores are the purpose.
     """
     demands = (
         ("tasks per node <= physical cores, " if not oversubscribed else "")
@@ -672,9 +707,8 @@ def placement(
         seen.append(f"load before the run {busiest:.2f} x cores")
         if busiest >= 0.1:
             wrong.append("see what else runs on the nodes")
-    taken = Counter((one.host, core) for one in bindings for core in one.cores)
     if bindings:
-        most = max(taken.values(), default=0)
+        most = _most_to_a_core(bindings)
         seen.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
         if most > 1 and not oversubscribed:
             wrong.append("let the launcher bind each task to a core of its own")

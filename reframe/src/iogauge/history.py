@@ -223,12 +223,12 @@ def line_of(record: Mapping[str, Any]) -> str:
     if not isinstance(parameters, Mapping):
         parameters = dict(re.findall(r"%([\w.]+)=(\S+)", str(record.get("case"))))
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
-    return _digest([measured, {name: _word(value) for name, value in parameters.items()}])
+    return digest([measured, {name: _word(value) for name, value in parameters.items()}])
 
 
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
     """Twelve hex digits that name a series: a line, and what its fingerprint says where it matters."""
-    return _digest([line, dict(subset)])
+    return digest([line, dict(subset)])
 
 
 def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -255,7 +255,8 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _digest(value: object) -> str:
+def digest(value: object) -> str:
+    """Twelve hex digits that name plain data, whatever the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -346,12 +346,15 @@ def _node_findings(plan: CasePlan, evidence: ev.Evidence, extras: PartitionExtra
     )
     cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
     known = len(cores) == len(evidence.idle) == len(evidence.nodes)
+    per_node = plan.tasks // plan.nodes
     return [
         guards.placement(
-            tasks_per_node=plan.tasks // plan.nodes,
+            tasks_per_node=per_node,
             cores=cores if known else [],
             load1=[load.load1 for load in evidence.idle] if known else [],
             governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
+            bindings=evidence.bindings,
+            oversubscribed=plan.sweeps_tasks and per_node > min(cores, default=0),
         ),
         guards.foreign_load(
             changes=evidence.changes,

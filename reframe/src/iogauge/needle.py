@@ -137,6 +137,11 @@ def judge_probes(rates: Mapping[str, Sequence[float]], *, max_deviation: float) 
     )
 
 
+def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Median of every probe's rounds, to five digits: what a record keeps of each."""
+    return {name: float(f"{statistics.median(values):.5g}") for name, values in rates.items()}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
     """What a sweep was asked to do. ``targets``: names of fio's jobs; none: the probes are ``nodes`` hosts."""

@@ -114,7 +114,8 @@ class CasePlan:
     storage target of each file or directory; either is read back after the first write. ``shared_file``:
     all tasks write one. ``servers``: object storage servers that hold the files, None: all.
     ``cyclic``: ranks go round the nodes instead of filling one after the other. ``restores``: the case
-    changes settings of the client, which its job puts back.
+    changes settings of the client, which its job puts back. ``sweeps_tasks``: the tasks on a node are what
+    the scenario varies, beyond the cores where the site says so.
     """
 
     tool: str
@@ -134,6 +135,7 @@ class CasePlan:
     servers: int | None = None
     cyclic: bool = False
     restores: bool = False
+    sweeps_tasks: bool = False
 
     @property
     def striped(self) -> bool:
@@ -253,6 +255,17 @@ def placing_options(launcher: str, tasks_per_node: int, cyclic: bool = False) ->
     if launcher in ("mpirun", "mpirun-openmpi"):
         return ["--map-by", "node" if cyclic else f"ppr:{tasks_per_node}:node"]
     return []
+
+
+def reporting_variables(launcher: str) -> dict[str, str]:
+    """Variables that make a launcher say on standard error which cores it bound each task to (G15).
+
+    Those of Open MPI 4 and 5, for ``mpirun``: their option is an error to another MPI's mpirun, the variables
+    mean nothing to it.
+    """
+    if launcher not in ("mpirun", "mpirun-openmpi"):
+        return {}
+    return {"OMPI_MCA_hwloc_base_report_bindings": "1", "PRTE_MCA_prte_display": "bindings"}
 
 
 #: File in the stage directory with what the agent shall pin where, and stems of its answers.

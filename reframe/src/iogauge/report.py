@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -293,6 +293,16 @@ def undecided(reframe_report: Path, records: Sequence[dict[str, Any]]) -> list[d
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
 
 
+#: What ReFrame reports under our names; empty, or 0, where the case was not set up.
+_KNOWN: Final = ("tier", "variant", "nodes", "tasks_per_node", "repetitions")
+
+
+def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that the case's name tells, with their values as ReFrame reports them, else as text."""
+    told = re.findall(r"%([\w.]+)=(\S+)", case["display_name"])
+    return {name: case.get(name, text) for name, text in told}
+
+
 def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     decided = Counter((r["case"], r["partition"], r["environment"]) for r in records)
     found = []
@@ -310,6 +320,7 @@ def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str,
             found.append(
                 {
                     "time": None,
+                    "gate": False,
                     "system": outside.build(str | None, case.get("system"), "system"),
                     "partition": partition,
                     "environment": environment,
@@ -318,7 +329,12 @@ def _undecided(report: Any, records: Sequence[dict[str, Any]]) -> list[dict[str,
                     "hash": outside.build(str | None, case.get("hashcode"), "hashcode"),
                     "verdict": Verdict.ERROR.value,
                     "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
+                    "expected": False,
+                    **{key: case[key] for key in _KNOWN if case.get(key)},
+                    "parameters": _parameters(case),
                     "target": None,
+                    "tools": [],
+                    "commands": [],
                     "metrics": [],
                     "findings": [],
                 }

@@ -22,7 +22,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ from iogauge.plan import (
     job_functions,
     per_node_launcher,
     placing_options,
+    reporting_variables,
     shell_command,
     shell_word,
 )
@@ -212,6 +213,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         """What a metric must meet by the nature of the scenario, where the site has no reference for it."""
         return {}
 
+    def probes(self, metric: Metric) -> Mapping[str, float]:
+        """Values by name of the parts that a metric was measured over, for the record; none: it has no parts."""
+        return {}
+
     def disable_hook(self, hook_name: str) -> None:
         """Refuse ReFrame's ``--disable-hook`` for the hooks that decide; others may be left out."""
         if hook_name in vars(StorageCheck):
@@ -284,6 +289,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             functions = job_functions(plan, self._launch(library))
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
+        by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
+        reported = reporting_variables(self.job.launcher.registered_name) if by_tasks else {}
         capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
         self.extra_resources = {name: {"capacity": capacity} for name in self._extras.resources}
         self.job.launcher = getlauncher("local")()
@@ -292,6 +299,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         self.prerun_cmds = [
             # Daemons that mpirun starts on hosts by itself have another PATH.
             *(["export OMPI_MCA_mca_base_env_list=PATH"] if self._extras.hosts else []),
+            *(f"export {name}={value}" for name, value in reported.items()),
             f"export IOG_DIR={_directory_word(directory)}",
             f". {shell_word(str(library / 'job.sh'))}",
             *([f". {shell_word(str(library / 'servers.sh'))}"] if served else []),
@@ -523,6 +531,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
         metric, reference = decided.metric, decided.reference
+        probes = self.probes(metric)
         limit = judge.metric_ceiling(
             metric,
             judge.access_of(self._plan, metric.name).direction,
@@ -540,6 +549,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "verdict": decided.verdict.value,
             "reason": decided.reason,
             "cold": self._cold.get(metric.name),
+            **({"probes": probes} if probes else {}),
             "ceiling": limit.value if limit else None,
             "ceiling_from": limit.limited_by if limit else None,
             "reference": _reference_record(reference) if reference else None,

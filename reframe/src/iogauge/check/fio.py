@@ -277,6 +277,7 @@ class RandomReadCheck(FioCheck):
             held_bytes=layout.bytes_total * self.nodes,
             files=self.total_tasks,
             pins=self._pins(),
+            sweeps_tasks=True,
             servers=self.servers_used(),
         )
 
@@ -329,6 +330,7 @@ class ChecksumCheck(RandomReadCheck):
             held_bytes=layout.bytes_total,
             files=self.total_tasks,
             pins=self._pins(),
+            sweeps_tasks=True,
             restores=True,
         )
 

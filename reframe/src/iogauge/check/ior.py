@@ -86,6 +86,8 @@ class IorCheck(StorageCheck):
     segmented: bool = False
     #: A repetition more goes before those that are judged.
     warm_up: bool = True
+    #: The tasks on a node are what the scenario varies: there may be more than cores.
+    sweeps_tasks: bool = False
     #: Words after ``ior`` in the document; ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
     #: ``{block}``, ``{segments}`` and ``{tasks}`` (on a node) are filled in.
     published: str = ""
@@ -269,6 +271,7 @@ class IorCheck(StorageCheck):
             shared_file=not self.file_per_process,
             servers=self.servers_used(),
             cyclic=published and self.published_cyclic,
+            sweeps_tasks=self.sweeps_tasks,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from iogauge.check.fio import FioCheck
 from iogauge.lustre import Layout, Pins
 from iogauge.measurement import Metric, ToolOutput
-from iogauge.needle import Sweep, parse_sweep
+from iogauge.needle import Sweep, medians, parse_sweep
 from iogauge.plan import Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import fio
 from iogauge.verdict import Reference
@@ -50,6 +50,14 @@ class NeedleCheck(FioCheck):
             source="limits.max_deviation",
         )
         return {metric.name: alike for metric in (WRITE_SLOWEST, READ_SLOWEST)}
+
+    def probes(self, metric: Metric) -> dict[str, float]:
+        """The rate of every probe, beside the median of all."""
+        if self._evidence is None or metric not in (WRITE_MEDIAN, READ_MEDIAN):
+            return {}
+        (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
+        rates: Any = output.parameters["rates"]
+        return medians(rates)
 
     def _probe_jobs(self, probes: int, numjobs: int) -> tuple[fio.FioJob, fio.FioJob, fio.FioJob]:
         """Jobs of one probe: lay out its files, write them again, read them.
