@@ -1,7 +1,7 @@
 """How soon do detectors find a drop, at the same share of false alarms? Writes detectors.md and detectors.svg.
 
     python benchmarks/detectors.py [--quick] [--write]    # the comparison, and the best that is possible
-    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend.py
+    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/changepoint.py
 
 Every detector's limit is set on stable series of the same noise, such that each of the 30 runs after the
 baseline is as likely as any other to raise a false alarm, and 5 % of the series raise one. "as shipped" is
@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import argparse
 import math
+import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.special import gamma, ndtr
@@ -26,7 +29,7 @@ from scipy.special import gamma, ndtr
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
 
-from iogauge import trend  # noqa: E402
+from iogauge import changepoint, trend  # noqa: E402
 
 Doubles = NDArray[np.float64]
 SEED = 20260401
@@ -35,13 +38,17 @@ GROUPS = ((1, 1), (2, 2), (3, 5), (6, 9), (10, 15), (16, 24), (25, 30))
 #: A disturbed run delivers this share of what it would have delivered.
 SLOW = (0.3, 0.8)
 DISTURBED = 0.02
-#: Day-to-day drift: standard deviation (log) and correlation from one run to the next.
-DRIFT, PHI = 0.02, 0.8
+#: Day-to-day drift: standard deviation (log), but at most this share of the noise's, and correlation from one run
+#: to the next.
+DRIFT, DRIFT_SHARE, PHI = 0.02, 0.4, 0.8
 NOISES = {
     "normal": "log-normal, 2 % of runs disturbed",
     "drift": "the same, and a drift of 2 % from day to day",
     "t3": "heavy tails (Student t, 3 degrees of freedom)",
 }
+CVS = (0.05, 0.10, 0.20)
+#: What is wanted of a drop of 10 %: coefficient of variation, runs, share of series.
+WANTED = ((0.05, 5, 0.95), (0.10, 15, 0.90))
 
 
 def sigma(cv: float) -> float:
@@ -57,10 +64,15 @@ def noise(
         return scale * rng.standard_t(3, shape) / math.sqrt(3)
     y = scale * rng.standard_normal(shape)
     if kind == "drift":
-        steps = rng.standard_normal((shape[0], shape[1] + 50)) * DRIFT * math.sqrt(1 - PHI**2)
-        y = y + lfilter([1], [1, -PHI], steps, axis=1)[:, 50:]
+        y = y + wander(rng, np.minimum(DRIFT, DRIFT_SHARE * scale), shape)
     disturbed = rng.random(shape) < DISTURBED
     return y + np.where(disturbed, np.log(rng.uniform(*SLOW, shape)), 0)
+
+
+def wander(rng: np.random.Generator, drift: Doubles | float, shape: tuple[int, int]) -> Doubles:
+    """An AR(1) with this standard deviation."""
+    steps = rng.standard_normal((shape[0], shape[1] + 50)) * math.sqrt(1 - PHI**2)
+    return np.asarray(drift * lfilter([1], [1, -PHI], steps, axis=1)[:, 50:])
 
 
 def series(
@@ -106,8 +118,8 @@ def two_of_three(y: Doubles) -> Doubles:
 
 def glr(y: Doubles) -> Doubles:
     """Generalised likelihood ratio over all onsets, with the error of the baseline's mean; cut at 3."""
-    location, scale = trend.fit(y[:, :N0])
-    u = np.clip((y[:, N0:] - location[:, None]) / (1.08 * scale[:, None]), -3, 3)
+    location, scale = changepoint.fit(y[:, :N0])
+    u = np.clip((y[:, N0:] - location[:, None]) / scale[:, None], -3, 3)
     total = np.concatenate([np.zeros((len(u), 1)), np.cumsum(u, axis=1)], axis=1)
     found = np.full(u.shape, -np.inf)
     for length in range(1, u.shape[1] + 1):
@@ -116,9 +128,68 @@ def glr(y: Doubles) -> Doubles:
     return found
 
 
+def bayes(y: Doubles) -> Doubles:
+    """Shiryaev-Roberts, averaged over sizes of 10 %, 25 % and more, and over level and scale with their posterior.
+
+    Noise is Student's t with 5 degrees of freedom and 2 % of disturbed runs.
+    """
+
+    def core(u: Doubles) -> Doubles:
+        return (1 + u * u / 5) ** -3
+
+    location, scale = changepoint.fit(y[:, :N0])
+    off = (y - location[:, None]).astype(np.float32)
+    spread = np.exp(np.repeat([-2.0, 0, 2], 9) * math.sqrt(0.8 / N0))
+    inverse = (1 / (0.93 * scale[:, None] * spread)).astype(np.float32)
+    level = (scale[:, None] * np.tile(np.linspace(-2.25, 2.25, 9), 3) / math.sqrt(0.8 * N0)).astype(
+        np.float32
+    )
+    plateau = DISTURBED / 2 / (1 - DISTURBED) / 0.38 / inverse
+    log = sum(
+        np.log((core((off[:, run, None] - level) * inverse) + plateau) / spread) for run in range(N0)
+    )
+    weight = np.exp(log - np.max(log, axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    odds, found = [np.zeros_like(weight) for _ in range(3)], []
+    for run in range(N0, y.shape[1]):
+        u = (off[:, run, None] - level) * inverse
+        here = core(u) + plateau
+        there = [core(u - np.float32(math.log1p(-d)) * inverse) + plateau for d in (0.1, 0.25)]
+        there.append(np.where(u < -1, 45 * plateau, 1e-3) + 0.1 * here)
+        odds = [
+            np.minimum((o + 1) * np.minimum(t / here, 40), 1e6)
+            for o, t in zip(odds, there, strict=True)
+        ]
+        weight = weight * here / spread
+        weight /= weight.sum(axis=1, keepdims=True)
+        total = sum(p * o for p, o in zip((0.80, 0.15, 0.05), odds, strict=True))
+        found.append(np.log((weight * total).sum(axis=1)))
+    return np.array(found).T.astype(float)
+
+
 def iogauge(y: Doubles) -> Doubles:
-    """The detector of iogauge.trend."""
-    return trend.evidence(y, N0).loss.astype(float)
+    """The detector of iogauge; its first run raises no alarm."""
+    found = changepoint.evidence(y, N0).loss
+    found[:, 0] = -100
+    return found
+
+
+def warned(y: Doubles) -> Doubles:
+    """The same, less evidence the more the baseline's runs resemble those before them (shrunk: 0.3 a standard error)."""
+    location, scale = changepoint.fit(y[:, :N0])
+    u = np.clip((y[:, :N0] - location[:, None]) / scale[:, None], -2.5, 2.5)
+    score = sum(PHI**k * (u[:, k:] * u[:, :-k]).sum(axis=1) / N0 for k in range(1, 10))
+    return iogauge(y) - 0.3 * np.clip(score / math.sqrt(1.78 / N0), -1.5, 2.5)[:, None]
+
+
+DETECTORS: dict[str, Callable[[Doubles], Doubles]] = {
+    "iogauge": iogauge,
+    "Bayes": bayes,
+    "GLR": glr,
+    "EWMA": ewma,
+    "CUSUM": cusum,
+    "2 of 3": two_of_three,
+}
 
 
 # The best that is possible.
@@ -136,267 +207,131 @@ def density(kind: str, y: Doubles, scale: float) -> Doubles:
     return np.asarray((1 - DISTURBED) * plain + DISTURBED * slow + 1e-12)
 
 
-def oracle(kind: str, cv: float, onset_known: bool = False) -> Callable[[Doubles], Doubles]:
-    """Likelihood ratio that knows the noise and the size (10 %), but not the level: Shiryaev-Roberts.
+#: Statistics that know noise and size (10 %): since the first run after the baseline; of the newest runs; of any onset.
+KNOWING = ("since run 1, noise known", "window, noise known", "any day, noise known")
 
-    The level has a flat prior and is learned from the baseline. ``onset_known``: it knows the day as well.
+
+def oracle(kind: str, cv: float, y: Doubles, base: int = N0) -> dict[str, Doubles]:
+    """The three log likelihood ratios of :data:`KNOWING`; the level has a flat prior and is learned from the baseline.
+
+    The window is 5 runs at a CV of 5 % and 15 above. "any day" is Shiryaev-Roberts. For drift they are those of
+    Gaussian noise.
     """
-    scale, size = sigma(cv), -math.log1p(-0.1)
+    scale, size, length = sigma(cv), -math.log1p(-0.1), 5 if cv == 0.05 else 15
+    if kind == "drift":
+        return gaussian_with_drift(y, scale, size, length)
+    grid = np.linspace(-4, 4, 80001)
+    table = np.log(density(kind, grid, scale)).astype(np.float32)
 
-    def gaussian_with_drift(y: Doubles) -> Doubles:
-        length = y.shape[1]
-        lag = np.abs(np.subtract.outer(np.arange(length), np.arange(length)))
-        cov = scale**2 * np.eye(length) + DRIFT**2 * PHI**lag
-        found = []
-        for n in range(N0 + 1, length + 1):
-            inverse = np.linalg.inv(cov[:n, :n])
-            row = inverse.sum(axis=0)
-            project = inverse - np.outer(row, row) / row.sum()
-            steps = np.tri(n)[:, N0:n]
-            lean = -size * y[:, :n] @ project @ steps
-            lean -= size**2 / 2 * np.einsum("ij,ik,kj->j", steps, project, steps)
-            found.append(
-                lean[:, 0] if onset_known else np.logaddexp.reduce(lean[:, : n - N0], axis=1)
-            )
-        return np.array(found).T
+    def log_density(off: Doubles) -> Doubles:
+        return table[np.clip(np.rint((off + 4) * 1e4), 0, 80000).astype(np.int32)]
 
-    def exact(y: Doubles) -> Doubles:
-        at = np.linspace(-4.5, 4.5, 31) * 1.25 * scale / math.sqrt(N0)
-        level = np.median(y[:, :N0], axis=1)[:, None] + at
-        log = np.zeros_like(level)
-        for run in range(N0):
-            log += np.log(density(kind, y[:, run, None] - level, scale))
+    at = (np.linspace(-4.5, 4.5, 31) * 1.25 * scale / math.sqrt(base)).astype(np.float32)
+    level = np.median(y[:, :base], axis=1)[:, None] + at
+    log = sum(log_density(y[:, run, None] - level) for run in range(base))
+    total, odds = [np.zeros_like(log)], np.zeros_like(log)
+    found: dict[str, list[Doubles]] = {name: [] for name in KNOWING}
+    for run in range(base, y.shape[1]):
+        off = y[:, run, None] - level
+        here = log_density(off)
+        log = log + here
         weight = np.exp(log - log.max(axis=1, keepdims=True))
-        odds, found = np.zeros_like(weight), []
-        for run in range(N0, y.shape[1]):
-            off = y[:, run, None] - level
-            here = density(kind, off, scale)
-            start = 1.0 if run == N0 or not onset_known else 0.0
-            odds = (odds + start) * density(kind, off + size, scale) / here
-            weight = weight * here
-            weight /= weight.sum(axis=1, keepdims=True)
-            found.append(np.log((weight * odds).sum(axis=1)))
-        return np.array(found).T
+        weight /= weight.sum(axis=1, keepdims=True)
+        ratio = log_density(off + size) - here
+        total.append(total[-1] + ratio)
+        odds = np.minimum((odds + 1) * np.exp(ratio), 1e30)
+        newest = total[-1] - total[max(0, len(total) - 1 - length)]
+        for name, one in zip(KNOWING, (np.exp(total[-1]), np.exp(newest), odds), strict=True):
+            found[name].append(np.log((weight * one).sum(axis=1) + 1e-30))
+    return {name: np.array(one, float).T for name, one in found.items()}
 
-    return gaussian_with_drift if kind == "drift" else exact
+
+def gaussian_with_drift(y: Doubles, scale: float, size: float, length: int) -> dict[str, Doubles]:
+    """The same for Gaussian noise with drift."""
+    runs = y.shape[1]
+    lag = np.abs(np.subtract.outer(np.arange(runs), np.arange(runs)))
+    cov = scale**2 * np.eye(runs) + DRIFT**2 * PHI**lag
+    found: dict[str, list[Doubles]] = {name: [] for name in KNOWING}
+    for n in range(N0 + 1, runs + 1):
+        inverse = np.linalg.inv(cov[:n, :n])
+        row = inverse.sum(axis=0)
+        project = inverse - np.outer(row, row) / row.sum()
+        steps = np.tri(n)[:, N0:n]
+        lean = -size * y[:, :n] @ project @ steps
+        lean -= size**2 / 2 * np.einsum("ij,ik,kj->j", steps, project, steps)
+        any_day = np.logaddexp.reduce(lean, axis=1)
+        newest = lean[:, max(0, n - N0 - length)]
+        for name, one in zip(KNOWING, (lean[:, 0], newest, any_day), strict=True):
+            found[name].append(one)
+    return {name: np.array(one).T for name, one in found.items()}
+
+
+def bound(stable: Doubles, dropped: Doubles) -> Doubles:
+    """The most that a detector finds within k runs, for each k, if its false alarms are spread evenly.
+
+    Given are the likelihood ratios since the first run. Thirty runs have 30 // k parts of k; if none of them takes more
+    than its share of the 5 %, the alarm within k runs is a test at that level, and none is more powerful
+    than the likelihood ratio's at the last of them (Neyman, Pearson).
+    """
+    levels = [FALSE / (RUNS // k) for k in range(1, RUNS + 1)]
+    return np.array(
+        [
+            (dropped[:, k] > np.quantile(stable[:, k], 1 - level)).mean()
+            for k, level in enumerate(levels)
+        ]
+    )
 
 
 # Figures.
 
 
-def equal_risk(stable: Doubles, least: float = -math.inf) -> Doubles:
-    """Limits by run, at least ``least``, that spread the share of false alarms evenly over the runs."""
-    risk = 1 - (1 - FALSE) ** (1 / RUNS)
+def equal_risk(stable: Doubles) -> Doubles:
+    """Limits by run that spread the share of false alarms evenly over the runs."""
+    risk = changepoint.per_run(FALSE)
     limits, alive = np.full(RUNS, np.inf), np.ones(len(stable), bool)
     for begin, end in GROUPS:
         worst = stable[alive, begin - 1 : end].max(axis=1)
-        limit = max(least, float(np.quantile(worst, (1 - risk) ** (end - begin + 1))))
+        limit = float(np.quantile(worst, (1 - risk) ** (end - begin + 1)))
         limits[begin - 1 : end] = limit
         alive[alive] = worst <= limit
     return limits
 
 
-def detected(statistic: Doubles, limits: Doubles) -> Doubles:
-    """Share of series with an alarm by each run."""
-    return np.asarray(np.maximum.accumulate(statistic > limits, axis=1).mean(axis=0))
-
-
 def calibrate(count: int) -> None:
-    """Print the limits by scale and run: the stricter of log-normal noise and heavy tails."""
+    """Print the limits by scale and run: the strictest of the three noises."""
     rng, tables = np.random.default_rng(SEED), []
-    edges = np.log(np.array(trend._AT_SCALE))
+    edges = np.log(np.array(changepoint._AT_SCALE))
     # A scale at its least is not the noise's.
     bounds = np.concatenate(([edges[0] + 0.01], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 0.4]))
-    for kind in ("normal", "t3"):
+    for kind in NOISES:
         found, scales = [], []
         for _ in range(math.ceil(count / 10000)):
-            spread = np.exp(rng.uniform(bounds[0] - 0.5, bounds[-1] + 0.4, (10000, 1)))
-            one = trend.evidence(noise(rng, kind, spread, (10000, N0 + RUNS)), N0)
-            found.append(one.loss)
-            scales.append(np.log(one.scale))
+            spread = np.exp(rng.uniform(bounds[0] - 0.5, bounds[-1] + 0.6, (10000, 1)))
+            y = noise(rng, kind, spread, (10000, N0 + RUNS))
+            found.append(iogauge(y).astype(np.float32))
+            scales.append(np.log(changepoint.fit(y[:, :N0])[1]))
         loss, scale = np.concatenate(found), np.concatenate(scales)
         rows = []
         for low, high in pairwise(bounds):
-            chosen = loss[(scale >= low) & (scale < high)]
-            limits = equal_risk(chosen, least=trend.LEAST_EVIDENCE)
-            rows.append([limits[begin - 1] for begin, _ in GROUPS])
+            limits = equal_risk(loss[(scale >= low) & (scale < high)])
+            rows.append([limits[begin - 1] for begin, _ in GROUPS[1:]])
         tables.append(rows)
-    for row in np.maximum(*np.array(tables)):
+        print(f"# {kind}\n{np.round(rows, 2)}", file=sys.stderr)
+    for row in np.max(tables, axis=0):
         print("    (" + ", ".join(f"{value:.2f}" for value in row) + "),")
 
 
-def shipped(y: Doubles, base: int = N0) -> NDArray[np.bool_]:
+def shipped(y: Doubles, base: int = N0, share: float = FALSE) -> NDArray[np.bool_]:
     """Whether iogauge as it is raises an alarm, by run."""
-    one = trend.evidence(y, base)
-    return np.asarray(one.loss > trend.limits(one.scale, y.shape[1] - base))
+    one = changepoint.evidence(y, base)
+    return np.asarray(one.loss > changepoint.limits(one.scale, y.shape[1] - base, share))
 
 
-def compare(count: int) -> tuple[list[str], dict[tuple[str, float], dict[str, Doubles]]]:
-    """Text of detectors.md and the curves, by noise and coefficient of variation."""
-    text, curves = [], {}
-    for kind, title in NOISES.items():
-        text += ["", f"## Noise: {title}", ""]
-        text += [
-            "| CV | detector | 10 % within 3 | 5 | 10 | 15 | 30 | 20 % within 3 | 5 | late 10 %: 5 | 15 | false alarms |",
-            "|---|---|---|---|---|---|---|---|---|---|---|---|",
-        ]
-        for cv in (0.05, 0.10, 0.20):
-            rng = np.random.default_rng(SEED)
-            stable, check = (series(rng, kind, cv, count, 0, 0) for _ in range(2))
-            drops = [series(rng, kind, cv, count, d, a) for d, a in ((0.1, 0), (0.2, 0), (0.1, 14))]
-            detectors: dict[str, Callable[[Doubles], Doubles]] = {
-                "bound, onset known": oracle(kind, cv, onset_known=True),
-                "bound": oracle(kind, cv),
-                "iogauge": iogauge,
-                "GLR": glr,
-                "EWMA": ewma,
-                "CUSUM": cusum,
-                "2 of 3": two_of_three,
-            }
-            if kind == "drift":  # its oracle knows no disturbed runs: an upper bound all the same
-                clean = np.random.default_rng(SEED + 1)
-            mine = curves.setdefault((kind, cv), {})
-            for name, detector in detectors.items():
-                oracles = name.startswith("bound")
-                use = [stable, check, *drops]
-                if kind == "drift" and oracles:
-                    use = [without(clean, cv, count, d, a) for d, a in CLEAN]
-                limits = equal_risk(detector(use[0]))
-                rows = [detected(detector(one), limits) for one in use[1:]]
-                mine[name] = rows[1]
-                text.append(_row(cv, name, rows))
-            rows = [
-                np.maximum.accumulate(shipped(one), axis=1).mean(axis=0) for one in [check, *drops]
-            ]
-            mine["iogauge as shipped"] = rows[1]
-            text.append(_row(cv, "iogauge as shipped", rows))
-            print(*text[-len(detectors) - 1 :], sep="\n", flush=True)
-    return text, curves
+def by_run(alarm: NDArray[np.bool_]) -> Doubles:
+    """Share of series with an alarm by each run."""
+    return np.asarray(np.maximum.accumulate(alarm, axis=1).mean(axis=0))
 
-
-CLEAN = ((0.0, 0), (0.0, 0), (0.1, 0), (0.2, 0), (0.1, 14))
-
-
-def without(rng: np.random.Generator, cv: float, count: int, drop: float, at: int) -> Doubles:
-    """Series with drift and no disturbed runs."""
-    y = sigma(cv) * rng.standard_normal((count, N0 + RUNS))
-    steps = rng.standard_normal((count, N0 + RUNS + 50)) * DRIFT * math.sqrt(1 - PHI**2)
-    y += lfilter([1], [1, -PHI], steps, axis=1)[:, 50:]
-    y[:, N0 + at :] += math.log1p(-drop)
-    return y
-
-
-def _row(cv: float, name: str, rows: list[Doubles]) -> str:
-    stable, ten, twenty, late = rows
-    # A late drop counts from run 15 on, and false alarms before it do not.
-    fair = (late - late[13]) / (1 - late[13])
-    cells = [ten[2], ten[4], ten[9], ten[14], ten[29], twenty[2], twenty[4], fair[18], fair[28]]
-    return (
-        f"| {cv:.0%} | {name} | "
-        + " | ".join(f"{one:.3f}" for one in cells)
-        + f" | {stable[-1]:.3f} |"
-    )
-
-
-def baselines(count: int) -> list[str]:
-    """What more runs in the baseline are worth, as shipped."""
-    text = ["", "## As shipped, by size of the baseline (log-normal noise)", ""]
-    text += [
-        "| baseline | CV | 10 % within 5 | 15 | 30 | false alarms |",
-        "|---|---|---|---|---|---|",
-    ]
-    for base in (20, 30, 60, 100):
-        for cv in (0.05, 0.1):
-            rng = np.random.default_rng(SEED)
-            rows = []
-            for drop in (0.0, 0.1):
-                over = shipped(series(rng, "normal", cv, count, drop, 0, base), base)
-                rows.append(np.maximum.accumulate(over, axis=1).mean(axis=0))
-            found = " | ".join(f"{rows[1][k]:.3f}" for k in (4, 14, 29))
-            text.append(f"| {base} | {cv:.0%} | {found} | {rows[0][-1]:.3f} |")
-    print(*text, sep="\n", flush=True)
-    return text
-
-
-COLOURS = {
-    "bound, onset known": "#bbbbbb",
-    "bound": "#000000",
-    "iogauge": "#d62728",
-    "iogauge as shipped": "#ff9896",
-    "GLR": "#9467bd",
-    "EWMA": "#1f77b4",
-    "CUSUM": "#2ca02c",
-    "2 of 3": "#8c564b",
-}
-
-
-def figure(curves: dict[tuple[str, float], dict[str, Doubles]]) -> str:
-    """Curves of all noises as SVG: probability of detection by number of runs after a drop of 10 %."""
-    wide, high, left, top = 300, 190, 46, 44
-    kinds, cvs = list(NOISES), sorted({cv for _, cv in curves})
-    width, height = left + len(cvs) * (wide + 24), top + len(kinds) * (high + 48) + 34
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
-    ]
-    parts.append(
-        f'<text x="{left}" y="18" font-size="14">Probability of having found a drop of 10 %, by runs after it; '
-        "5 % false alarms in 30 stable runs</text>"
-    )
-    for (kind, cv), mine in curves.items():
-        x0 = left + cvs.index(cv) * (wide + 24)
-        y0 = top + kinds.index(kind) * (high + 48)
-        parts.append(f'<text x="{x0}" y="{y0 - 4}">CV {cv:.0%}, {NOISES[kind]}</text>')
-        for share in (0, 0.25, 0.5, 0.75, 1):
-            y = y0 + high * (1 - share)
-            parts.append(f'<path d="M{x0} {y:.0f}h{wide}" stroke="#ddd"/>')
-            parts.append(f'<text x="{x0 - 5}" y="{y + 4:.0f}" text-anchor="end">{share:g}</text>')
-        for run in (1, 5, 10, 15, 20, 25, 30):
-            x = x0 + wide * run / RUNS
-            parts.append(
-                f'<text x="{x:.0f}" y="{y0 + high + 13}" text-anchor="middle">{run}</text>'
-            )
-        for name, curve in mine.items():
-            points = " ".join(
-                f"{x0 + wide * (k + 1) / RUNS:.1f},{y0 + high * (1 - v):.1f}"
-                for k, v in enumerate(curve)
-            )
-            parts.append(
-                f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="1.6"/>'
-            )
-    x = left
-    for name, colour in COLOURS.items():
-        parts.append(
-            f'<path d="M{x} {height - 14}h18" stroke="{colour}" stroke-width="3"/>'
-            f'<text x="{x + 22}" y="{height - 10}">{name}</text>'
-        )
-        x += 40 + 7 * len(name)
-    return "\n".join([*parts, "</svg>", ""])
-
-
-def main() -> None:
-    """Read the command line and do what it says."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer series: a tenth of the time")
-    parser.add_argument("--write", action="store_true", help="write detectors.md and detectors.svg")
-    parser.add_argument("--calibrate", action="store_true", help="print the table of limits")
-    options = parser.parse_args()
-    begin = time.perf_counter()
-    if options.calibrate:
-        calibrate(20_000 if options.quick else 600_000)
-        return
-    count = 500 if options.quick else 8000
-    text, curves = compare(count)
-    text += baselines(count)
-    seconds = time.perf_counter() - begin
-    print(f"\n{count} series each, seed {SEED}, {seconds:.0f} s")
-    if options.write:
-        here = Path(__file__).parent
-        head, _, _ = (here / "detectors.md").read_text().partition("\n## Noise:")
-        (here / "detectors.md").write_text(head + "\n".join(text) + "\n", encoding="utf-8")
-        (here / "detectors.svg").write_text(figure(curves), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    calibrate(int(sys.argv[1]))
