@@ -240,10 +240,10 @@ def oracle(kind: str, cv: float, y: Doubles, base: int = N0) -> dict[str, Double
         weight /= weight.sum(axis=1, keepdims=True)
         ratio = log_density(off + size) - here
         total.append(total[-1] + ratio)
-        odds = np.minimum((odds + 1) * np.exp(ratio), 1e30)
+        odds = np.minimum((odds + 1) * np.exp(ratio), 1e26)
         newest = total[-1] - total[max(0, len(total) - 1 - length)]
-        for name, one in zip(KNOWING, (np.exp(total[-1]), np.exp(newest), odds), strict=True):
-            found[name].append(np.log((weight * one).sum(axis=1) + 1e-30))
+        for name, one in zip(KNOWING, (total[-1], newest, np.log(odds)), strict=True):
+            found[name].append(np.log((weight * np.exp(np.minimum(one, 60))).sum(axis=1) + 1e-30))
     return {name: np.array(one, float).T for name, one in found.items()}
 
 
