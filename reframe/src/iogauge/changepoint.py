@@ -44,7 +44,7 @@ CUT: Final = 2.5
 #: So many of the newest runs are compared with the baseline. The first suit a scale up to the first of
 #: :data:`_SUITS`, the others one from the second on; what does not suit starts with the handicap.
 _WINDOWS: Final = (5, 15)
-_SUITS: Final = (0.05, 0.1)
+_SUITS: Final = (0.06, 0.08)
 _HANDICAP: Final = math.log(10)
 #: So many runs in a row at the cut are evidence of themselves.
 _ROW: Final = 3
@@ -52,21 +52,26 @@ _ROW_EVIDENCE: Final = 10.0
 #: An alarm stands until the evidence is below.
 CALM: Final = 0.5
 
+#: Evidence by which the share of false alarms falls to 1 / e of it; for independent runs it is near 1.
+_FALL: Final = 1.4
+
 #: Evidence that raises an alarm, by run after the baseline (columns) and scale of the baseline (rows). From
 #: ``python benchmarks/detectors.py --calibrate``: every run but the first, which raises none, is as likely as
 #: any other to raise the false alarm, and 5 % of stable series at most have one within 30 runs.
 _AT_RUN: Final = (2, 4, 7, 12, 20, 30)
-_AT_SCALE: Final = (0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)
+_AT_SCALE: Final = (0.01, 0.02, 0.035, 0.05, 0.06, 0.07, 0.08, 0.1, 0.14, 0.2, 0.3)
 _LIMITS: Final = (
-    (5.11, 5.19, 5.36, 5.47, 5.54, 5.47),
-    (4.99, 5.16, 5.48, 5.60, 5.61, 5.54),
-    (4.92, 5.14, 5.49, 5.55, 5.56, 5.60),
-    (4.72, 5.07, 5.16, 5.27, 5.30, 5.38),
-    (4.03, 3.88, 4.19, 4.16, 4.26, 4.20),
-    (4.67, 4.37, 4.20, 3.81, 3.88, 3.83),
-    (4.97, 4.40, 3.99, 3.67, 3.66, 3.69),
-    (5.12, 4.31, 3.78, 3.43, 3.50, 3.46),
-    (4.99, 4.29, 3.77, 3.34, 3.40, 3.31),
+    (5.17, 5.17, 5.49, 5.55, 5.56, 5.47),
+    (4.98, 5.27, 5.53, 5.59, 5.58, 5.53),
+    (4.95, 5.19, 5.47, 5.58, 5.65, 5.54),
+    (5.03, 5.16, 5.56, 5.53, 5.51, 5.52),
+    (4.77, 4.95, 5.24, 5.22, 5.21, 5.11),
+    (4.16, 4.05, 4.33, 4.40, 4.42, 4.34),
+    (4.78, 4.57, 4.34, 4.14, 4.37, 4.37),
+    (4.87, 4.51, 4.30, 3.98, 4.10, 4.07),
+    (4.95, 4.37, 3.98, 3.66, 3.76, 3.69),
+    (5.03, 4.41, 3.79, 3.43, 3.49, 3.48),
+    (5.01, 4.36, 3.77, 3.33, 3.40, 3.36),
 )
 
 
@@ -175,7 +180,12 @@ def limits(scale: Doubles, runs: int, false_alarms: float = FALSE_ALARMS) -> Dou
     part = (place - low)[:, None]
     found: Doubles = table[low] * (1 - part) + table[low + 1] * part
     found[:, :1] = np.inf
-    return found + math.log(FALSE_ALARMS / false_alarms)
+    return found + _FALL * math.log(FALSE_ALARMS / false_alarms)
+
+
+def share_of(excess: float, false_alarms: float) -> float:
+    """Share of stable series whose evidence is so much above the limit for ``false_alarms`` within 30 runs."""
+    return min(1.0, false_alarms * math.exp(-excess / _FALL))
 
 
 def per_run(false_alarms: float) -> float:

@@ -278,7 +278,7 @@ def _judge_rows(
                 "state": state,
                 "baseline": baseline,
                 "level": float(level[row]),
-                "false_alarms": min(1.0, false_alarms * math.exp(-side.excess[row])),
+                "false_alarms": changepoint.share_of(float(side.excess[row]), false_alarms),
                 "change": by_row.get(row),
                 "recovered": recovered,
             },
