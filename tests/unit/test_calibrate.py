@@ -770,6 +770,7 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
         "median": list(values),
         "metric_verdict": "PASS",
         "fingerprint": "f1",
+        "confirms": None,
     } | given
     return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
 
@@ -783,6 +784,11 @@ def test_only_proven_values_are_runs() -> None:
     (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     assert found.values == (1.0, 2.0, 3.0)
     assert found.record["session"] == "s2"
+
+
+def test_a_run_that_confirms_another_is_left_out() -> None:
+    (found,) = of_frame(frame([1.0, 2.0, 3.0], confirms=[None, "s0", None]))
+    assert found.values == (1.0, 3.0)
 
 
 def test_the_newest_runs_are_taken_in_order_of_time() -> None:

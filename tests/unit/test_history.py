@@ -402,7 +402,8 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
 
 
 def test_rows_are_what_the_records_say(folder: Path) -> None:
-    put(folder, "rig/s", 3600, fingerprint={"kernel": "6.1"}, line="a" * 12, series="b" * 12)
+    kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
+    put(folder, "rig/s", 3600, confirms="r", **kept)
     frame = history.load(folder)
     assert dict(frame.schema) == dict(historycache.COLUMNS)
     case = {
@@ -421,6 +422,7 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
         "series": "b" * 12,
         "verdict": "PASS",
         "expected": False,
+        "confirms": "r",
         "fingerprint": identity({"kernel": "6.1"}),
         "record": 0,
     }

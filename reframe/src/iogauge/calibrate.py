@@ -292,9 +292,14 @@ def runs_of(
 ) -> list[Runs]:
     """Runs by line and metric out of a frame of :func:`iogauge.history.load`; ``limit``: the newest only.
 
-    ``newest`` gives the record that a row comes from, ``contents`` the fingerprints by their id.
+    ``newest`` gives the record that a row comes from, ``contents`` the fingerprints by their id. Runs that
+    confirm another are left out: a failure chose them.
     """
-    valid = frame.filter(pl.col("metric_verdict").is_in(VALID), pl.col("median").is_not_null())
+    valid = frame.filter(
+        pl.col("metric_verdict").is_in(VALID),
+        pl.col("median").is_not_null(),
+        pl.col("confirms").is_null(),
+    )
     found = []
     for _, group in valid.group_by(["line", "metric"], maintain_order=True):
         rows = group.sort("time").tail(limit or group.height)

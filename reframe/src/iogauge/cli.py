@@ -694,7 +694,7 @@ def show_trend(
 
     Exit status 1: there is an alarm; 2: the question is wrong. Improvements and short series are no alarm.
     """
-    from iogauge import trend
+    from iogauge import changepoint, historyview, trend
 
     try:
         status = trend.command(
@@ -703,7 +703,7 @@ def show_trend(
             trend.Question(
                 system=system,
                 name=name,
-                since=since,
+                since=historyview.moment(since) if since else None,
                 baseline=baseline,
                 false_alarms=false_alarms,
                 offline=offline,
@@ -711,7 +711,7 @@ def show_trend(
                 as_json=as_json,
             ),
         )
-    except (ValueError, trend.MissingExtra) as error:
+    except (ValueError, changepoint.MissingExtra) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(status)

@@ -64,6 +64,7 @@ COLUMNS: Final[Mapping[str, Any]] = {
     "lower": pl.Float64,
     "upper": pl.Float64,
     "expected": pl.Boolean,
+    "confirms": pl.String,
     "fingerprint": pl.String,
     "record": pl.Int64,
 }
@@ -74,7 +75,7 @@ _STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "recor
 #: Columns of the fingerprints.
 _PRINTS: Final[Mapping[str, Any]] = {"id": pl.String, "content": pl.String}
 #: Grows when the same session file makes other rows.
-_VERSION: Final = 1
+_VERSION: Final = 2
 _FORM: Final = hashlib.sha256(f"{_VERSION} {_STORED}".encode()).hexdigest()[:12]
 
 _INDEX: Final = "index.json"
@@ -171,10 +172,11 @@ def rows_of(
         _text(record, "verdict"),
     )
     expected = record.get("expected") is True
+    confirms = _text(record, "confirms")
     metrics = _list(record.get("metrics"), "metrics")
     if not metrics:
         nothing = (None, None, None, None, None, 0, None, None, None, None)
-        return [(*case, *nothing, expected, fingerprint, source, number, 0)]
+        return [(*case, *nothing, expected, confirms, fingerprint, source, number, 0)]
     rows = []
     for position, entry in enumerate(metrics):
         metric = _object(entry, "metric")
@@ -195,6 +197,7 @@ def rows_of(
                 _number(reference, "lower"),
                 _number(reference, "upper"),
                 expected,
+                confirms,
                 fingerprint,
                 source,
                 number,

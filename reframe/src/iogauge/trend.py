@@ -1,12 +1,7 @@
-"""Has a metric become worse than it was, since when, by how much, and how sure is that?
+"""Has a metric become worse than it was, since when, by how much, how sure is that, and what had changed?
 
-One detector watches every metric of every line of the history. The first runs of a series are its
-baseline; each later run adds to the evidence that the level has dropped, by Bayes' rule, over everything
-that is not known: level and noise of the baseline, size and onset of the drop. docs/statistics.md derives
-what is computed here, and benchmarks/detectors.py says how well it does.
-
-Values are natural logarithms throughout, signed so that more is better; a difference of logarithms is the
-logarithm of a ratio. Arrays are (series, runs): all series of a history are judged at once.
+Judges every metric of every line of the history by :mod:`iogauge.changepoint`, and shows what it found. What a
+metric is judged by is the logarithm of its value, signed so that more is better.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -29,65 +23,17 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from scipy.special import stdtrit
 
-from iogauge import fingerprint, history, historyview
+from iogauge import changepoint, fingerprint, history
+from iogauge.changepoint import Counts, Doubles
 from iogauge.derive import VALID
 from iogauge.report import short_name
 from iogauge.units import format_value, visible
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 #: Runs at the beginning of a series with which later ones are compared.
 BASELINE: Final = 30
 #: As few as that do as long as there are not more; below, nothing is judged.
 LEAST: Final = 20
-#: Stable runs after the baseline in which, at most, a share :data:`FALSE_ALARMS` of series raises an alarm.
-HORIZON: Final = 30
-FALSE_ALARMS: Final = 0.05
-#: Confidence of the interval for the size of a change.
-CONFIDENCE: Final = 0.95
-#: The least change that the offline view reports, as a share.
-LEAST_CHANGE: Final = 0.05
-
-#: Degrees of freedom of the noise's core: a Student t resists runs that lie far off.
-_NU: Final = 5
-#: Share of runs that something from outside disturbs, spread evenly over :data:`_REACH` in log value.
-_DISTURBED: Final = 0.02
-_REACH: Final = 2.0
-#: Least scale: identical runs have a spread of 1 % all the same.
-_FLOOR: Final = 0.01
-#: Drops that are looked for, as shares, and the prior weight of each; the last weight is that of a drop so
-#: large that only its side counts.
-_DROPS: Final = (0.10, 0.25)
-_WEIGHTS: Final = (0.80, 0.15, 0.05)
-#: Odds of each component are held at most at that, so that a recovery is noticed.
-_MOST: Final = 1e6
-#: What one run may contribute at most to the odds, and the least evidence that raises an alarm (the logarithm
-#: of 60): as a rule one run alone cannot.
-_MOST_OF_ONE: Final = np.float32(40)
-LEAST_EVIDENCE: Final = 4.1
-#: Where level and log scale are looked for, in standard errors around the baseline's estimates.
-_LEVELS: Final = np.linspace(-2.25, 2.25, 9)
-_SCALES: Final = np.linspace(-2.0, 2.0, 3)
-
-#: Log evidence that raises an alarm, by run after the baseline (columns) and scale of the baseline (rows).
-#: From ``python benchmarks/detectors.py --calibrate``: every run is as likely as any other to raise the
-#: false alarm, and 5 % of stable series at most have one within 30 runs.
-_AT_RUN: Final = (1, 2, 4, 7, 12, 20, 30)
-_AT_SCALE: Final = (0.01, 0.02, 0.035, 0.05, 0.07, 0.1, 0.14, 0.2, 0.3)
-_LIMITS: Final = (
-    (4.10, 4.10, 4.10, 4.10, 4.10, 4.10, 4.10),
-    (4.10, 4.10, 4.10, 4.10, 4.10, 4.10, 4.10),
-    (4.10, 4.90, 5.10, 5.18, 5.20, 5.13, 5.26),
-    (4.10, 4.42, 5.19, 5.42, 5.51, 5.50, 5.51),
-    (4.10, 4.10, 4.85, 5.45, 5.73, 5.74, 5.79),
-    (4.10, 4.10, 4.48, 5.07, 5.59, 5.90, 6.02),
-    (4.10, 4.10, 4.10, 4.78, 5.29, 5.66, 5.86),
-    (4.10, 4.10, 4.10, 4.46, 4.95, 5.40, 5.58),
-    (4.10, 4.10, 4.10, 4.10, 4.44, 4.92, 5.14),
-)
 
 
 class State(Enum):
@@ -151,188 +97,6 @@ class Judged:
     started: Change | None
 
 
-# Statistics of arrays.
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """Log odds of a loss and of a gain after each run that follows the baseline, and the baseline's estimates."""
-
-    loss: Floats
-    gain: Floats
-    location: Doubles
-    scale: Doubles
-
-
-def fit(values: Doubles, valid: NDArray[np.bool_] | None = None) -> tuple[Doubles, Doubles]:
-    """Location and scale of each row: maximum likelihood of a Student t with 5 degrees of freedom.
-
-    By iteratively reweighted least squares (Lange, Little, Taylor 1989), from median and MAD, with n - 1 in the
-    scale and 0.01 as its least. ``valid`` masks the values that count; a row needs one.
-    """
-    mask = np.ones(values.shape, bool) if valid is None else valid
-    known = np.where(mask, values, np.nan)
-    location = np.nanmedian(known, axis=1)
-    scale = 1.4826 * np.nanmedian(np.abs(known - location[:, None]), axis=1)
-    scale = np.maximum(scale, _FLOOR)
-    filled = np.where(mask, values, 0.0)
-    count = mask.sum(axis=1)
-    for _ in range(12):
-        off = filled - location[:, None]
-        weight = mask * (_NU + 1) / (_NU + (off / scale[:, None]) ** 2)
-        location = (weight * filled).sum(axis=1) / weight.sum(axis=1)
-        square = (weight * (filled - location[:, None]) ** 2).sum(axis=1)
-        scale = np.maximum(np.sqrt(square / np.maximum(count - 1, 1)), _FLOOR)
-    return location, scale
-
-
-def _core(u: Floats) -> Floats:
-    """Density of a Student t with 5 degrees of freedom at u, over that at 0."""
-    a: Floats = 1 / (1 + u * u * np.float32(1 / _NU))
-    return a * a * a
-
-
-#: Density of a Student t with 5 degrees of freedom at 0.
-_PEAK: Final = math.gamma((_NU + 1) / 2) / math.gamma(_NU / 2) / math.sqrt(_NU * math.pi)
-#: Variance of the location's estimate times n over the squared scale: the inverse of Fisher's information.
-_LOCATION: Final = (_NU + 3) / (_NU + 1)
-#: The same of the log scale.
-_LOG_SCALE: Final = (_NU + 3) / (2 * _NU)
-
-
-def evidence(values: Doubles, baseline: int) -> Evidence:
-    """Evidence of a loss and of a gain, for rows of ``baseline`` runs and those that follow them.
-
-    log sum over sizes and onsets of prior x likelihood ratio, averaged over level and scale with their
-    posterior. A row's fate does not depend on what follows, so that shorter rows may be padded with
-    anything finite.
-    """
-    rows, runs = values.shape
-    location, scale = fit(values[:, :baseline])
-    off = (values - location[:, None]).astype(np.float32)
-    spread = np.exp(np.repeat(_SCALES, len(_LEVELS)) * math.sqrt(_LOG_SCALE / baseline))
-    shift = np.tile(_LEVELS, len(_SCALES)) * math.sqrt(_LOCATION / baseline)
-    inverse = (1 / (scale[:, None] * spread)).astype(np.float32)
-    level = (scale[:, None] * shift).astype(np.float32)
-    # Densities are in units of the core's peak; 1 / spread is what differs of it between the nodes.
-    plateau = _DISTURBED / _REACH / (1 - _DISTURBED) / _PEAK / inverse
-    narrow = (1 / spread).astype(np.float32)
-    log_weight = np.zeros((rows, len(spread)), np.float32)
-    for run in range(baseline):
-        here = _core((off[:, run, None] - level) * inverse) + plateau
-        log_weight += np.log(here * narrow)
-    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
-    weight /= weight.sum(axis=1, keepdims=True)
-    steps = [np.float32(-math.log1p(-drop)) * inverse for drop in _DROPS]
-    gross = np.float32((1 - 5 * _DISTURBED) / _DISTURBED) * plateau
-    nothing = np.float32(1e-3)
-    odds = [[np.zeros_like(weight) for _ in _WEIGHTS] for _ in range(2)]
-    found = np.empty((2, rows, runs - baseline), np.float32)
-    for run in range(baseline, runs):
-        u = (off[:, run, None] - level) * inverse
-        here = _core(u) + plateau
-        ratio = 1 / here
-        for side, sign in enumerate((1, -1)):
-            total = np.zeros_like(weight)
-            for one, prior in enumerate(_WEIGHTS):
-                if one < len(steps):
-                    there = _core(u + sign * steps[one]) + plateau
-                else:
-                    there = np.where(sign * u < -1, gross, nothing) + np.float32(0.1) * here
-                step = np.minimum(there * ratio, _MOST_OF_ONE)
-                odds[side][one] = np.minimum((odds[side][one] + 1) * step, _MOST)
-                total += prior * odds[side][one]
-            if side == 0:
-                weight = weight * here * narrow
-                weight /= weight.sum(axis=1, keepdims=True)
-            found[side, :, run - baseline] = np.log((weight * total).sum(axis=1))
-    return Evidence(found[0], found[1], location, scale)
-
-
-def _check_share(false_alarms: float) -> None:
-    if not 0.001 <= false_alarms <= 0.2:
-        raise ValueError(f"share of false alarms is {false_alarms!r}: expected 0.001 to 0.2")
-
-
-def limits(scale: Doubles, runs: int, false_alarms: float = FALSE_ALARMS) -> Doubles:
-    """Log evidence that raises an alarm, for rows of that scale, at each of ``runs`` runs after the baseline.
-
-    A share ``false_alarms`` of stable series is to reach it within 30 runs; beyond the table's ends its outermost
-    values hold. Raises ValueError for a share outside 0.001 to 0.2, where the law that it scales by was verified.
-    """
-    _check_share(false_alarms)
-    at = np.log(np.arange(1, runs + 1))
-    table = np.array([np.interp(at, np.log(_AT_RUN), row) for row in _LIMITS])
-    place = np.interp(np.log(scale), np.log(_AT_SCALE), np.arange(len(_AT_SCALE)))
-    low = np.minimum(place.astype(np.intp), len(_AT_SCALE) - 2)
-    part = (place - low)[:, None]
-    found: Doubles = table[low] * (1 - part) + table[low + 1] * part
-    return np.maximum(found + math.log(FALSE_ALARMS / false_alarms), LEAST_EVIDENCE)
-
-
-@dataclass(frozen=True, slots=True)
-class Alarms:
-    """Of each row, for one direction: runs are counted from 0 after the baseline, -1: none.
-
-    ``first`` is the run at which an alarm that still stands was raised, ``last`` the run at which the newest alarm
-    was raised, standing or not. ``excess`` is by how much the strongest evidence lies above the limit.
-    """
-
-    first: NDArray[np.intp]
-    last: NDArray[np.intp]
-    excess: Doubles
-
-
-def alarms(found: Floats, limit: Doubles, runs: NDArray[np.intp]) -> Alarms:
-    """Alarms of rows whose first ``runs`` values count.
-
-    An alarm stands until the evidence has fallen to even odds (0).
-    """
-    at = np.arange(found.shape[1])
-    counts = at < runs[:, None]
-    over = counts & (found > limit)
-    calm = counts & (found < 0)
-    last_calm = np.where(calm, at, -1).max(axis=1, initial=-1)
-    standing = over & (at > last_calm[:, None])
-    first = np.where(standing.any(axis=1), standing.argmax(axis=1), -1)
-    last = np.where(over, at, -1).max(axis=1, initial=-1)
-    excess = np.where(counts, found - limit, -np.inf).max(axis=1, initial=-np.inf)
-    return Alarms(first, last, excess)
-
-
-def onset(values: Doubles, location: float, scale: float, *, begin: int, end: int) -> int:
-    """Index of the run with which a drop began, the likeliest of ``begin`` to ``end``, by a profile likelihood.
-
-    ``values`` are one row, to its end; for a gain hand over everything with its sign turned.
-    """
-    sizes = -np.log1p(-np.linspace(0.02, 0.98, 49))
-    plateau = _DISTURBED / _REACH / (1 - _DISTURBED) / _PEAK * scale
-    u = ((values[begin:] - location) / scale).astype(np.float32)[:, None]
-    there = _core(u + (sizes / scale).astype(np.float32)) + plateau
-    ratio = np.log(there / (_core(u) + plateau))
-    summed = np.cumsum(ratio[::-1], axis=0)[::-1]
-    return begin + int(summed[: end - begin + 1].max(axis=1).argmax())
-
-
-def step(
-    values: Doubles, first: NDArray[np.intp], runs: NDArray[np.intp]
-) -> tuple[Doubles, Doubles]:
-    """Difference of level (log) of each row from its run ``first`` on, and half its 95 % interval.
-
-    Of a row's ``runs`` values those before ``first`` are one sample, the others the second. Locations by
-    :func:`fit`; scale of the larger sample, Student's t with its degrees of freedom.
-    """
-    at = np.arange(values.shape[1])
-    early = at < first[:, None]
-    late = ~early & (at < runs[:, None])
-    m0, s0 = fit(values, early)
-    m1, s1 = fit(values, late)
-    n0, n1 = early.sum(axis=1), late.sum(axis=1)
-    error = np.where(n0 >= n1, s0, s1) * np.sqrt(_LOCATION * (1 / n0 + 1 / n1))
-    freedom = np.maximum(np.maximum(n0, n1) - 1, 1)
-    return m1 - m0, error * stdtrit(freedom, (1 + CONFIDENCE) / 2)
-
-
 # The history.
 
 
@@ -340,12 +104,12 @@ def step(
 class _Series:
     """Rows of the newest series of each key, and of the one before it: positions in the sorted columns."""
 
-    current: NDArray[np.intp]
-    start: NDArray[np.intp]
-    count: NDArray[np.intp]
-    earlier: NDArray[np.intp]
-    earlier_start: NDArray[np.intp]
-    earlier_count: NDArray[np.intp]
+    current: Counts
+    start: Counts
+    count: Counts
+    earlier: Counts
+    earlier_start: Counts
+    earlier_count: Counts
 
 
 def _codes(column: pl.Series) -> NDArray[np.int64]:
@@ -360,7 +124,7 @@ def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
     group = np.cumsum(group)
     newest = series == series[end][group]
 
-    def pack(mask: NDArray[np.bool_]) -> tuple[NDArray[np.intp], ...]:
+    def pack(mask: NDArray[np.bool_]) -> tuple[Counts, ...]:
         rows = np.flatnonzero(mask)
         count = np.bincount(group[rows], minlength=len(end))
         return rows, np.cumsum(count) - count, count
@@ -372,17 +136,18 @@ def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
 
 
 def judge(
-    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = FALSE_ALARMS
+    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = changepoint.FALSE_ALARMS
 ) -> list[Judged]:
     """Every metric of every line in a frame as ``history.load`` gives it, judged by its newest series.
 
-    Runs count where their value is valid (PASS, FAIL, UNREFERENCED) and has the newest run's unit. The first
+    Runs count where their value is valid (PASS, FAIL, UNREFERENCED), confirms no other run, and has the newest
+    run's unit. The first
     ``baseline`` runs are the baseline, or the first 20 as long as there are no more than that. Raises
-    ValueError for a baseline below 20, and as :func:`limits` does.
+    ValueError for a baseline below 20, and as :func:`changepoint.check_share` does.
     """
     if baseline < LEAST:
         raise ValueError(f"baseline of {baseline} runs: expected {LEAST} at least")
-    _check_share(false_alarms)
+    changepoint.check_share(false_alarms)
     rows = _valid(frame)
     if rows.is_empty():
         return []
@@ -430,7 +195,7 @@ class _Rows:
     """The valid rows of a frame, and their signed logarithms sorted by key and time."""
 
     frame: pl.DataFrame
-    order: NDArray[np.intp]
+    order: Counts
     values: Doubles
     sign: Doubles
 
@@ -439,8 +204,9 @@ class _Rows:
 
 
 def _valid(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows that count in statistics."""
+    """Rows that count in statistics: valid, and no confirmation, which a failure on the same day chose."""
     return frame.filter(
+        pl.col("confirms").is_null(),
         pl.col("metric_verdict").is_in(sorted(VALID)),
         pl.col("median").is_finite() & (pl.col("median") > 0),
     )
@@ -469,23 +235,23 @@ def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.Data
 
 
 def _judge_rows(
-    table: _Rows, split: _Series, chosen: NDArray[np.intp], baseline: int, false_alarms: float
+    table: _Rows, split: _Series, chosen: Counts, baseline: int, false_alarms: float
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Judge some keys together: rows of one matrix, padded at the end."""
     count = split.count[chosen]
     at = np.minimum(np.arange(count.max()), count[:, None] - 1)
     places = split.current[split.start[chosen][:, None] + at]
     values = table.values[places]
-    found = evidence(values, baseline)
-    limit = limits(found.scale, values.shape[1] - baseline, false_alarms)
-    down = alarms(found.loss, limit, count - baseline)
-    up = alarms(found.gain, limit, count - baseline)
+    found = changepoint.evidence(values, baseline)
+    limit = changepoint.limits(found.scale, values.shape[1] - baseline, false_alarms)
+    down = changepoint.alarms(found.loss, limit, count - baseline)
+    up = changepoint.alarms(found.gain, limit, count - baseline)
     worse = down.first >= 0
     changed = np.flatnonzero(worse | (up.first >= 0))
     flip = np.where(worse, 1.0, -1.0)
     raised = baseline + np.where(worse, down.first, up.first)
     begins = {
-        int(row): onset(
+        int(row): changepoint.onset(
             flip[row] * values[row, : count[row]],
             flip[row] * found.location[row],
             found.scale[row],
@@ -495,7 +261,7 @@ def _judge_rows(
         for row in changed
     }
     first = np.array([begins[int(row)] for row in changed], np.intp)
-    sizes = step(values[changed], first, count[changed])
+    sizes = changepoint.step(values[changed], first, count[changed])
     changes = _changes(table, places[changed], first, count[changed], sizes)
     by_row = dict(zip(changed.tolist(), changes, strict=True))
     level = np.exp(found.location * table.sign[places[:, 0]])
@@ -512,7 +278,7 @@ def _judge_rows(
                 "state": state,
                 "baseline": baseline,
                 "level": float(level[row]),
-                "false_alarms": min(1.0, false_alarms * math.exp(-side.excess[row])),
+                "false_alarms": changepoint.share_of(float(side.excess[row]), false_alarms),
                 "change": by_row.get(row),
                 "recovered": recovered,
             },
@@ -521,9 +287,9 @@ def _judge_rows(
 
 def _changes(
     table: _Rows,
-    places: NDArray[np.intp],
-    first: NDArray[np.intp],
-    count: NDArray[np.intp],
+    places: Counts,
+    first: Counts,
+    count: Counts,
     sizes: tuple[Doubles, Doubles],
 ) -> list[Change]:
     """Changes with which run ``first`` of each row began.
@@ -576,69 +342,11 @@ def _started(table: _Rows, split: _Series) -> dict[int, Change]:
         split.earlier[np.where(early, (ends - old)[:, None] + at, 0)],
         split.current[np.where(early, 0, split.start[keys][:, None] + at - old[:, None])],
     )
-    sizes = step(table.values[places], old, old + new)
+    sizes = changepoint.step(table.values[places], old, old + new)
     changes = _changes(table, places, old, old + new, sizes)
     units = table.frame["unit"].to_numpy()[table.order]
     same = units[places[np.arange(len(keys)), old - 1]] == units[places[np.arange(len(keys)), old]]
     return {int(key): change for key, change, fits in zip(keys, changes, same, strict=True) if fits}
-
-
-# The offline view: all changes of a series, seen from its end.
-
-
-def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
-    """Indices at which the level of a metric's values (> 0) changed, by binary segmentation of their logarithms.
-
-    A split must pay 3 sigma² ln n (a step has a place and a size) and separate levels that differ by ``least``
-    at least. sigma is 1.4826 MAD of successive differences over sqrt(2), 1 % at least; values are first cut
-    to within 3 sigma of the running median of 5, so that one run makes no step. Parts have 5 runs at least.
-    """
-    y = np.log(np.asarray(values, float))
-    count, part = len(y), 5
-    if count < 2 * part:
-        return []
-    differences = np.diff(y)
-    sigma = 1.4826 * float(np.median(np.abs(differences - np.median(differences)))) / math.sqrt(2)
-    sigma = max(sigma, _FLOOR)
-    middle = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(y, 2, "edge"), 5), axis=1)
-    total = np.concatenate(([0.0], np.cumsum(np.clip(y, middle - 3 * sigma, middle + 3 * sigma))))
-    found, open_parts = [], [(0, count)]
-    while open_parts:
-        begin, end = open_parts.pop()
-        if end - begin < 2 * part:
-            continue
-        at = np.arange(begin + part, end - part + 1)
-        left = (total[at] - total[begin]) / (at - begin)
-        right = (total[end] - total[at]) / (end - at)
-        gain = (at - begin) * (end - at) / (end - begin) * (left - right) ** 2
-        best = int(gain.argmax())
-        if gain[best] > 3 * sigma**2 * math.log(count) and abs(
-            left[best] - right[best]
-        ) >= -math.log1p(-least):
-            found.append(int(at[best]))
-            open_parts += [(begin, int(at[best])), (int(at[best]), end)]
-    return sorted(found)
-
-
-class MissingExtra(Exception):
-    """An optional package is not installed; the message says how to get it."""
-
-
-def change_points_otava(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
-    """The same by apache-otava (E-divisive with a t test, window 50, p < 0.001); raises :class:`MissingExtra`."""
-    try:
-        otava = import_module("otava.analysis")
-    except ImportError as error:
-        raise MissingExtra(
-            "method otava needs the package apache-otava, which is not installed: "
-            "pip install 'iogauge[otava]', or use --method binary"
-        ) from error
-    if len(values) < 2:
-        return []
-    points, _ = otava.compute_change_points(
-        [float(v) for v in values], window_len=50, max_pvalue=0.001, min_magnitude=least
-    )
-    return [int(point.index) for point in points]
 
 
 # Showing.
@@ -687,7 +395,7 @@ def to_json(found: Sequence[Judged], known: Fingerprints) -> str:
 
 
 def table(found: Sequence[Judged], known: Fingerprints) -> Table:
-    """What is to be looked at, alarms first; text from outside is escaped."""
+    """What is to be looked at, alarms and the surest of them first; text from outside is escaped."""
     view = Table(title="Trend", title_justify="left", pad_edge=False)
     for heading, options in (
         ("state", {"no_wrap": True}),
@@ -701,7 +409,7 @@ def table(found: Sequence[Judged], known: Fingerprints) -> Table:
         ("changed just before", {"overflow": "fold", "ratio": 1}),
     ):
         view.add_column(heading, **options)
-    for one in sorted(found, key=lambda one: list(State).index(one.state)):
+    for one in sorted(found, key=lambda one: (list(State).index(one.state), one.false_alarms)):
         if style := _STYLE.get(one.state):
             change = one.change
             view.add_row(
@@ -772,16 +480,27 @@ def summary(found: Sequence[Judged]) -> str:
     )
 
 
+def chance(found: Sequence[Judged], false_alarms: float) -> str:
+    """How many alarms chance alone raises in the series that were judged; empty where none was."""
+    judged = sum(one.state is not State.FEW for one in found)
+    if not judged:
+        return ""
+    return (
+        f"by chance, if all {judged} judged were stable: at most {judged * changepoint.per_run(false_alarms):.2g} "
+        f"new alarm(s) a run, {judged * false_alarms:.2g} in {changepoint.HORIZON} runs"
+    )
+
+
 # The command.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Options of ``iogauge trend``; an empty text does not restrict."""
+    """Options of ``iogauge trend``; an empty text and None do not restrict."""
 
     system: str
     name: str
-    since: str
+    since: datetime | None
     baseline: int
     false_alarms: float
     offline: bool
@@ -791,8 +510,8 @@ class Question:
 
 #: Methods of the offline view.
 METHODS: Final[dict[str, Callable[[Sequence[float]], list[int]]]] = {
-    "binary": change_points,
-    "otava": change_points_otava,
+    "binary": changepoint.change_points,
+    "otava": changepoint.change_points_otava,
 }
 _COLUMNS: Final = (
     *_HEAD,
@@ -801,6 +520,7 @@ _COLUMNS: Final = (
     "median",
     "metric_verdict",
     "fingerprint",
+    "confirms",
 )
 #: Series with too few runs that are named.
 _NAMED: Final = 10
@@ -809,7 +529,7 @@ _NAMED: Final = 10
 def command(console: Console, folder: Path, asked: Question) -> int:
     """Judge the history below a folder and print what was found; returns the exit status, 1 for an alarm.
 
-    Raises ValueError for an option that makes no sense, :class:`MissingExtra` where the method's package is missing.
+    Raises ValueError for an option that makes no sense, :class:`changepoint.MissingExtra` where the method's package is missing.
     """
     if asked.method not in METHODS:
         raise ValueError(f"method {asked.method!r}: expected {' or '.join(METHODS)}")
@@ -821,7 +541,7 @@ def command(console: Console, folder: Path, asked: Question) -> int:
     if asked.system:
         frame = frame.filter(pl.col("system") == asked.system)
     if asked.since:
-        frame = frame.filter(pl.col("time") >= historyview.moment(asked.since))
+        frame = frame.filter(pl.col("time") >= asked.since)
     if asked.name:
         cases = [c for c in frame["case"].unique() if c and re.search(asked.name, c)]
         frame = frame.filter(pl.col("case").is_in(cases))
@@ -841,6 +561,8 @@ def command(console: Console, folder: Path, asked: Question) -> int:
         if len(short) > _NAMED:
             console.print(f"and {len(short) - _NAMED} more with too few runs")
         console.print(f"iogauge: {summary(found)}")
+        if words := chance(found, asked.false_alarms):
+            console.print(words, soft_wrap=True)
     return 1 if any(one.state is State.ALARM for one in found) else 0
 
 
@@ -881,5 +603,5 @@ def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
         view.add_row(*(escape(visible(cell)) for cell in cells))
     if rows:
         console.print(view)
-    console.print(f"iogauge: {len(rows)} change(s) of {LEAST_CHANGE:.0%} or more")
+    console.print(f"iogauge: {len(rows)} change(s) of {changepoint.LEAST_CHANGE:.0%} or more")
     return 0

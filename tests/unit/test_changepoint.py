@@ -1,0 +1,223 @@
+"""The statistics of lasting changes: what they find, how often they are wrong, and what may not matter to them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.signal import lfilter
+from scipy.stats import norm, ttest_ind
+
+from iogauge import changepoint
+
+SEEDS = st.integers(0, 10**6)
+
+
+def noisy(seed: int, runs: int, cv: float = 0.05, count: int = 1) -> NDArray[np.float64]:
+    """Log values without any change."""
+    return cv * np.random.default_rng(seed).standard_normal((count, runs))
+
+
+# How often it is wrong.
+
+
+def stable(kind: str, cv: float, count: int = 3000) -> NDArray[np.float64]:
+    """Stable series of 60 runs: with disturbed runs, with drift from day to day as well, or with heavy tails."""
+    random, shape = np.random.default_rng(11), (count, 60)
+    if kind == "heavy tails":
+        return cv / math.sqrt(3) * random.standard_t(3, shape)
+    values = cv * random.standard_normal(shape)
+    if kind == "drift":
+        steps = 0.02 * 0.6 * random.standard_normal((count, 110))
+        values += lfilter([1], [1, -0.8], steps, axis=1)[:, 50:]
+    slow = random.random(shape) < 0.02
+    return values + np.where(slow, np.log(random.uniform(0.3, 0.8, shape)), 0)
+
+
+def alarmed(values: NDArray[np.float64], within: int = 30) -> float:
+    """Share of series with an alarm within some runs after a baseline of 30."""
+    found = changepoint.evidence(values, 30)
+    over = found.loss > changepoint.limits(found.scale, 30)
+    return float(over[:, :within].any(axis=1).mean())
+
+
+@pytest.mark.parametrize("kind", ["disturbed", "drift", "heavy tails"])
+@pytest.mark.parametrize("cv", [0.05, 0.1, 0.2])
+def test_one_stable_series_in_twenty_at_most_raises_an_alarm(kind: str, cv: float) -> None:
+    assert alarmed(stable(kind, cv)) < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 3000)
+
+
+@pytest.mark.parametrize(("cv", "within", "share"), [(0.05, 5, 0.80), (0.1, 15, 0.72)])
+def test_a_drop_of_a_tenth_is_found_as_often_as_the_benchmark_says(
+    cv: float, within: int, share: float
+) -> None:
+    values = stable("disturbed", cv)
+    values[:, 30:] += math.log(0.9)
+    assert alarmed(values, within) > share - 3 * math.sqrt(share * (1 - share) / 3000)
+
+
+# What may not matter.
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_losses_and_gains_mirror_each_other(seed: int) -> None:
+    values = noisy(seed, 50)
+    values[:, 35:] -= 0.1
+    one, other = changepoint.evidence(values, 30), changepoint.evidence(-values, 30)
+    assert one.loss == pytest.approx(other.gain, abs=0.01)
+    assert one.gain == pytest.approx(other.loss, abs=0.01)
+
+
+@given(SEEDS)
+@settings(max_examples=25, deadline=None)
+def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
+    values = noisy(seed, 45)
+    mixed = values.copy()
+    np.random.default_rng(seed).shuffle(mixed[0, :30])
+    assert changepoint.evidence(values, 30).loss == pytest.approx(
+        changepoint.evidence(mixed, 30).loss, abs=0.01
+    )
+
+
+# Limits.
+
+
+@given(SEEDS, st.floats(0.001, 0.2), st.floats(0.001, 0.2))
+def test_fewer_false_alarms_take_more_evidence(seed: int, a: float, b: float) -> None:
+    scale = np.exp(np.random.default_rng(seed).uniform(-6, 1, 3))
+    low, high = sorted((a, b))
+    assert (changepoint.limits(scale, 50, low) >= changepoint.limits(scale, 50, high)).all()
+
+
+@given(st.lists(st.floats(-3, 3), min_size=20, max_size=60), st.floats(-5, 5))
+def test_location_moves_with_the_values_and_scale_does_not(values: list[float], by: float) -> None:
+    row = np.array([values])
+    (m,), (s,) = changepoint.fit(row)
+    (moved,), (same_scale,) = changepoint.fit(row + by)
+    assert moved == pytest.approx(m + by, abs=1e-3)
+    assert same_scale == pytest.approx(s, rel=1e-2)
+    assert min(values) - 1e-9 <= m <= max(values) + 1e-9
+
+
+def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
+    random = np.random.default_rng(5)
+    row = 3 + 0.1 * random.standard_normal(400)
+    row[:12] -= random.uniform(0.3, 1.5, 12)
+
+    def surprise(estimates: NDArray[np.float64]) -> float:
+        sound = norm.pdf(row, estimates[0], math.exp(estimates[1]))
+        return float(-np.log(0.98 * sound + 0.02 / 2).sum())
+
+    best = minimize(surprise, [3, -2], method="Nelder-Mead")
+    (m,), (s,) = changepoint.fit(row[None])
+    assert m == pytest.approx(best.x[0], abs=1e-3)
+    assert s == pytest.approx(math.exp(best.x[1]), rel=0.01)
+
+
+@given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=1, max_size=8), SEEDS)
+def test_a_fit_of_any_values_lies_among_them(values: list[float], seed: int) -> None:
+    padded = np.array([values + [99.0] * 3])
+    (m,), (s,) = changepoint.fit(padded, padded < 99)
+    assert min(values) - 1e-9 <= m <= max(values) + 1e-9
+    assert 0.01 <= s <= 3
+
+
+# The evidence.
+
+
+@given(SEEDS, st.integers(1, 30), st.floats(-2, 2))
+@settings(max_examples=50)
+def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
+    seed: int, count: int, by: float
+) -> None:
+    random = np.random.default_rng(seed)
+    base = random.standard_normal(30)
+    base = (base - base.mean()) / base.std(ddof=1)
+    newest = random.standard_normal(count) - by
+    found = changepoint._ratio(newest[None], 15, 30)[0, -1]
+    window = newest[-15:]
+    freedom = 30 + len(window) - 2
+    t = ttest_ind(base, window).statistic if len(window) > 1 else -window[0] / math.sqrt(31 / 30)
+    assert found == pytest.approx(math.copysign((freedom + 1) / 2 * math.log1p(t * t / freedom), t))
+
+
+@pytest.mark.parametrize("factor", [0.3, 0.7, 3.0])
+def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor: float) -> None:
+    values = noisy(3, 60, 0.04)
+    for runs, alarm in ((1, False), (3, True)):
+        for at in (30, 31, 45):
+            changed = values.copy()
+            changed[0, at : at + runs] = changed[0, :30].mean() - abs(math.log(factor))
+            found = changepoint.evidence(changed, 30)
+            over = found.loss > changepoint.limits(found.scale, 30)
+            assert over.any() == alarm
+
+
+def test_an_alarm_stands_until_the_evidence_is_gone() -> None:
+    found = np.array([[0.0, 6, 3, 0.6, 0.4, 0, 7, 9]])
+    limit = np.full(found.shape, 5.0)
+    for runs, first, last in ((1, -1, -1), (2, 1, 1), (4, 1, 1), (5, -1, 1), (7, 6, 6), (8, 6, 7)):
+        one = changepoint.alarms(found, limit, np.array([runs]))
+        assert (one.first[0], one.last[0]) == (first, last)
+
+
+@pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])
+def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match=r"expected 0\.001 to 0\.2"):
+        changepoint.limits(np.array([0.05]), 30, share)
+
+
+# The offline view.
+
+
+def test_all_changes_are_found() -> None:
+    values = np.exp(noisy(4, 150)[0])
+    values[40:] *= 0.8
+    values[90:] *= 1.4
+    found = changepoint.change_points(values.tolist())
+    assert len(found) == 2
+    assert found == pytest.approx([40, 90], abs=1)
+
+
+@given(SEEDS, st.floats(1e-3, 1e3))
+@settings(max_examples=40)
+def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
+    values = np.exp(noisy(seed, 80)[0])
+    values[30:] *= 0.8
+    assert changepoint.change_points(values.tolist()) == changepoint.change_points(
+        (values * factor).tolist()
+    )
+
+
+@given(st.lists(st.floats(1e-3, 1e6), max_size=60))
+def test_any_values_have_changes_in_order(values: list[float]) -> None:
+    found = changepoint.change_points(values)
+    assert found == sorted(set(found))
+    assert all(5 <= k <= len(values) - 5 for k in found)
+
+
+def test_a_change_below_five_percent_is_not_reported() -> None:
+    assert changepoint.change_points([100.0] * 50 + [96.0] * 50) == []
+    assert changepoint.change_points([100.0] * 50 + [94.0] * 50) == [50]
+
+
+def test_a_method_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise ImportError(name)
+
+    monkeypatch.setattr(changepoint, "import_module", missing)
+    with pytest.raises(changepoint.MissingExtra, match="apache-otava"):
+        changepoint.change_points_otava([1.0] * 20)
+
+
+def test_otava_finds_the_same_change() -> None:
+    pytest.importorskip("otava")
+    values = np.exp(noisy(4, 120)[0])
+    values[60:] *= 0.8
+    assert changepoint.change_points_otava(values.tolist()) == pytest.approx([60], abs=1)
