@@ -152,7 +152,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
 ) -> None:
     one = job("one").start(
         'rm() { sleep 0.5; command rm "$@"; touch removed; sleep 0.5; }; '
-        "iog_phase work bash -c 'touch began; sleep 60'"
+        "iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'"
     )
     one.await_("began")
     os.killpg(one.process.pid, number)
@@ -185,7 +185,7 @@ def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., J
 @pytest.mark.skipif(os.getuid() != 0, reason="no other host name without root")
 def test_a_job_of_another_host_is_followed_after_its_lease(job: Callable[..., Job]) -> None:
     one = job("one", lock_lease_s=3).start(
-        "iog_phase work bash -c 'touch began; sleep 60'", host="elsewhere"
+        "iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'", host="elsewhere"
     )
     one.await_("began")
     for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
@@ -212,7 +212,7 @@ def test_a_tool_that_outlives_its_script_still_has_the_lock(job: Callable[..., J
 
 
 def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[..., Job]) -> None:
-    one = job("one", lock_lease_s=1).start(
+    one = job("one", lock_lease_s=2).start(
         "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
     )
     one.await_("began")
