@@ -128,7 +128,7 @@ def _confirm(
         system, partition, environment = place
         mine = [r for r in failed if (r["system"], r["partition"], r["environment"]) == place]
         hashes = [word for r in mine for word in ("-n", f"/{r['hash']}")]
-        where = [f"--system={system}:{partition}", "-p", f"^{re.plain(environment)}$"]
+        where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
         again += _run([*kept, *where, *hashes], False, confirms=str(mine[0]["session"]))[1]
     records = [*records, *again]
     if report.exit_status(records, gate) == 0:
