@@ -2,8 +2,8 @@
 
     python tests/fuzz/run_atheris.py READER SECONDS [FOLDER]
 
-READER is a name of tests/support/fuzz.py, or a part of one. Needs atheris (pip install atheris; CPython
-3.11 to 3.13 on Linux), which is why it is no part of the tests. What is found goes to FOLDER (default: the
+READER is a name of tests/support/fuzz.py, or a part of one. Needs atheris (pip install atheris), of which no
+release has wheels for all Pythons that the tests run with. What is found goes to FOLDER (default: the
 current directory) as crash-*, and belongs into FOUND of tests/unit/test_fuzz.py once it is understood.
 """
 

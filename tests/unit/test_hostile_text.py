@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import subprocess
 import unicodedata
 import xml.etree.ElementTree as ElementTree
@@ -267,6 +268,11 @@ def test_nothing_that_was_read_is_run() -> None:
             if function in ("yaml.load", "yaml.compose"):
                 (loader,) = [ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"]
                 assert loader in ("_Loader", "_Text", "yaml.SafeLoader"), f"{name}:{node.lineno}"
+
+
+def test_no_process_is_ended_by_its_name() -> None:
+    for file in LIBRARY.rglob("*.sh"):
+        assert not re.search(r"\b(pkill|killall|eval)\b", file.read_text()), file
 
 
 @pytest.mark.parametrize("damage", ["garbage", "foreign", "cut", "pipe", "empty", "directory"])
