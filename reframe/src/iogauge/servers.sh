@@ -35,8 +35,9 @@ iog_servers() {
     echo 1 >servers.lease
     iog_servers_beat </dev/null >/dev/null 2>&1 &
     IOG_BEAT=$!
-    # With paths in full: a launcher may start in another directory, and with another PATH.
-    "$@" sh "${BASH_SOURCE[0]%/*}/serve.sh" "$PWD/server" "$interface" "$PWD/servers.lease" \
+    # With paths in full: a launcher may start in another directory, and with another PATH. Slurm lets no
+    # other step run beside one that does not say that it shares its node.
+    SLURM_OVERLAP=1 "$@" sh "${BASH_SOURCE[0]%/*}/serve.sh" "$PWD/server" "$interface" "$PWD/servers.lease" \
         "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" </dev/null >servers.out 2>servers.err &
     IOG_LAUNCHER=$!
     iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_PATIENCE:-60}"
