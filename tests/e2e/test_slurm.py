@@ -6,6 +6,7 @@ another node is therefore INVALID here, and everything that shall pass is O_DIRE
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -27,6 +28,7 @@ from support.slurm import Slurm
 pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_fio, pytest.mark.slow]
 
 NODES = 4
+REFRAME = ("reframe", "-c", "checks/", "-r", "--exec-policy=serial", "--keep-stage-files")
 #: IOR through POSIX, a file for each process and one for all, O_DIRECT.
 IOR = "IorPosix%files={}%order=sequential%cache=direct"
 #: fio's servers on all nodes, their client on the first.
@@ -71,10 +73,13 @@ class Cluster:
         data = rig.settings()
         (settings,) = data["systems"][0]["partitions"]
         settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
+        # Ranks of several nodes share a core of this machine, and wait for each other.
+        settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
         settings["extras"] |= {
             "scale": {"nodes": NODES, "tasks_per_node": 2},
             "interface": "eth0",
             "sweeps": {"tasks_per_client": [2]},
+            "cases": {"MdtestEasy": {"tasks_per_node": 1}},
         }
         rig.write_settings(data)
 
@@ -84,7 +89,7 @@ class Cluster:
         own = self.slurm.environment
         environment |= own | {"PATH": f"{environment['PATH']}:/usr/sbin:/sbin"}
         return subprocess.Popen(
-            self.slurm.hosts.command(self.slurm.head, ["reframe", "-c", "checks/", "-r", *words]),
+            self.slurm.hosts.command(self.slurm.head, [*REFRAME, *words]),
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -109,9 +114,7 @@ class Cluster:
     def await_program(self, program: str) -> None:
         """Wait until a program runs on all nodes and there is data on the target."""
         wait_for(lambda: self.running(program), 60, f"{program} on all nodes")
-        wait_for(
-            lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 60, "data"
-        )
+        wait_for(lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 60, "data")
 
     def data(self) -> list[Path]:
         """Files on the target, without the session's marker."""
@@ -147,7 +150,7 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
     for program in ("ior", "mdtest", "gcc"):
         if shutil.which(program) is None:
             pytest.skip(f"not on PATH: {program}")
-    rig = make_module_rig(tools=("fio", "ior", "mdtest"), limits={"case_files": 800})
+    rig = make_module_rig(tools=("fio", "ior", "mdtest"), limits={"case_files": 4000})
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
@@ -157,7 +160,6 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
     cluster = Cluster(rig, slurm)
     rig.write_references(REFERENCES)
     run = cluster.run(f"^{IOR.format('.*')}", "^MdtestEasy", f"^{RANDOM_READ}")
-    if os.environ.get("KEEPX"): shutil.copytree(rig.base, os.environ["KEEPX"], dirs_exist_ok=True, symlinks=True); print(run.out)
     cluster.assert_nothing_left()
     return run, rig
 
@@ -190,8 +192,8 @@ def test_every_record_names_its_nodes(measured: tuple[Run, Rig]) -> None:
     }
     assert len(run.records) == 4
     for record in run.records:
-        outcomes = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
-        assert outcomes["G22"] == "ok"  # as many nodes and tasks as asked
+        integrity = [f["outcome"] for f in record["findings"] if f["guard"] == "G22"]
+        assert set(integrity) == {"ok"}  # as many nodes and tasks as asked
 
 
 def accesses(rig: Rig, tool: str, what: str) -> Mapping[tuple[str, str, int], set[str]]:
@@ -244,11 +246,15 @@ def test_every_file_is_looked_at_by_another_node_than_created_it(
 
 def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
     run, _ = measured
-    (record,) = of(run, "RandomRead")
-    output = run.file("fio-layout.0.json").parent
-    served = [line.split()[0] for line in (output / "servers.txt").read_text().splitlines()]
-    assert served == ["n1", "n2", "n3", "n4"]
-    assert record["tasks_per_node"] == 2
+    served = [line.split() for line in run.file("servers.txt").read_text().splitlines()]
+    assert [host for host, *_ in served] == ["n1", "n2", "n3", "n4"]
+    text = run.file("fio-randread.1.json").read_text()
+    clients = json.loads(text[text.index("{") :])["client_stats"]
+    per_client = [client["hostname"] for client in clients if client["jobname"] != "All clients"]
+    addresses = [address.partition(",")[0] for _, address, _ in served]
+    assert sorted(per_client) == sorted(2 * addresses) or sorted(per_client) == addresses
+    total = {client["jobname"]: client["read"]["total_ios"] for client in clients}
+    assert 0 < total["randread"] < total["All clients"]
 
 
 def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) -> None:
@@ -277,7 +283,10 @@ def test_mpirun_starts_the_tasks_of_an_allocation(
 def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
     from iogauge.plan import binding_options, placing_options
 
-    options = [*placing_options("srun", 2, cyclic), *binding_options("srun", 2, os.cpu_count() or 1)]
+    options = [
+        *placing_options("srun", 2, cyclic),
+        *binding_options("srun", 2, os.cpu_count() or 1),
+    ]
     told = "echo $SLURM_PROCID $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
     words = ["srun", "--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--exclusive", *options]
     lines = [line.split() for line in slurm.run(*words, "sh", "-c", told).splitlines()]
@@ -300,7 +309,9 @@ def test_without_accounting(storage: Path, make_rig: Callable[..., Rig]) -> None
         cluster.assert_nothing_left()
         assert [record["verdict"] for record in run.records] == ["PASS"], run.out
 
-        rig.program("fio", 'case "$*" in *--client=*read*) exit 7 ;; esac; exec "$real" "$@"')
+        rig = make_rig()
+        cluster = Cluster(rig, slurm, scheduler="squeue")
+        rig.program("fio", 'case "$*" in *--client=*randread*) exit 7 ;; esac; exec "$real" "$@"')
         run = cluster.run(f"^{RANDOM_READ}")
         cluster.assert_nothing_left()
         assert "exit status 7" in reason_of(run)
@@ -318,7 +329,7 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     run = rig.finish(process, 150)
     cluster.assert_nothing_left()
     reason = reason_of(run)
-    assert "phase read, repetition 1 never finished" in reason
+    assert "phase randread, repetition 1 never finished" in reason
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 
@@ -350,19 +361,19 @@ def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) ->
     assert rig.leftovers()
     # The session's host is the head; it says that the process is gone.
     name = rig.leftovers()[1]
-    done = rig.iogauge("clean", *(str(path) for path in name.iterdir()), "--target", str(rig.target))
+    done = rig.iogauge(
+        "clean", *(str(path) for path in name.iterdir()), "--target", str(rig.target)
+    )
     assert done.rc == 0, done.out
     cluster.assert_nothing_left()
 
 
-@pytest.mark.parametrize("node", ["n1", "n3"], ids=["the first node", "another node"])
-@pytest.mark.parametrize("tool", ["fio", "ior"])
-def test_a_node_that_dies(
-    slurm: Slurm, make_rig: Callable[..., Rig], node: str, tool: str
-) -> None:
-    """Network and power are gone in the middle of a read, or of a write."""
-    if (tool == "ior") and (shutil.which("ior") is None or node == "n1"):
-        pytest.skip("not on PATH: ior" if node != "n1" else "one tool is enough there")
+@pytest.mark.parametrize(
+    ("node", "tool"),
+    [("n1", "fio"), pytest.param("n3", "ior", marks=pytest.mark.needs_ior)],
+)
+def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig], node: str, tool: str) -> None:
+    """Network and power are gone in the middle of a read, or of a write; n1 runs the job script."""
     rig = long_fio(make_rig)
     cluster = Cluster(rig, slurm)
     if tool == "ior":

@@ -131,7 +131,9 @@ class Slurm:
         """Command lines on every node that are not Slurm's own, by node; nodes without are left out."""
         found = {
             node: [
-                line for line in self.hosts.processes(node).values() if line and "slurmd" not in line
+                line
+                for line in self.hosts.processes(node).values()
+                if line and "slurmd" not in line
             ]
             for node in self.nodes
         }
@@ -146,6 +148,7 @@ class Slurm:
     def mend(self, node: str) -> None:
         """Start a node that was cut."""
         self.hosts.run("switch", ["ip", "link", "set", node, "up"])
+        self._daemons = [daemon for daemon in self._daemons if daemon.poll() is None]
         self._start(node, "slurmd", "-D")
         self._all_idle()
 
@@ -217,7 +220,9 @@ class Slurm:
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
         files = {"key-file": key, "socket": self.base / "munge.socket"}
-        files |= {name: self.base / f"munge.{name}" for name in ("pid-file", "log-file", "seed-file")}
+        files |= {
+            name: self.base / f"munge.{name}" for name in ("pid-file", "log-file", "seed-file")
+        }
         words = [f"--{name}={file}" for name, file in files.items()]
         self._start(self.head, "munged", "--foreground", "--num-threads=4", *words)
         self._wait("munge", "--no-input", f"--socket={self.base}/munge.socket")
@@ -250,7 +255,10 @@ class Slurm:
         data, socket = self.base / "database", self.base / "database.socket"
         own = ["--no-defaults", "--user=root"]
         self.run(
-            "mariadb-install-db", *own, f"--datadir={data}", "--auth-root-authentication-method=normal"
+            "mariadb-install-db",
+            *own,
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
         )
         self._start(
             self.head,

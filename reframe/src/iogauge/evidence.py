@@ -309,7 +309,9 @@ def collect(
         if (repetition, phase.name) not in done:
             raise ToolOutputError(
                 f"{plan.tool}: "
-                + ", ".join([f"phase {phase.name}, repetition {repetition} never finished", *ending])
+                + ", ".join(
+                    [f"phase {phase.name}, repetition {repetition} never finished", *ending]
+                )
             )
     if job_status or job_state in _ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")

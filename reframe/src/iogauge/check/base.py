@@ -273,9 +273,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         job = self.job
         job.time_limit = self.time_limit or self.current_partition.time_limit
         given = [*job.sched_access, *job.options, *job.cli_options]
-        job.options += job_options(
-            job.scheduler.registered_name, plan.files, job.time_limit, given
-        )
+        job.options += job_options(job.scheduler.registered_name, plan.files, job.time_limit, given)
         self.job.launcher = getlauncher("local")()
         served = any(phase.launch == "clients" for phase in plan.phases)
         agent = shell_command([*_agent(library), "open", "case.json"])
