@@ -44,7 +44,7 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 # With memory as a resource a step takes all that the job has, as at most sites.
 SelectTypeParameters=CR_Core_Memory
-MpiDefault=pmix
+MpiDefault={mpi}
 SwitchType=switch/none
 ReturnToService=2
 # How soon a node that does not answer is given up.
@@ -243,6 +243,8 @@ class Slurm:
             "address": self.hosts.address(self.head),
             "accounting": "\n".join(accounting),
             "cpus": cpus,
+            # Debian's plugin needs the library that comes with Open MPI.
+            "mpi": "pmix" if shutil.which("mpirun") else "none",
             "nodes": "\n".join(names),
         }
         (self.base / "slurm.conf").write_text(_SLURM.format(**fields))
