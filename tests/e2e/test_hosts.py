@@ -188,6 +188,28 @@ def test_all_hosts_and_the_first_alone(job: Job) -> None:
     assert not job.directory.exists()
 
 
+@pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
+def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
+    """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
+    cores = os.cpu_count() or 1
+    words = ["mpirun", "-np", "6", *plan.host_options("mpirun", job.cluster.names)]
+    words += plan.placing_options("mpirun", 2, cyclic)
+    words += plan.binding_options("mpirun", 2, cores)
+    told = "echo $OMPI_COMM_WORLD_RANK $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
+    command = f"iog_phase told {' '.join(words)} sh {job.stage}/told.sh"
+    (job.stage / "told.sh").write_text(told)
+    status, printed = job.run(command)
+    assert status == 0, printed
+    lines = sorted(line.split() for line in job.text("told.1.out").splitlines())
+    hosts = job.cluster.names
+    expected = hosts * 2 if cyclic else [host for host in hosts for _ in range(2)]
+    assert [host for _, host, _ in lines] == expected
+    for host in hosts if cores >= 2 else ():
+        first, second = (bound for _, name, bound in lines if name == host)
+        assert first.isdigit() and second.isdigit() and first != second
+    wait_for(job.all_gone, 30, "the end of all processes")
+
+
 def test_a_server_listens_on_the_declared_interface_alone(job: Job) -> None:
     status, printed = job.run(
         "iog_phase sockets mpirun -np 3 --hostfile hosts.txt --map-by ppr:1:node "

@@ -113,6 +113,39 @@ def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> No
 
 
 @pytest.mark.parametrize(
+    ("told", "status", "state", "text"),
+    [
+        ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
+        ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
+        ("TERM", 143, "CANCELLED", "told to end by SIGTERM, the scheduler says CANCELLED"),
+        (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),
+        (None, 0, "COMPLETED", "never finished, the job's exit status 0$"),
+    ],
+)
+def test_who_ended_a_job_is_named(
+    stage: Path, told: str | None, status: int | None, state: str | None, text: str
+) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(without("read", 1)(file.read_text()))
+    if told:
+        (stage / "told.txt").write_text(f"{told}\n")
+    with pytest.raises(ToolOutputError, match=text):
+        evidence.collect(stage, PLAN, status, None, state)
+
+
+def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage: Path) -> None:
+    file = stage / "phases.tsv"
+    file.write_text(re.sub(r"^1\tread\t0", "1\tread\t1", file.read_text(), flags=re.MULTILINE))
+    with pytest.raises(ToolOutputError, match=r"repetition 1: exit status 1: .*NODE_FAIL"):
+        evidence.collect(stage, PLAN, 1, None, "NODE_FAIL")
+
+
+def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage: Path) -> None:
+    with pytest.raises(ToolOutputError, match="all phases finished, but .*says TIMEOUT"):
+        evidence.collect(stage, PLAN, 0, None, "TIMEOUT")
+
+
+@pytest.mark.parametrize(
     ("status", "text"),
     [
         (1, "exit status 1"),
@@ -220,7 +253,7 @@ def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
 def test_a_damaged_look_at_the_target_is_an_error(stage: Path, text: str) -> None:
     (stage / "open.json").write_text(text)
     with pytest.raises(
-        ToolOutputError, match=r"ended before it looked at the target \(exit status 3\)"
+        ToolOutputError, match=r"ended before it looked at the target \(the job's exit status 3\)"
     ):
         collect(stage, status=3)
 

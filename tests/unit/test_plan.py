@@ -22,8 +22,10 @@ from iogauge.plan import (
     Launch,
     PhasePlan,
     Printed,
+    binding_options,
     host_options,
     job_functions,
+    job_options,
     per_node_launcher,
     placing_options,
     reporting_variables,
@@ -112,9 +114,9 @@ def test_a_word(word: str, text: str) -> None:
         ("local", 1, ""),
         ("srun", 1, ""),
         ("mpirun", 1, ""),
-        ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1"),
-        ("mpirun", 4, "mpirun -np 4 --map-by ppr:1:node"),
-        ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node"),
+        ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none"),
+        ("mpirun", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
+        ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
         ("mpiexec", 4, "mpiexec -n 4 -ppn 1"),
         ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
         ("alps", 1, "aprun -n 1 -N 1"),
@@ -198,7 +200,7 @@ def without_facts(lines: list[str]) -> list[str]:
 
 
 def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 agent"
+    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none agent"
     assert without_facts(job_functions(case(nodes=2), launch("srun", "srun", 2))) == [
         "iog_prepare() {",
         f'    iog_phase view {each} view "$IOG_DIR" view',
@@ -247,7 +249,8 @@ def test_footprint(change: dict[str, Any], written: int, read: int, seconds: flo
 
 def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file() -> None:
     assert per_node_launcher("mpirun", 2, ["a", "b"]) == [
-        *("mpirun", "-np", "2", "--hostfile", "hosts.txt", "--map-by", "ppr:1:node")
+        *("mpirun", "-np", "2", "--hostfile", "hosts.txt"),
+        *("--map-by", "ppr:1:node", "--bind-to", "none"),
     ]
     with pytest.raises(ValueError, match="'srun' with extras"):
         host_options("srun", ["a"])
@@ -276,6 +279,53 @@ def test_placing_speaks_the_launchers_dialect(
 )
 def test_only_open_mpis_launcher_is_asked_for_its_bindings(launcher: str, count: int) -> None:
     assert len(reporting_variables(launcher)) == count
+
+
+@pytest.mark.parametrize(
+    ("launcher", "tasks", "words"),
+    [
+        ("srun", 8, ["--cpu-bind=cores"]),
+        ("srun", 9, ["--cpu-bind=none"]),
+        ("mpirun", 8, ["--bind-to", "core"]),
+        ("mpirun-openmpi", 9, ["--bind-to", "none"]),
+        ("mpiexec", 8, []),
+        ("local", 8, []),
+    ],
+)
+def test_ranks_are_bound_where_each_can_have_a_core(
+    launcher: str, tasks: int, words: list[str]
+) -> None:
+    assert binding_options(launcher, tasks, 8) == words
+
+
+@pytest.mark.parametrize(
+    ("files", "limit", "seconds"),
+    [(1, 3600, 30), (120_000, 3600, 150), (10**6, 3600, 900), (1, 60, 15)],
+)
+def test_the_warning_leaves_time_to_remove_the_files(files: int, limit: int, seconds: int) -> None:
+    for scheduler in ("slurm", "squeue"):
+        warned = f"--signal=B:USR1@{seconds}"
+        assert job_options(scheduler, files, limit, ["--partition=x"]) == [warned, "--no-requeue"]
+
+
+@pytest.mark.parametrize(
+    ("given", "left"),
+    [
+        (["--signal=B:TERM@300"], ["--no-requeue"]),
+        (["--signal B:TERM@300"], ["--no-requeue"]),
+        (["--requeue"], ["--signal=B:USR1@30"]),
+        (["--no-requeue", " --signal=USR2"], []),
+        (["-p signal", "--comment=--signal"], ["--signal=B:USR1@30", "--no-requeue"]),
+    ],
+)
+def test_what_the_site_asks_for_is_left_to_it(given: list[str], left: list[str]) -> None:
+    assert job_options("slurm", 1, 3600, given) == left
+
+
+def test_without_a_time_limit_there_is_no_warning() -> None:
+    assert job_options("slurm", 1, None, []) == ["--no-requeue"]
+    assert job_options("pbspro", 1, 3600, []) == []
+    assert job_options("local", 1, 3600, []) == []
 
 
 def test_what_runs_within_another_phase_has_no_line() -> None:
@@ -311,7 +361,7 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
 def test_servers_are_started_before_their_first_client() -> None:
     work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
     lines = without_facts(job_functions(case(nodes=2, repeat=[work]), launch("srun", "srun", 2)))
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
+    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
     assert lines[1:4] == [
         f'    iog_phase view {each} agent view "$IOG_DIR" view',
         f"    iog_servers 2 '' {each}",

@@ -103,6 +103,26 @@ _RUN: Final = re.compile(
 )
 
 
+#: File in the stage directory with the signal that ended the job, as job.sh writes it.
+_TOLD: Final = "told.txt"
+#: What a scheduler says of a job that it ended by itself; its exit status may be 0.
+_ENDED_BY_SCHEDULER: Final = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+)
+
+
+def _cause(stage: Path, state: str | None) -> list[str]:
+    """Who ended a job before its time: the signal that it was told by, the scheduler's word."""
+    found = []
+    with contextlib.suppress(ToolOutputError):
+        told = _text(stage / _TOLD, "job").strip()
+        warned = "the scheduler warned of the time limit, " if told == "USR1" else ""
+        found.append(f"{warned}told to end by SIG{told}")
+    if state in _ENDED_BY_SCHEDULER:
+        found.append(f"the scheduler says {state}")
+    return found
+
+
 def parse_runs(text: str) -> list[PhaseRun]:
     """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`.
 
@@ -315,15 +335,21 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
 
 
 def collect(
-    stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None = None
+    stage: Path,
+    plan: CasePlan,
+    job_status: int | None,
+    owner: tuple[str, str] | None = None,
+    job_state: str | None = None,
 ) -> Evidence:
     """Everything that the job left. ``job_status`` is the job's exit status, None where unknown.
 
-    ``owner`` is (session, case): what another one left in the same directory is no evidence.
+    ``job_state`` is what the scheduler says of the job. ``owner`` is (session, case): what another one left in the same directory is no evidence.
     A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
     raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
     no room left in the directory, it says that too.
     """
+    cause = _cause(stage, job_state)
+    ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     try:
         return _collect(stage, plan, job_status, owner)
     except ToolOutputError as error:
@@ -346,9 +372,9 @@ def _collect(
         locked = outside.build(bool, opened["locked"], "locked")
         found_owner = (opened["session"], opened["case"])
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
-        status = "" if job_status is None else f" ({describe_status(job_status)})"
+        known = f" ({', '.join(ending)})" if ending else ""
         raise ToolOutputError(
-            f"the job ended before it looked at the target{status}: {error}"
+            f"the job ended before it looked at the target{known}: {error}"
         ) from error
     if owner is not None and found_owner != owner:
         raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
@@ -361,16 +387,19 @@ def _collect(
             raise ToolOutputError(
                 f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
                 f"{describe_status(run.status)}: {_last_lines(stage, run)}"
+                + "".join(f"; {known}" for known in cause)
             )
     done = {(run.repetition, run.name) for run in runs}
     for repetition, phase in _expected(plan):
         if (repetition, phase.name) not in done:
-            status = "" if job_status is None else f", the job's {describe_status(job_status)}"
             raise ToolOutputError(
-                f"{plan.tool}: phase {phase.name}, repetition {repetition} never finished{status}"
+                f"{plan.tool}: "
+                + ", ".join(
+                    [f"phase {phase.name}, repetition {repetition} never finished", *ending]
+                )
             )
-    if job_status:
-        raise ToolOutputError(f"all phases finished, but the job's {describe_status(job_status)}")
+    if job_status or job_state in _ENDED_BY_SCHEDULER:
+        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
 
     opened_view = views[0] if views else None
     if plan.nodes > 1:

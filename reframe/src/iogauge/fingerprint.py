@@ -106,6 +106,9 @@ DEADLINE: Final = 0.4
 _PROGRAM_SECONDS: Final = 0.3
 _GIB: Final = 1 << 30
 
+#: Values of a key that nodes may differ in before the rest is counted.
+_DISTINCT: Final = 8
+
 #: Keys whose text may name hosts.
 _WITH_HOSTS: Final = (
     "command.text",
@@ -289,17 +292,22 @@ def changed(
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
     """One fingerprint of several looks: values that differ are joined as text, sorted, with `` | ``.
 
-    A key that one look lacks, because a probe was late, is taken from the others.
+    Of more than :data:`_DISTINCT` the first are kept, with how many the others are and a digest of them: a
+    thousand nodes must not make a record of megabytes. A key that one look lacks, because a probe was late,
+    is taken from the others.
     """
-    seen: dict[str, list[Value]] = {}
+    seen: dict[str, dict[Value, None]] = {}
     for node in nodes:
         for key, value in node.items():
-            if value not in seen.setdefault(key, []):
-                seen[key].append(value)
-    return {
-        key: values[0] if len(values) == 1 else " | ".join(sorted(map(str, values)))
-        for key, values in sorted(seen.items())
-    }
+            seen.setdefault(key, {})[value] = None
+
+    def joined(values: Sequence[Value]) -> Value:
+        texts = sorted(map(str, values))
+        more = texts[_DISTINCT:]
+        said = [f"and {len(more)} more ({_digest(' | '.join(more))})"] if more else []
+        return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *said])
+
+    return {key: joined(list(values)) for key, values in sorted(seen.items())}
 
 
 def of_case(

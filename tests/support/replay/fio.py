@@ -237,8 +237,11 @@ def main(argv: list[str]) -> int:
     for word in argv:
         name, _, value = word.partition("=")
         if name == "--client":
-            address, _, port = value.partition(",")
-            clients.append((address, int(port)))
+            # A file with an address on each line, or one server.
+            servers = Path(value).read_text().split() if Path(value).is_file() else [value]
+            for server in servers:
+                address, _, port = server.partition(",")
+                clients.append((address, int(port)))
         elif name in ("--server", "--output", "--output-format"):
             options[name] = value
         elif word.startswith("-"):
@@ -249,8 +252,8 @@ def main(argv: list[str]) -> int:
         serve(options["--server"])
     if options.get("--output-format") != "json" or len(set(jobs)) != 1:
         figures.refuse(f"fio {' '.join(argv)}")
-    if len(jobs) != max(1, len(clients)):
-        figures.refuse("a client without a job file of its own")
+    if len(jobs) != 1:
+        figures.refuse(f"{len(jobs)} job files, expected one for all clients")
     job, output = Job.of(jobs[0]), options["--output"]
     reached = [client for client in clients if answers(client)]
     use_files(job, [address for address, _ in reached] if clients else [""])

@@ -96,7 +96,7 @@ def main(argv: list[str]) -> int:
     words = list(argv)
     while words and words[0].startswith("-"):
         option = words.pop(0)
-        if option not in ("-np", "--hostfile", "--map-by") or option in options:
+        if option not in ("-np", "--hostfile", "--map-by", "--bind-to") or option in options:
             figures.refuse(f"mpirun {option}")
         options[option] = words.pop(0)
     tasks = int(options["-np"])

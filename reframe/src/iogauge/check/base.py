@@ -41,8 +41,10 @@ from iogauge.plan import (
     PINS,
     CasePlan,
     Launch,
+    binding_options,
     host_options,
     job_functions,
+    job_options,
     per_node_launcher,
     placing_options,
     reporting_variables,
@@ -293,6 +295,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         reported = reporting_variables(self.job.launcher.registered_name) if by_tasks else {}
         capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
         self.extra_resources = {name: {"capacity": capacity} for name in self._extras.resources}
+        job = self.job
+        job.time_limit = self.time_limit or self.current_partition.time_limit
+        given = [*job.sched_access, *job.options, *job.cli_options]
+        job.options += job_options(job.scheduler.registered_name, plan.files, job.time_limit, given)
         self.job.launcher = getlauncher("local")()
         served = any(phase.launch == "clients" for phase in plan.phases)
         agent = shell_command([*_agent(library), "open", "case.json"])
@@ -335,6 +341,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         if self.nodes > 1:
             # Readers are shifted by whole nodes, which takes tasks that fill one node after the other.
             launcher.options += placing_options(name, self.tasks_per_node, self._plan.cyclic)
+        if self.variant != "published":  # a document's words are its own
+            cores = self._extras.node.cores
+            launcher.options += binding_options(name, self.tasks_per_node, cores)
         return Launch(
             run_tasks=launcher.run_command(self.job),
             each_node=per_node_launcher(name, self.nodes, hosts),
@@ -348,7 +357,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     def _judge(self) -> bool:
         try:
             owner = (session.current().name, self.case_name)
-            found = evidence.collect(Path(self.stagedir), self._plan, self.job.exitcode, owner)
+            job = self.job
+            found = evidence.collect(
+                Path(self.stagedir), self._plan, job.exitcode, owner, job.state
+            )
             self._evidence = found
             references, unreferenced = self._references.resolve(
                 self, self.promise(), self._overridden

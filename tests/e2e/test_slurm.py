@@ -1,0 +1,394 @@
+"""The suite on a real Slurm of four nodes: the whole chain, and all the ways in which a job does not reach its end.
+
+The nodes are namespaces of this machine (tests/support/slurm.py). They share one kernel: a buffered read by
+another node is therefore INVALID here, and everything that shall pass is O_DIRECT.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run, wait_for
+from e2e.test_scenarios import of
+from support import slurm as support
+from support.hosts import Hosts
+from support.slurm import Slurm
+
+pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_fio, pytest.mark.slow]
+
+NODES = 4
+REFRAME = ("reframe", "-c", "checks/", "-r", "--exec-policy=serial", "--keep-stage-files")
+#: IOR through POSIX, a file for each process and one for all, O_DIRECT.
+IOR = "IorPosix%files={}%order=sequential%cache=direct"
+#: fio's servers on all nodes, their client on the first.
+RANDOM_READ = "RandomRead%block=128KiB%span=all"
+
+REFERENCES = """\
+$sources: {IorPosix: made up, MdtestEasy: made up, RandomRead: made up}
+IorPosix:
+  $index: [$partition, files]
+  'rig:default':
+    per-process: {write_bw: [1, -0.5, null, MiB/s], read_bw: [1, -0.5, null, MiB/s]}
+    shared: {write_bw: [1, -0.5, null, MiB/s], read_bw: [9.0e+6, -0.1, null, MiB/s]}
+MdtestEasy:
+  'rig:default':
+    create_rate: [1, -0.5, null, ops/s]
+    stat_rate: [1, -0.5, null, ops/s]
+    remove_rate: [1, -0.5, null, ops/s]
+RandomRead:
+  'rig:default': {read_iops: [1, -0.5, null, ops/s], read_bw: [0.1, -0.5, null, MiB/s]}
+"""
+
+
+def up(storage: Path, accounting: bool) -> Iterator[Slurm]:
+    reason = support.why_not(accounting)
+    if reason is not None:
+        pytest.skip(reason)
+    with Hosts(NODES + 1, storage) as hosts, Slurm(hosts, accounting) as slurm:
+        yield slurm
+
+
+@pytest.fixture(scope="module")
+def slurm(storage: Path) -> Iterator[Slurm]:
+    """Slurm with accounting, as most sites have it."""
+    yield from up(storage, True)
+
+
+class Cluster:
+    """A rig's site on a Slurm, and what users do on its head."""
+
+    def __init__(self, rig: Rig, slurm: Slurm, **partition: Any) -> None:
+        self.rig, self.slurm = rig, slurm
+        data = rig.settings()
+        (settings,) = data["systems"][0]["partitions"]
+        settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
+        # Ranks of several nodes share a core of this machine, and wait for each other.
+        settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
+        settings["extras"] |= {
+            "scale": {"nodes": NODES, "tasks_per_node": 2},
+            "interface": "eth0",
+            "sweeps": {"tasks_per_client": [2]},
+            "cases": {"MdtestEasy": {"tasks_per_node": 1}},
+        }
+        rig.write_settings(data)
+
+    def start(self, *words: str, **extra: str) -> subprocess.Popen[str]:
+        """Start ReFrame on the head."""
+        environment = self.rig.environment(**extra)
+        own = self.slurm.environment
+        environment |= own | {"PATH": f"{environment['PATH']}:/usr/sbin:/sbin"}
+        return subprocess.Popen(
+            self.slurm.hosts.command(self.slurm.head, [*REFRAME, *words]),
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *names: str, **extra: str) -> Run:
+        """Run checks by name, to the end."""
+        process = self.start("-n", "|".join(names), **extra)
+        return self.rig.finish(process, 240)
+
+    def running(self, program: str) -> bool:
+        """Whether a program runs on every node."""
+        found = self.slurm.processes()
+        return len(found) == NODES and all(
+            any(re.search(rf"(^|/){program} ", line) for line in lines) for lines in found.values()
+        )
+
+    def await_program(self, program: str) -> None:
+        """Wait until a program runs on all nodes and there is data on the target."""
+        wait_for(lambda: self.running(program), 60, f"{program} on all nodes")
+        wait_for(lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 60, "data")
+
+    def data(self) -> list[Path]:
+        """Files on the target, without the session's marker."""
+        return [p for p in self.rig.leftovers() if not p.is_dir() and p.name != ".iogauge-session"]
+
+    def assert_nothing_left(self, seconds: float = 30) -> None:
+        """No job, no process on any node, nothing on the target."""
+        wait_for(lambda: not self.slurm.jobs(), seconds, "the end of all jobs")
+        wait_for(lambda: not self.slurm.processes(), seconds, "the end of all processes")
+        self.rig.assert_clean()
+
+
+def long_fio(make: Callable[..., Rig], **fields: Any) -> Rig:
+    """A rig on which a random read lasts longer than anybody waits."""
+    limits = {"phase_seconds": "300 s", "case_bytes": "64 MiB"}
+    return make(tools=("fio", "ior"), limits=limits, **fields)
+
+
+def reason_of(run: Run) -> str:
+    """Why the only case was an ERROR."""
+    assert run.rc != 0
+    run.shows_no_pass()
+    assert run.record["verdict"] == "ERROR", run.out
+    return str(run.record["reason"])
+
+
+# --- The whole chain --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Rig]:
+    """IOR, mdtest and fio on four nodes, with references."""
+    for program in ("ior", "mdtest", "gcc"):
+        if shutil.which(program) is None:
+            pytest.skip(f"not on PATH: {program}")
+    rig = make_module_rig(tools=("fio", "ior", "mdtest"), limits={"case_files": 4000})
+    library, where = rig.base / "where.so", rig.base / "where"
+    source = ROOT / "tests" / "support" / "where.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    where.mkdir()
+    for tool in ("ior", "mdtest"):
+        rig.program(tool, f'WHERE={where}/{tool} LD_PRELOAD={library} exec "$real" "$@"')
+    cluster = Cluster(rig, slurm)
+    rig.write_references(REFERENCES)
+    run = cluster.run(f"^{IOR.format('.*')}", "^MdtestEasy", f"^{RANDOM_READ}")
+    cluster.assert_nothing_left()
+    return run, rig
+
+
+def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
+    run, _ = measured
+    verdicts = {
+        (record["check"], record["parameters"].get("files")): record["verdict"]
+        for record in run.records
+    }
+    assert verdicts == {
+        ("IorPosix", "per-process"): "PASS",
+        ("IorPosix", "shared"): "FAIL",
+        ("MdtestEasy", None): "INVALID",  # the nodes share one cache of attributes
+        ("RandomRead", None): "PASS",
+    }, [record["reason"] for record in run.records]
+    assert run.rc == 1
+    (failed,) = (record for record in run.records if record["verdict"] == "FAIL")
+    assert "read_bw" in failed["reason"]
+    (mdtest,) = of(run, "MdtestEasy")
+    assert mdtest["reason"].startswith("stat_rate: G1: 4 nodes share 1 page cache(s)")
+    rates = {metric["name"]: metric["verdict"] for metric in mdtest["metrics"]}
+    assert rates == {"create_rate": "PASS", "stat_rate": "INVALID", "remove_rate": "PASS"}
+
+
+def test_every_record_names_its_nodes(measured: tuple[Run, Rig]) -> None:
+    run, _ = measured
+    assert {(record["nodes"], record["fingerprint"]["nodes"]) for record in run.records} == {
+        (NODES, "n[1-4]")
+    }
+    assert len(run.records) == 4
+    for record in run.records:
+        integrity = [f["outcome"] for f in record["findings"] if f["guard"] == "G22"]
+        assert set(integrity) == {"ok"}  # as many nodes and tasks as asked
+
+
+def accesses(rig: Rig, tool: str, what: str) -> Mapping[tuple[str, str, int], set[str]]:
+    """Hosts by case, file and offset that a tool was accessed from."""
+    found: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    for line in (rig.base / "where" / tool).read_text().splitlines():
+        host, did, path, offset = line.split()
+        _, _, _user, _session, case, *names = path.split("/")
+        if did == what:
+            found[case, "/".join(names), int(offset)].add(host)
+    return found
+
+
+def shifted(hosts: set[str]) -> set[str]:
+    """The next host in order; the first after the last."""
+    return {f"n{int(host[1:]) % NODES + 1}" for host in hosts}
+
+
+@pytest.mark.parametrize("files", [8, 1], ids=["per-process", "shared"])
+def test_every_byte_is_read_by_another_node_than_wrote_it(
+    measured: tuple[Run, Rig], files: int
+) -> None:
+    _, rig = measured
+    wrote, read = (accesses(rig, "ior", what) for what in ("write", "read"))
+    cases: dict[str, set[str]] = defaultdict(set)
+    for case, name, _ in wrote:
+        cases[case].add(name)
+    (case,) = (case for case, names in cases.items() if len(names) == files)
+    places = {place for place in wrote if place[0] == case}
+    assert places == {place for place in read if place[0] == case}
+    assert len(places) >= 8
+    for place in places:
+        assert len(wrote[place]) == len(read[place]) == 1
+        assert wrote[place].isdisjoint(read[place])
+    # Ranks fill a node after the other; -Q 1 shifts the readers by one node.
+    assert {shifted(read[place]) == wrote[place] for place in places} == {True}
+    assert set().union(*(wrote[place] for place in places)) == {"n1", "n2", "n3", "n4"}
+
+
+def test_every_file_is_looked_at_by_another_node_than_created_it(
+    measured: tuple[Run, Rig],
+) -> None:
+    _, rig = measured
+    created, looked = (accesses(rig, "mdtest", what) for what in ("create", "stat"))
+    files = {place for place in created if "file.mdtest" in place[1]}
+    assert len(files) >= 8
+    assert {len(created[place]) for place in files} == {1}
+    assert all(looked[place] and created[place].isdisjoint(looked[place]) for place in files)
+
+
+def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
+    run, _ = measured
+    served = [line.split() for line in run.file("servers.txt").read_text().splitlines()]
+    assert [host for host, *_ in served] == ["n1", "n2", "n3", "n4"]
+    text = run.file("fio-randread.1.json").read_text()
+    clients = json.loads(text[text.index("{") :])["client_stats"]
+    per_client = [client["hostname"] for client in clients if client["jobname"] != "All clients"]
+    addresses = [address.partition(",")[0] for _, address, _ in served]
+    assert sorted(per_client) == sorted(2 * addresses) or sorted(per_client) == addresses
+    total = {client["jobname"]: client["read"]["total_ios"] for client in clients}
+    assert 0 < total["randread"] < total["All clients"]
+
+
+def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) -> None:
+    run, _ = measured
+    (script,) = run.stage.rglob(f"{of(run, 'MdtestEasy')[0]['check']}*/rfm_job.sh")
+    text = script.read_text()
+    assert "#SBATCH --signal=B:USR1@30\n" in text
+    assert "#SBATCH --no-requeue\n" in text
+    assert "srun --distribution=block --cpu-bind=cores mdtest" in text
+
+
+@pytest.mark.needs_ior
+def test_mpirun_starts_the_tasks_of_an_allocation(
+    slurm: Slurm, make_rig: Callable[..., Rig]
+) -> None:
+    rig = make_rig(tools=("fio", "ior"))
+    cluster = Cluster(rig, slurm, launcher="mpirun")
+    rig.write_references(REFERENCES)
+    run = cluster.run(f"^{IOR.format('per-process')}", f"^{RANDOM_READ}")
+    cluster.assert_nothing_left()
+    assert [record["verdict"] for record in run.records] == ["PASS", "PASS"], run.out
+    assert {record["fingerprint"]["nodes"] for record in run.records} == {"n[1-4]"}
+
+
+@pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
+def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
+    from iogauge.plan import binding_options, placing_options
+
+    options = [
+        *placing_options("srun", 2, cyclic),
+        *binding_options("srun", 2, os.cpu_count() or 1),
+    ]
+    told = "echo $SLURM_PROCID $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
+    words = ["srun", "--nodes=4", "--ntasks=8", "--ntasks-per-node=2", "--exclusive", *options]
+    lines = [line.split() for line in slurm.run(*words, "sh", "-c", told).splitlines()]
+    ranks = [host for _, host, _ in sorted(lines, key=lambda line: int(line[0]))]
+    nodes = slurm.nodes
+    assert ranks == (nodes * 2 if cyclic else [node for node in nodes for _ in range(2)])
+    if (os.cpu_count() or 1) >= 2:
+        for node in nodes:
+            first, second = (cores for _, host, cores in lines if host == node)
+            assert first.isdigit() and second.isdigit() and first != second
+
+
+def test_without_accounting(storage: Path, make_rig: Callable[..., Rig]) -> None:
+    """ReFrame's squeue backend, which knows no exit status."""
+    for slurm in up(storage, False):
+        rig = make_rig()
+        cluster = Cluster(rig, slurm, scheduler="squeue")
+        rig.write_references(REFERENCES)
+        run = cluster.run(f"^{RANDOM_READ}")
+        cluster.assert_nothing_left()
+        assert [record["verdict"] for record in run.records] == ["PASS"], run.out
+
+        rig = make_rig()
+        cluster = Cluster(rig, slurm, scheduler="squeue")
+        rig.program("fio", 'case "$*" in *--client=*randread*) exit 7 ;; esac; exec "$real" "$@"')
+        run = cluster.run(f"^{RANDOM_READ}")
+        cluster.assert_nothing_left()
+        assert "exit status 7" in reason_of(run)
+
+
+# --- Jobs that do not reach their end ---------------------------------------------------------------
+
+
+def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+    """The job is warned, tidies up, and its record says why."""
+    rig = long_fio(make_rig, time_limit="1m")
+    cluster = Cluster(rig, slurm)
+    process = cluster.start("-n", f"^{RANDOM_READ}")
+    cluster.await_program("fio")
+    run = rig.finish(process, 150)
+    cluster.assert_nothing_left()
+    reason = reason_of(run)
+    assert "phase randread, repetition 1 never finished" in reason
+    assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
+
+
+def test_scancel(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+    rig = long_fio(make_rig)
+    cluster = Cluster(rig, slurm)
+    process = cluster.start("-n", f"^{RANDOM_READ}")
+    cluster.await_program("fio")
+    slurm.run("scancel", *slurm.jobs())
+    run = rig.finish(process, 60)
+    cluster.assert_nothing_left()
+    reason = reason_of(run)
+    assert "told to end by SIGTERM" in reason
+    assert "the scheduler says CANCELLED" in reason
+
+
+def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+    """Its job runs on; cancelled, it tidies up; the janitor removes what is the session's."""
+    rig = long_fio(make_rig)
+    cluster = Cluster(rig, slurm)
+    process = cluster.start("-n", f"^{RANDOM_READ}")
+    cluster.await_program("fio")
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert slurm.jobs()
+    slurm.run("scancel", *slurm.jobs())
+    wait_for(lambda: not slurm.processes(), 30, "the end of all processes")
+    wait_for(lambda: not cluster.data(), 30, "the job to tidy up")
+    assert rig.leftovers()
+    # The session's host is the head; it says that the process is gone.
+    name = rig.leftovers()[1]
+    done = rig.iogauge(
+        "clean", *(str(path) for path in name.iterdir()), "--target", str(rig.target)
+    )
+    assert done.rc == 0, done.out
+    cluster.assert_nothing_left()
+
+
+@pytest.mark.parametrize(
+    ("node", "tool"),
+    [("n1", "fio"), pytest.param("n3", "ior", marks=pytest.mark.needs_ior)],
+)
+def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig], node: str, tool: str) -> None:
+    """Network and power are gone in the middle of a read, or of a write; n1 runs the job script."""
+    rig = long_fio(make_rig)
+    cluster = Cluster(rig, slurm)
+    if tool == "ior":
+        words = ["-n", f"^{IOR.format('per-process')}", "-S", "transfer_bytes=4096"]
+        words += ["-S", f"total_bytes={8 << 30}"]
+    else:
+        words = ["-n", f"^{RANDOM_READ}"]
+    process = cluster.start(*words)
+    cluster.await_program(tool)
+    slurm.cut(node)
+    try:
+        run = rig.finish(process, 120)
+        assert "the scheduler says NODE_FAIL" in reason_of(run)
+        wait_for(lambda: not slurm.jobs(), 60, "the end of the job")
+        wait_for(lambda: not slurm.processes(), 60, "the end of all processes")
+        rig.assert_clean()
+    finally:
+        slurm.mend(node)

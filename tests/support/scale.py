@@ -1,0 +1,76 @@
+"""What a job on very many nodes leaves, made of recorded output: rows of ranks, clients, answers of nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from iogauge import fingerprint, load
+from iogauge.plan import FACTS
+from support import stage as healthy
+from support.stage import SAMPLES
+
+#: Tasks on each node.
+TASKS = 64
+
+
+def ior_ranks(ranks: int) -> str:
+    """Times of so many ranks, as IOR writes them."""
+    header, row, *_ = (SAMPLES / "ior_stone.ranks.csv").read_text().splitlines()
+    operation, _, rest = row.split(",", 2)
+    return "".join([f"{header}\n", *(f"{operation},{rank},{rest}\n" for rank in range(ranks))])
+
+
+def mdtest_ranks(ranks: int) -> str:
+    """Times of so many ranks, as mdtest writes them."""
+    header, overall, row, *_ = (SAMPLES / "mdtest_ranks.csv").read_text().splitlines()
+    rest = row.partition(",")[2]
+    rows = (f"{rank},{rest}\n" for rank in range(ranks))
+    return "".join([f"{header}\n{overall}\n", *rows])
+
+
+def fio_clients(number: int) -> str:
+    """Output of a client of so many servers."""
+    text = (SAMPLES / "fio_two_servers.json").read_text()
+    document = json.loads(text[text.index("{") :])
+    one, _, every = document["client_stats"]
+    for way in ("read", "write", "trim"):
+        every[way] = one[way] | {
+            key: number * one[way][key]
+            for key in ("io_bytes", "total_ios", "bw_bytes", "bw", "iops")
+        }
+    document["client_stats"] = [
+        *(one | {"hostname": f"10.0.{n // 250}.{n % 250}"} for n in range(number)),
+        every,
+    ]
+    return json.dumps(document)
+
+
+def build(stage: Path, nodes: int) -> Path:
+    """Stage directory of a healthy job on so many nodes, every one of which is a bit different."""
+    tasks = nodes * TASKS
+    healthy.build(stage, nodes)
+    sizes = {
+        '"nodes": 1,': f'"nodes": {nodes},',
+        '"tasksPerNode": 2,': f'"tasksPerNode": {TASKS},',
+        '"tasks": 2,': f'"tasks": {tasks},',
+        '"clients per node": 2,': f'"clients per node": {TASKS},',
+        '"numTasks": 2,': f'"numTasks": {tasks},',
+    }
+    for rep in range(healthy.REPETITIONS + 1):
+        file = stage / f"ior.{rep}.json"
+        text = file.read_text()
+        for old, new in sizes.items():
+            text = text.replace(old, new)
+        file.write_text(text)
+        (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
+    seen, prints = load.look(str(stage)).to_json(), fingerprint.collect(str(stage))
+    with open(stage / "phases.tsv", "a") as phases:
+        phases.writelines(f"0\t{out}\t0\t0.5\t0.6\n" for out in FACTS)
+    for number in range(1, nodes + 1):
+        # Memory and routing differ from node to node, firmware on some.
+        own = prints | {"mem.bytes": 2**39 - 4096 * number, "nic.eth0.firmware": f"1.{number % 3}"}
+        answer = {"load": seen | {"host": f"n{number}"}, "fingerprint": own}
+        for out in FACTS:
+            (stage / f"{out}.n{number}.json").write_text(json.dumps(answer))
+    return stage

@@ -1,0 +1,103 @@
+"""A thousand nodes of 64 tasks: what is written stays small, what is read takes time in proportion.
+
+No limit of time is asserted that a busy machine could miss; twice as much must not take four times as long.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from iogauge import evidence, fingerprint, judge
+from iogauge.plan import Launch, job_functions, per_node_launcher
+from iogauge.target import PartitionExtras
+from iogauge.tools import fio, ior, mdtest
+from support import scale
+from support import stage as healthy
+
+NODES = 1000
+
+EXTRAS = PartitionExtras.model_validate(
+    {
+        "target": {"path": "/s", "type": "ext4"},
+        "node": {"cores": 64, "memory": "512 GiB"},
+        "scale": {"nodes": NODES, "tasks_per_node": scale.TASKS},
+        "limits": {
+            "case_bytes": "1 TiB",
+            "case_files": 10**6,
+            "phase_seconds": "1 s",
+            "tier": "quick",
+        },
+    }
+)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU time of the faster of two runs."""
+
+    def once() -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    return min(once(), once())
+
+
+@pytest.mark.parametrize(
+    ("made", "parse", "size"),
+    [
+        (scale.ior_ranks, ior.rank_times_csv, 16_000),
+        (scale.mdtest_ranks, mdtest.parse_rank_csv, 8_000),
+        (scale.fio_clients, fio.parse_json, 500),
+    ],
+    ids=["ior", "mdtest", "fio"],
+)
+def test_parsing_is_linear(
+    made: Callable[[int], str], parse: Callable[[str], object], size: int
+) -> None:
+    small, large = made(size), made(4 * size)
+    assert seconds(lambda: parse(large)) < 9 * seconds(lambda: parse(small))
+
+
+@pytest.mark.parametrize("launcher", ["srun", "mpirun"])
+def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
+    def script(nodes: int) -> str:
+        hosts = [f"node{number:04d}" for number in range(nodes)] if launcher == "mpirun" else []
+        launch = Launch(
+            run_tasks=launcher,
+            each_node=per_node_launcher(launcher, nodes, hosts),
+            agent=["agent"],
+            account="account.sh",
+        )
+        return "\n".join(job_functions(healthy.plan(nodes), launch))
+
+    assert len(script(NODES)) <= len(script(4)) + 200
+
+
+def test_a_record_of_a_thousand_nodes_is_small(tmp_path: Path) -> None:
+    plan = healthy.plan(NODES, tasks=NODES * scale.TASKS)
+    found = evidence.collect(scale.build(tmp_path, NODES), plan, 0)
+    assert (len(found.views), len(found.nodes), len(found.idle)) == (NODES, NODES, NODES)
+    assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
+    judged = judge.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
+    prints = fingerprint.merge(found.nodes)
+    prints |= fingerprint.of_case(hosts=[v.host for v in found.views], tools=[], commands=[])
+    assert prints["nodes"] == f"n[1-{NODES}]"
+    assert prints["nic.eth0.firmware"] == "1.0 | 1.1 | 1.2"
+    assert str(prints["mem.bytes"]).count(" | ") == 8
+    assert " | and 992 more (" in str(prints["mem.bytes"])
+    told = [str(finding) for finding in judged.findings] + [m.reason for m in judged.metrics]
+    assert len(json.dumps([prints, told, judged.reason])) < 20_000
+
+
+def test_the_values_of_a_few_nodes_are_all_kept() -> None:
+    few = [{"x": number} for number in range(8)]
+    assert fingerprint.merge(few) == {"x": "0 | 1 | 2 | 3 | 4 | 5 | 6 | 7"}
+    # Whatever their order, and another digest where another node differs.
+    many = [{"x": number} for number in range(20)]
+    assert fingerprint.merge(many) == fingerprint.merge(many[::-1])
+    assert fingerprint.merge(many) != fingerprint.merge([*many[:-1], {"x": 99}])
