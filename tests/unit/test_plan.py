@@ -224,6 +224,27 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     ]
 
 
+def test_all_writes_come_first_and_each_keeps_its_files() -> None:
+    plan = case(writes_first=True, layout=Layout(stripe_count=4))
+    assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
+    lines = job_functions(plan, launch("run", "local"))
+    facts = 'agent facts "$IOG_DIR"'
+    assert lines[lines.index("iog_write() {") :] == [
+        "iog_write() {",
+        f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
+        '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
+        '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
+        '    iog_phase write run tool "$IOG_DIR/write"',
+        '    iog_phase getstripe agent stripes "$IOG_DIR/$IOG_REP" "stripes.$IOG_REP"',
+        "}",
+        "iog_case() {",
+        '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
+        '    iog_phase read run sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "written", "read", "seconds"),
     [

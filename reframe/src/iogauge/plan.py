@@ -18,6 +18,8 @@ from iogauge.measurement import Quantity, ToolOutput
 #: The case's directory on the target, and the number of the repetition, in the job script.
 DIR = "$IOG_DIR"
 REP = "$IOG_REP"
+#: Directory of a repetition whose files are kept while others write.
+SET = f"{DIR}/{REP}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,9 @@ class CasePlan:
     storage target of each file or directory; either is read back after the first write. ``shared_file``:
     all tasks write one. ``servers``: object storage servers that hold the files, None: all.
     ``cyclic``: ranks go round the nodes instead of filling one after the other. ``restores``: the case
-    changes settings of the client, which its job puts back.
+    changes settings of the client, which its job puts back. ``writes_first``: all executions of what
+    ``repeat`` writes come before the first of what it reads; each has a directory of its own, :data:`SET`,
+    and ``held_bytes`` and ``files`` are those of all.
     """
 
     tool: str
@@ -134,6 +138,25 @@ class CasePlan:
     servers: int | None = None
     cyclic: bool = False
     restores: bool = False
+    writes_first: bool = False
+
+    @property
+    def passes(self) -> tuple[Sequence[PhasePlan], ...]:
+        """What is repeated: as a whole, or what writes, and then what comes after."""
+        if not self.writes_first:
+            return (self.repeat,)
+        reads = next(n for n, phase in enumerate(self.repeat) if phase.access.direction == "read")
+        return (self.repeat[:reads], self.repeat[reads:])
+
+    @property
+    def executions(self) -> int:
+        """How often ``repeat`` is done, the warm-up included."""
+        return self.repetitions + 1 - self.first_repetition
+
+    @property
+    def directory(self) -> str:
+        """Directory of the files that one repetition writes, in the job script."""
+        return SET if self.writes_first else DIR
 
     @property
     def striped(self) -> bool:
@@ -166,7 +189,7 @@ class CasePlan:
             once, each = total(self.prepare), total(self.repeat)
             return once + executions * each
 
-        executions = self.repetitions + 1 - self.first_repetition
+        executions = self.executions
         written, read = moved("write"), moved("read")
         timed = sum(1 for p in self.repeat if p.data_bytes is None and p.access.direction != "none")
         return Footprint(
@@ -280,13 +303,13 @@ class Launch:
     interface: str | None = None
 
 
-def _phase_lines(phase: PhasePlan, launch: Launch) -> list[str]:
-    """Lines of the job script that run one phase."""
+def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
+    """Lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
         return []
     lines = []
     if phase.access.evict:
-        words = [*launch.each_node, *launch.agent, "evict", DIR, f"evict-{phase.name}.{REP}"]
+        words = [*launch.each_node, *launch.agent, "evict", directory, f"evict-{phase.name}.{REP}"]
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
@@ -301,29 +324,31 @@ def _phase_lines(phase: PhasePlan, launch: Launch) -> list[str]:
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Lines that ask for the layout, before anything is written, and lines that read back what was obtained."""
-    before, after = [], []
+    before, after, where = [], [], plan.directory
+    if plan.writes_first:
+        before.append(f"mkdir {shell_word(where)} || exit 1")
     if plan.layout is not None:
         before.append(
-            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), DIR])}"
+            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
         )
     if plan.pins is not None:
-        words = [*launch.agent, "pin", PINS, DIR, f"{PINNED}.{REP}"]
+        words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
         before.append(f"iog_phase pin {shell_command(words)}")
     if plan.striped:
-        words = [*launch.agent, "stripes", DIR, f"{STRIPES}.{REP}"]
+        words = [*launch.agent, "stripes", where, f"{STRIPES}.{REP}"]
         after.append(f"iog_phase getstripe {shell_command(words)}")
     return before, after
 
 
 def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
-    """Shell functions ``iog_prepare`` and ``iog_case`` of a job script."""
+    """Shell functions of a job script: ``iog_prepare``, ``iog_case``, and ``iog_write`` where all writes come first."""
     before, after = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
         out: list[str] = [*before] if holds_first_write else []
         written = not holds_first_write
         for phase in phases:
-            out += _phase_lines(phase, launch)
+            out += _phase_lines(phase, launch, plan.directory)
             if not written and phase.access.direction == "write":
                 out += after
                 written = True
@@ -345,7 +370,13 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
         prepare.append(f"    iog_servers {shell_command(words)}")
     if plan.prepare:
         prepare += lines(plan.prepare, True)
-    case = [f'    [ "$IOG_REP" != 1 ] || {first}', *([] if plan.prepare else ["    iog_reset"])]
-    case += lines(plan.repeat, not plan.prepare)
-    case.append(f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}')
-    return ["iog_prepare() {", *prepare, "}", "iog_case() {", *case, "}"]
+    begin = [f'    [ "$IOG_REP" != 1 ] || {first}']
+    end = [f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}']
+    functions = ["iog_prepare() {", *prepare, "}"]
+    if plan.writes_first:
+        writes, reads = plan.passes
+        functions += ["iog_write() {", *begin, *lines(writes, True), "}"]
+        return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
+    if not plan.prepare:
+        begin.append("    iog_reset")
+    return [*functions, "iog_case() {", *begin, *lines(plan.repeat, not plan.prepare), *end, "}"]

@@ -98,6 +98,8 @@ def _keys_beside(location: tuple[int | str, ...]) -> str:
     """Names of the keys that may stand where an unknown one was found."""
     model: Any = PartitionExtras
     for part in location[:-1]:
+        if str(part) not in model.model_fields:
+            continue  # a name that the site gives, below which all have the same keys
         annotation = model.model_fields[str(part)].annotation
         options = [a for a in getattr(annotation, "__args__", ()) if hasattr(a, "model_fields")]
         model = options[0] if options else annotation
