@@ -105,6 +105,41 @@ class TestPlan:
 
 
 @pytest.mark.needs_fio
+class TestBudget:
+    """Three cases of 4 MiB each, on a site that allows 10 MiB."""
+
+    @pytest.fixture
+    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+        rig = make_rig()
+        data = rig.settings()
+        data["systems"][0]["partitions"][0]["extras"]["budget"] = {"written": "10 MiB"}
+        rig.write_settings(data)
+        return rig
+
+    SELECTED = ("-n", "FioRandomRead", "--exec-order=name", "--exec-policy=serial")
+
+    def test_plan_and_run_refuse_what_is_over(self, rig: Rig) -> None:
+        for command in ("plan", "run"):
+            run = rig.iogauge(command, *self.SELECTED)
+            assert run.rc == 1, run.out
+            assert "written: 12 MiB planned, 10 MiB allowed, 2 MiB over" in flat(run.out)
+            assert run.records == []
+        assert "nothing was run" in flat(run.out)
+        assert rig.iogauge("plan", "-n", "FioRandomRead%block=4KiB").rc == 0
+        run = rig.iogauge("run", "--over-budget", *self.SELECTED)
+        assert run.rc == 0, run.out
+        assert len(run.records) == 3
+
+    def test_reframe_alone_stops_at_the_case_that_would_exceed(self, rig: Rig) -> None:
+        run = rig.run(*self.SELECTED)
+        assert run.rc != 0
+        assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
+        reason = run.records[-1]["reason"]
+        assert reason.startswith("refused: budget of rig:default: written: 12 MiB planned")
+        rig.assert_clean()
+
+
+@pytest.mark.needs_fio
 class TestRun:
     def test_gate(self, rig: Rig) -> None:
         rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from iogauge import (
     agent,
@@ -27,6 +26,7 @@ from iogauge import (
     doctor,
     guards,
     history,
+    planview,
     references,
     report,
     session,
@@ -177,6 +177,9 @@ def run(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Measure what failed once more; both are kept.")
     ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Run also what costs more than the budget.")
+    ] = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
@@ -184,6 +187,10 @@ def run(
     measured once more, and the run fails for it only if it fails again.
     """
     gate = gate or session.is_gate()
+    if over_budget:
+        os.environ["IOGAUGE_OVER_BUDGET"] = "1"
+    elif site.any_budget(references.sites_dir()):
+        _keep_budget(context.args)
     if any("derived" in word for word in context.args) or not _selects_derived(context.args):
         status, records = _run(context.args, gate)
     else:
@@ -193,6 +200,19 @@ def run(
     if confirm and any(map(report.needs_confirmation, records)):
         status, records = _confirm(context.args, status, records, gate)
     raise typer.Exit(_show(_console(), records, gate, status))
+
+
+def _keep_budget(arguments: list[str]) -> None:
+    """End the command where the selected cases cost more than the budget of their partition."""
+    over = planview.over_budget(_planned(arguments)[0])
+    if over:
+        for line in over:
+            typer.echo(f"iogauge: {line}", err=True)
+        typer.echo(
+            "iogauge: nothing was run. 'iogauge plan' shows all; run it all the same: --over-budget",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -294,15 +314,15 @@ def show_doctor() -> None:
     raise typer.Exit(0 if healthy else 1)
 
 
-@app.command(context_settings=_PASS_ON)
-def plan(context: typer.Context) -> None:
-    """Show what the selected cases would write and read, and whether the target has room."""
-    console = _console()
+def _planned(arguments: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """Footprints of the cases that ReFrame's arguments select, by a dry run; a text where that failed."""
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
-        words = _reframe_command(["--prefix", scratch, "--dry-run", *context.args])
+        # Nothing runs, so there is nothing to wait for between the cases.
+        quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         done = subprocess.run(
-            words,
-            env=_environment(IOGAUGE_HOME=scratch),
+            _reframe_command(words),
+            env=_environment(**quick),
             capture_output=True,
             text=True,
             check=False,
@@ -310,58 +330,33 @@ def plan(context: typer.Context) -> None:
         files = sorted(Path(scratch).rglob("footprint.json"))
         cases = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     if done.returncode != 0:
-        console.print(escape(done.stdout[-4000:] + done.stderr[-4000:]))
-        raise typer.Exit(1)
-    if not cases:
-        console.print(escape(done.stderr))
-        console.print("no case is selected: see what 'reframe -c checks/ -l' lists")
+        return cases, done.stdout[-4000:] + done.stderr[-4000:]
+    return cases, "" if cases else done.stderr + _NO_CASE
+
+
+_NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"
+
+
+@app.command(context_settings=_PASS_ON)
+def plan(context: typer.Context) -> None:
+    """Show what the selected cases would write and read, and whether the target and the budget have room."""
+    console = _console()
+    cases, problem = _planned(context.args)
+    if problem:
+        console.print(escape(problem))
         raise typer.Exit(1)
     raise typer.Exit(0 if _show_plan(console, cases) else 1)
 
 
 def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
-    """Print the footprints and the room on each target; returns whether there is room for all."""
-    view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
-    for heading in (
-        "case",
-        "partition",
-        "target",
-        "holds",
-        "files",
-        "writes",
-        "reads",
-        "node-minutes",
-    ):
-        view.add_column(
-            heading, justify="left" if heading in ("case", "partition", "target") else "right"
-        )
-    for case in cases:
-        view.add_row(
-            escape(report.short_name(case["name"])),
-            escape(case["partition"]),
-            escape(case["target"]),
-            format_bytes(case["held_bytes"]),
-            str(case["files"]),
-            format_bytes(case["written_bytes"]),
-            format_bytes(case["read_bytes"]),
-            f"{case['node_minutes']:.1f}",
-        )
-    view.add_section()
-    view.add_row(
-        f"{len(cases)} case(s), one at a time",
-        "",
-        "",
-        format_bytes(max(case["held_bytes"] for case in cases)),
-        str(max(case["files"] for case in cases)),
-        format_bytes(sum(case["written_bytes"] for case in cases)),
-        format_bytes(sum(case["read_bytes"] for case in cases)),
-        f"{sum(case['node_minutes'] for case in cases):.1f}",
-    )
-    console.print(view)
-    console.print(
-        "node-minutes at 200 MiB/s; 'holds' and 'files': what lies on the target at a time, at most"
-    )
-    fits = True
+    """Print the footprints, the budget and the room on each target; returns whether all is kept."""
+    console.print(planview.table(cases))
+    for line in [*planview.remarks(cases), *planview.within_budget(cases)]:
+        console.print(escape(line))
+    over = planview.over_budget(cases)
+    for line in over:
+        console.print(f"[bold red]{escape(line)}[/]")
+    fits = not over
     for target in sorted({case["target"] for case in cases}):
         mine = [case for case in cases if case["target"] == target]
         try:

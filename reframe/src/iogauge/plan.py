@@ -90,6 +90,11 @@ class Computed:
     compute: Callable[..., Quantity]
 
 
+#: What a job takes beside its phases, and a phase beside its tool: about what was measured on two cores.
+_CASE_S: Final = 2.0
+_START_S: Final = 0.5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """What a case costs. ``held_bytes`` and ``files`` lie on the target at a time, at most."""
@@ -178,27 +183,28 @@ class CasePlan:
         """Number of the first execution of ``repeat``: 0 is the warm-up, 1 the first that is judged."""
         return 0 if self.warm_up else 1
 
-    def footprint(self, assumed_bytes_s: float, phase_seconds: float) -> Footprint:
-        """Cost of the case; its duration rests on an assumed bandwidth where a phase moves fixed data."""
+    def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
+        """Cost of the case. ``bytes_s`` is the bandwidth that is expected of a phase that moves fixed data."""
+        each = [(1, phase) for phase in self.prepare]
+        each += [(self.executions, phase) for phase in self.repeat]
 
         def moved(direction: str) -> int:
-            def total(phases: Sequence[PhasePlan]) -> int:
-                mine = [p for p in phases if p.access.direction == direction]
-                return sum((p.data_bytes or 0) * p.samples for p in mine)
+            mine = [(times, p) for times, p in each if p.access.direction == direction]
+            return sum(times * (p.data_bytes or 0) * p.samples for times, p in mine)
 
-            once, each = total(self.prepare), total(self.repeat)
-            return once + executions * each
+        def seconds(phase: PhasePlan) -> float:
+            start = 0.0 if phase.within else _START_S * (2 if phase.access.evict else 1)
+            if phase.data_bytes is not None:
+                return start + phase.data_bytes * phase.samples / bytes_s(phase)
+            return start + (phase_seconds if phase.access.direction != "none" else 0.0)
 
-        executions = self.executions
-        written, read = moved("write"), moved("read")
-        timed = sum(1 for p in self.repeat if p.data_bytes is None and p.access.direction != "none")
         return Footprint(
             held_bytes=self.held_bytes,
             files=self.files,
-            written_bytes=written,
-            read_bytes=read,
+            written_bytes=moved("write"),
+            read_bytes=moved("read"),
             nodes=self.nodes,
-            seconds=(written + read) / assumed_bytes_s + executions * timed * phase_seconds,
+            seconds=_CASE_S + sum(times * seconds(phase) for times, phase in each),
         )
 
 

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
 
-from iogauge import evidence, features, fingerprint, history, judge, session, workdir
+from iogauge import budget, evidence, features, fingerprint, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
@@ -51,8 +51,6 @@ from iogauge.references import References, ReferencesError
 from iogauge.target import PartitionExtras, Tier
 from iogauge.verdict import MetricVerdict, Reference, Verdict
 
-#: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
-ASSUMED_BYTES_S = 200 * 2**20
 #: Room asked of a resource manager, over what a case holds: file systems keep some for themselves.
 _CAPACITY_FACTOR = 1.25
 
@@ -245,7 +243,16 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "max_fill": limits.max_fill,
             "keep_free": limits.keep_free,
         }
-        footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
+        try:
+            references, _ = self._find_references()
+        except ReferencesError as error:
+            self._refuse(Verdict.ERROR, str(error))
+        speeds = {
+            phase.name: budget.speed(phase, plan, self._extras, references)
+            for phase in plan.phases
+            if phase.data_bytes is not None
+        }
+        footprint = plan.footprint(lambda phase: speeds[phase.name].bytes_s, limits.phase_seconds)
         for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
             if stale.is_file():
                 stale.unlink()
@@ -260,6 +267,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                     "read_bytes": footprint.read_bytes,
                     "nodes": footprint.nodes,
                     "node_minutes": footprint.node_minutes,
+                    "seconds": footprint.seconds,
+                    "rests_on": sorted({speed.source for speed in speeds.values()}),
+                    "check": type(self).__name__,
+                    "budget": self._extras.budget.model_dump() if self._extras.budget else None,
                 }
             ),
             encoding="utf-8",
@@ -293,7 +304,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         if plan.writes_first:
             self.prerun_cmds.append(shell_command(["iog_repeat", *counts, "iog_write"]))
         self.executable_opts = [*counts, "iog_case"]
-        if not self.is_dry_run() and not target.of_job:
+        if self.is_dry_run():
+            return
+        cost = budget.Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
+        over = session.current().spend(self.current_partition.fullname, cost, self._extras.budget)
+        if over:
+            self._refuse(Verdict.ERROR, over)
+        if not target.of_job:
             session.current().track(target.path)
 
     def _launch(self, library: Path) -> Launch:
