@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -136,10 +137,61 @@ def test_a_reference_holds_in_another_tier_where_its_index_names_it(
     run = rig.run(*one)
     assert run.record["verdict"] == "UNREFERENCED"
     assert "measured with tier=quick" in run.record["reason"]
-    assert run.record["overridden"] == {}
+    assert run.record["overridden"] == {"tier": "quick"}
 
     text = "$sources: {IorPosix: made up by a test}\nIorPosix:\n  $index: [$partition, tier]\n"
     rig.write_references(f"{text}  'rig:default': {{quick: {bands}}}\n".replace("None", "null"))
     run = rig.run(*one)
     assert run.record["verdict"] == "PASS", run.record["reason"]
     assert " -b 128m " in run.record["commands"][0]
+
+
+@pytest.mark.needs_fio
+class TestDistribute:
+    """A case for each node. The local scheduler has one node, this host; Slurm's are pinned in the same way."""
+
+    ONE = ("-n", "FioRandomRead%block=4KiB")
+
+    def test_a_line_for_each_node_and_the_same_one_next_time(
+        self, make_rig: Callable[..., Rig]
+    ) -> None:
+        rig = make_rig()
+        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+        rig.write_references({"FioRandomRead": bands})
+        plain = rig.run(*self.ONE).record
+        first, second = (rig.run(*self.ONE, "--distribute=all") for _ in range(2))
+        for run in (first, second):
+            assert run.rc == 0, run.out
+            # The reference is found by the name of the check.
+            assert run.record["verdict"] == "PASS", run.record["reason"]
+            assert run.record["pinned"] == os.uname().nodename
+            assert run.record["check"] == "FioRandomRead"
+            assert run.record["parameters"] == plain["parameters"] == {"block": "4KiB"}
+            assert run.record["overridden"] == {}
+        assert first.record["line"] == second.record["line"] != plain["line"]
+        assert first.record["series"] == second.record["series"]
+        rig.assert_clean()
+
+    def test_a_repeated_case_stays_on_its_line(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig()
+        plain = rig.run(*self.ONE).record
+        run = rig.run(*self.ONE, "--repeat=2")
+        assert [record["line"] for record in run.records] == [plain["line"]] * 2
+        assert len({record["case"] for record in run.records}) == 2
+
+    def test_a_case_runs_on_its_node_alone(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("fio", "ior"))
+        data = rig.settings()
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["scale"]["nodes"] = 4
+        rig.write_settings(data)
+        one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--distribute=all")
+        run = rig.reframe("-c", "checks/", "--dry-run", *one)
+        assert run.rc == 0, run.out
+        assert "mpirun -np 2 ior" in run.file("rfm_job.sh").read_text()
+        run = rig.run(*one, "-S", "nodes=2")
+        run.never_passed("nodes is 2, and --distribute pins the case to")
+
+    def test_nothing_derived_is_pinned(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("ior",))
+        rig.run("-n", "AccessRatios", "--distribute=all").never_passed("exclude it, -T derived")

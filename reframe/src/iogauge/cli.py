@@ -191,7 +191,10 @@ def run(
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif site.any_budget(references.sites_dir()):
         _keep_budget(context.args)
-    if any("derived" in word for word in context.args) or not _selects_derived(context.args):
+    if any(word.startswith("--distribute") for word in context.args):
+        # A case for each node; what is derived is of all nodes.
+        status, records = _run([*context.args, "-T", _DERIVED], gate)
+    elif any("derived" in word for word in context.args) or not _selects_derived(context.args):
         status, records = _run(context.args, gate)
     else:
         status, records = _run([*context.args, "-T", _DERIVED], gate)

@@ -32,6 +32,7 @@ import reframe.utility.sanity as sn
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
+from reframe.utility import nodelist_abbrev
 
 from iogauge import budget, evidence, features, fingerprint, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
@@ -129,6 +130,11 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         return int(self.nodes * self.tasks_per_node)
 
     @property
+    def pinned(self) -> tuple[str, ...]:
+        """Nodes that ReFrame's ``--distribute`` pins the case to; none: those that the scheduler gives."""
+        return tuple(getattr(self, ".nid", ()))
+
+    @property
     def case_name(self) -> str:
         """Name of the case's directory on the target."""
         where = f"{self.current_partition.name}-{self.current_environ.name}"
@@ -163,13 +169,18 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             declared = self.declared()
         except ValueError as error:
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
+        if self.pinned:
+            self.nodes = self.nodes or len(self.pinned)
+            if self.nodes != len(self.pinned):
+                self._refuse(
+                    Verdict.ERROR,
+                    f"nodes is {self.nodes}, and --distribute pins the case to {self.pinned[0]}: leave nodes alone",
+                )
         self._overridden = {
             name: value
             for name, known in declared.items()
             if (value := getattr(self, name)) and value != known
         }
-        if self.tier in self._extras.tiers:  # declared, too
-            self._overridden.pop("tier", None)
         for name, value in declared.items():
             if not getattr(self, name):
                 setattr(self, name, value)
@@ -419,9 +430,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         In a tier whose sizes the site declares, but that is not the case's usual one, what stands in the file
         holds only where ``$index`` names the tier; the ceiling holds in any tier.
         """
-        known = type(self).__name__ in self._references.checks
-        other = known and self.tier != self._extras.limits.tier
-        foreign = {**({"tier": self.tier} if other else {}), **self._overridden}
+        foreign = dict(self._overridden)
+        if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
+            foreign.pop("tier", None)
         return self._references.resolve(self, self.promise(), foreign)
 
     @property
@@ -469,7 +480,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "nodes": self.nodes,
             "tasks_per_node": self.tasks_per_node,
             "repetitions": self.repetitions,
-            "parameters": {name: getattr(self, name) for name in type(self).param_space.params},
+            # Not what --repeat and its like add: how often it is measured makes no other case of it.
+            "parameters": {
+                name: getattr(self, name)
+                for name in type(self).param_space.params
+                if not name.startswith(".")
+            },
+            **({"pinned": nodelist_abbrev(self.pinned)} if self.pinned else {}),
             "overridden": getattr(self, "_overridden", {}),
             "price": self._price_record(),
             "target": self.current_partition.extras.get("target"),

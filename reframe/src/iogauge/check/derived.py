@@ -128,6 +128,11 @@ class DerivedCheck(StorageCheck):
             self._references.check(name, self.promise_all())
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
+        if self.pinned:
+            self._refuse(
+                Verdict.ERROR,
+                "nothing is measured here that --distribute could pin to a node: exclude it, -T derived",
+            )
         self._overridden = {
             name: value
             for name, known in self.declared().items()
