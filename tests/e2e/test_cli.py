@@ -162,6 +162,33 @@ class TestRun:
         assert run.rc == 1
         assert "nothing was measured" in flat(run.out)
 
+    def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig()
+        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+        references = {"FioMetadata": GENEROUS["FioMetadata"], "FioRandomRead": bands}
+        rig.write_references(references)
+        chosen = ("run", "--gate", "-n", "^FioMetadata|^FioRandomRead%block=4K")
+        first = rig.iogauge(*chosen)
+        assert first.rc == 0, first.out
+        # O_DIRECT is honoured no longer, says the site: FioRandomRead is not selected, and ReFrame passes.
+        rig.declared = {"honours_o_direct": False}
+        rig.write_settings()
+        for _ in range(2):
+            run = rig.iogauge(*chosen)
+            assert run.rc == 1, run.out
+            text = flat(run.out)
+            assert "not run: FioRandomRead: no partition" in text
+            assert "missing: FioRandomRead %block=4KiB (rig:default, tools) was recorded" in text
+        accepted = rig.iogauge("run", "--gate", "--accept-missing", *chosen[2:])
+        assert accepted.rc == 0, accepted.out
+        assert rig.iogauge(*chosen).rc == 0
+
+    def test_gate_with_a_name_that_fits_nothing(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        run = rig.iogauge("run", "--gate", *METADATA, "-n", "FioMetadta")
+        assert run.rc == 1, run.out
+        assert "missing: -n FioMetadta selects no case" in flat(run.out)
+
     def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
         rig.time_limit = "2s"
         rig.write_settings()

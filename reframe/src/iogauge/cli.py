@@ -24,6 +24,7 @@ from iogauge import (
     compare,
     detect,
     doctor,
+    expect,
     guards,
     history,
     planview,
@@ -83,6 +84,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
     environment = _environment(**extra)
+    if not gate:
+        environment.pop("IOGAUGE_SELECTION", None)
     words = _reframe_command(["--report-file", str(reframe_report), "-r", *arguments])
     process = subprocess.Popen(words, env=environment)
     status: int | None = None
@@ -99,6 +102,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         missing = []
     for record in missing:
         record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        record |= {"gate": gate, **(session.gate_marks() if gate else {})}
         file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
         history.append(file, record)
     return status, [*records, *missing]
@@ -135,18 +139,49 @@ def _confirm(
 _DERIVED = "^derived$"
 
 
+def _listed(*arguments: str) -> list[str]:
+    """Cases that ReFrame's arguments select, each followed by its hash."""
+    words = _reframe_command(["-l", *arguments])
+    done = subprocess.run(words, env=_environment(), capture_output=True, text=True, check=False)
+    return re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
+
+
 def _selects_derived(arguments: list[str]) -> bool:
     """Whether ReFrame's arguments select checks that are derived from others, and some that are not."""
+    return bool(_listed(*arguments, "-t", _DERIVED)) and bool(_listed(*arguments, "-T", _DERIVED))
 
-    def found(*more: str) -> int:
-        words = _reframe_command(["-l", *arguments, *more])
-        done = subprocess.run(
-            words, env=_environment(), capture_output=True, text=True, check=False
+
+def _not_measured(
+    console: Console, arguments: list[str], records: list[dict[str, Any]], accept: bool
+) -> int:
+    """As a gate, say what was not measured; returns 1 where it should have been.
+
+    That is what an earlier gate of the same selection has recorded, and what ``-n`` names.
+    """
+    names, chosen = _listed(*arguments), expect.selection(arguments)
+    everywhere = _listed(*arguments, "--skip-system-check", "--skip-prgenv-check")
+    lacking = sorted({name.split()[0] for name in everywhere} - {name.split()[0] for name in names})
+    if lacking:
+        console.print(
+            f"not run: {', '.join(lacking)}: no partition and environment of this site has what they need "
+            "(features, sweeps: docs/checks.md)"
         )
-        match = re.search(r"Found (\d+) check", done.stdout)
-        return int(match[1]) if match else 0
-
-    return found("-t", _DERIVED) > 0 and found("-T", _DERIVED) > 0
+    wrong = [
+        f"-n {escape(text)} selects no case" for text in expect.without_match(arguments, names)
+    ]
+    mine = {record["session"] for record in records}
+    for system in dict.fromkeys(str(record["system"]) for record in records):
+        before = expect.seen_before(session.history_dir() / system, chosen, mine)
+        wrong += map(escape, expect.gone(before, records, system))
+    for line in wrong:
+        console.print(f"[bold red]missing: {line}[/]")
+    if not wrong or accept:
+        return 0
+    console.print(
+        "iogauge: FAILED: what a gate has measured must not go unnoticed. If it is gone on purpose, say so "
+        "once: iogauge run --gate --accept-missing ..."
+    )
+    return 1
 
 
 def _show(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
@@ -180,6 +215,10 @@ def run(
     over_budget: Annotated[
         bool, typer.Option("--over-budget", help="Run also what costs more than the budget.")
     ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option("--accept-missing", help="As a gate: cases that are gone are so on purpose."),
+    ] = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
@@ -187,6 +226,9 @@ def run(
     measured once more, and the run fails for it only if it fails again.
     """
     gate = gate or session.is_gate()
+    if gate:
+        os.environ["IOGAUGE_SELECTION"] = expect.selection(context.args)
+        os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif site.any_budget(references.sites_dir()):
@@ -202,7 +244,11 @@ def run(
         status, records = max(status, after), [*records, *derived]
     if confirm and any(map(report.needs_confirmation, records)):
         status, records = _confirm(context.args, status, records, gate)
-    raise typer.Exit(_show(_console(), records, gate, status))
+    console = _console()
+    status = _show(console, records, gate, status)
+    if gate:
+        status = max(status, _not_measured(console, context.args, records, accept_missing))
+    raise typer.Exit(status)
 
 
 def _keep_budget(arguments: list[str]) -> None:

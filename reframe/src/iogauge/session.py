@@ -71,6 +71,14 @@ def is_over_budget_allowed() -> bool:
     return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
 
 
+def gate_marks() -> dict[str, object]:
+    """What a gate's records say of the selection that they belong to, see :mod:`iogauge.expect`."""
+    chosen = os.environ.get("IOGAUGE_SELECTION")
+    if chosen is None:
+        return {}
+    return {"selection": chosen, "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1"}
+
+
 def confirms() -> str:
     """Session whose failures this run measures once more; empty in any other run."""
     return os.environ.get("IOGAUGE_CONFIRMS", "")

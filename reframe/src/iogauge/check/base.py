@@ -465,6 +465,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "session": run.name,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "gate": session.is_gate(),
+            **session.gate_marks(),
             "system": self.current_system.name,
             "partition": self.current_partition.name,
             "environment": self.current_environ.name,
