@@ -106,6 +106,27 @@ def record_fio(folder: Path) -> None:
     (folder / "fio").chmod(0o755)
 
 
+def prepare(folder: Path) -> dict[str, str]:
+    """Checks, the stand-in for fio and a target below a folder; returns the variables that select them."""
+    for part in ("plain", "ours", "bin", "target"):
+        (folder / part).mkdir()
+    (folder / "plain" / "trivial.py").write_text(textwrap.dedent(_TRIVIAL))
+    (folder / "ours" / "__init__.py").write_text(
+        (ROOT / "checks" / "__init__.py")
+        .read_text()
+        .replace("Path(__file__).resolve().parents[1]", f"Path({str(ROOT)!r})")
+    )
+    (folder / "ours" / "replay.py").write_text(textwrap.dedent(_CASE))
+    record_fio(folder / "bin")
+    return {
+        "RFM_CONFIG_PATH": str(ROOT / "site-configs"),
+        "IOGAUGE_HOME": str(folder / "home"),
+        "IOGAUGE_TARGET": str(folder / "target"),
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "IOGAUGE_ROOT": str(ROOT),
+    }
+
+
 def check_records(history: Path, cases: int) -> None:
     """The newest session must have measured every case: else this times a failure."""
     newest = max(history.rglob("*.jsonl"), key=lambda file: file.stat().st_mtime)
@@ -126,23 +147,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "reframe" / "src"))
     with tempfile.TemporaryDirectory(prefix="iogauge-harness-") as name:
         folder = Path(name)
-        for part in ("plain", "ours", "bin", "target"):
-            (folder / part).mkdir()
-        (folder / "plain" / "trivial.py").write_text(textwrap.dedent(_TRIVIAL))
-        (folder / "ours" / "__init__.py").write_text(
-            (ROOT / "checks" / "__init__.py")
-            .read_text()
-            .replace("Path(__file__).resolve().parents[1]", f"Path({str(ROOT)!r})")
-        )
-        (folder / "ours" / "replay.py").write_text(textwrap.dedent(_CASE))
-        record_fio(folder / "bin")
-        environment = {
-            "RFM_CONFIG_PATH": str(ROOT / "site-configs"),
-            "IOGAUGE_HOME": str(folder / "home"),
-            "IOGAUGE_TARGET": str(folder / "target"),
-            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
-            "IOGAUGE_ROOT": str(ROOT),
-        }
+        environment = prepare(folder)
         plain, ours = str(folder / "plain"), str(folder / "ours")
 
         print("seconds to list cases (ReFrame -l, start included)")

@@ -8,4 +8,4 @@ from iogauge.check import FioMetadataCheck
 @rfm.simple_test
 class FioMetadata(FioMetadataCheck):
     descr = "Create, stat and remove empty files"
-    tags = {"fio", "quick", "daily", "acceptance"}
+    tags = {"fio", "quick", "daily", "weekly", "acceptance"}

@@ -11,6 +11,6 @@ from iogauge.check import FioRandomReadCheck
 class FioRandomRead(FioRandomReadCheck):
     descr = "Random reads with O_DIRECT, one in flight for each task"
     valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
-    tags = {"fio", "quick", "daily", "acceptance"}
+    tags = {"fio", "quick", "daily", "weekly", "acceptance"}
 
     block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)

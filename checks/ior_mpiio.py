@@ -18,6 +18,6 @@ class IorMpiio(IorCheck):
     @run_after("init")
     def choose(self):
         self.file_per_process = self.files == "per-process"
-        self.tags = {"ior", "mpiio", "daily", "acceptance"}
+        self.tags = {"ior", "mpiio", "daily", "weekly", "acceptance"}
         if not self.file_per_process:
             self.tags.add("quick")

@@ -24,6 +24,6 @@ class IorPosix(IorCheck):
         self.o_direct = self.cache == "direct"
         if self.o_direct:
             self.valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
-        self.tags = {"ior", "daily", "acceptance"}
+        self.tags = {"ior", "daily", "weekly", "acceptance"}
         if not self.random and (self.o_direct or self.file_per_process):
             self.tags.add("quick")

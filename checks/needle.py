@@ -22,7 +22,7 @@ def _several_nodes(extras):
 @rfm.simple_test
 class TargetNeedle(TargetNeedleCheck):
     descr = "Every storage target alone, and the slow one by name"
-    tags = {"fio", "needle", "acceptance", "weekly"}
+    tags = {"fio", "needle", "weekly", "acceptance"}
 
     @run_after("init")
     def choose(self):
@@ -32,7 +32,7 @@ class TargetNeedle(TargetNeedleCheck):
 @rfm.simple_test
 class NodeNeedle(NodeNeedleCheck):
     descr = "Every node alone, and the slow one by name"
-    tags = {"fio", "needle", "acceptance", "weekly"}
+    tags = {"fio", "needle", "weekly", "acceptance"}
 
     @run_after("init")
     def choose(self):

@@ -32,7 +32,7 @@ class RandomRead(RandomReadCheck):
                 )
             )
             self.valid_systems = [name for name in self.valid_systems if name in striped]
-        self.tags = {"fio", "acceptance", "weekly"}
+        self.tags = {"fio", "weekly", "acceptance"}
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_client", features.CHECKSUMS))

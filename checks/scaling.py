@@ -30,7 +30,7 @@ class TaskScaling(PinnedFilesCheck):
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions("tasks_per_node", self.tasks)
-        self.tags = {"ior", "scaling", "acceptance", "weekly"}
+        self.tags = {"ior", "scaling", "weekly", "acceptance"}
 
     def declared(self):
         declared = super().declared()
@@ -49,7 +49,7 @@ class ServerScaling(PinnedFilesCheck):
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions("servers", self.servers, features.LUSTRE)
-        self.tags = {"ior", "scaling", "acceptance", "weekly"}
+        self.tags = {"ior", "scaling", "weekly", "acceptance"}
 
     def servers_used(self):
         return self.servers

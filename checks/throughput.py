@@ -14,7 +14,7 @@ from iogauge.check import IorCheck
 @rfm.simple_test
 class Burst(IorCheck):
     descr = "Random 32 MiB transfers in a file for each task, through the page cache"
-    tags = {"ior", "acceptance", "weekly"}
+    tags = {"ior", "weekly", "acceptance"}
     random = True
     transfer = 32 << 20
     variants = ("sound", "published")
@@ -63,7 +63,7 @@ _PATTERNS = {
 @rfm.simple_test
 class AccessMatrix(IorCheck):
     descr = "A file for each task: order, cache and transfer size"
-    tags = {"ior", "acceptance", "weekly"}
+    tags = {"ior", "weekly", "acceptance"}
     variants = ("sound", "published")
     published_cyclic = True
     flaw = (

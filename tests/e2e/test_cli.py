@@ -105,6 +105,41 @@ class TestPlan:
 
 
 @pytest.mark.needs_fio
+class TestBudget:
+    """Three cases of 4 MiB each, on a site that allows 10 MiB."""
+
+    @pytest.fixture
+    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+        rig = make_rig()
+        data = rig.settings()
+        data["systems"][0]["partitions"][0]["extras"]["budget"] = {"written": "10 MiB"}
+        rig.write_settings(data)
+        return rig
+
+    SELECTED = ("-n", "FioRandomRead", "--exec-order=name", "--exec-policy=serial")
+
+    def test_plan_and_run_refuse_what_is_over(self, rig: Rig) -> None:
+        for command in ("plan", "run"):
+            run = rig.iogauge(command, *self.SELECTED)
+            assert run.rc == 1, run.out
+            assert "written: 12 MiB planned, 10 MiB allowed, 2 MiB over" in flat(run.out)
+            assert run.records == []
+        assert "nothing was run" in flat(run.out)
+        assert rig.iogauge("plan", "-n", "FioRandomRead%block=4KiB").rc == 0
+        run = rig.iogauge("run", "--over-budget", *self.SELECTED)
+        assert run.rc == 0, run.out
+        assert len(run.records) == 3
+
+    def test_reframe_alone_stops_at_the_case_that_would_exceed(self, rig: Rig) -> None:
+        run = rig.run(*self.SELECTED)
+        assert run.rc != 0
+        assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
+        reason = run.records[-1]["reason"]
+        assert reason.startswith("refused: budget of rig:default: written: 12 MiB planned")
+        rig.assert_clean()
+
+
+@pytest.mark.needs_fio
 class TestRun:
     def test_gate(self, rig: Rig) -> None:
         rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
@@ -126,6 +161,33 @@ class TestRun:
         run = rig.iogauge("run", "--gate", "-n", "NoSuchCheck")
         assert run.rc == 1
         assert "nothing was measured" in flat(run.out)
+
+    def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig()
+        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+        references = {"FioMetadata": GENEROUS["FioMetadata"], "FioRandomRead": bands}
+        rig.write_references(references)
+        chosen = ("run", "--gate", "-n", "^FioMetadata|^FioRandomRead%block=4K")
+        first = rig.iogauge(*chosen)
+        assert first.rc == 0, first.out
+        # O_DIRECT is honoured no longer, says the site: FioRandomRead is not selected, and ReFrame passes.
+        rig.declared = {"honours_o_direct": False}
+        rig.write_settings()
+        for _ in range(2):
+            run = rig.iogauge(*chosen)
+            assert run.rc == 1, run.out
+            text = flat(run.out)
+            assert "not run: FioRandomRead: no partition" in text
+            assert "missing: FioRandomRead %block=4KiB (rig:default, tools) was recorded" in text
+        accepted = rig.iogauge("run", "--gate", "--accept-missing", *chosen[2:])
+        assert accepted.rc == 0, accepted.out
+        assert rig.iogauge(*chosen).rc == 0
+
+    def test_gate_with_a_name_that_fits_nothing(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        run = rig.iogauge("run", "--gate", *METADATA, "-n", "FioMetadta")
+        assert run.rc == 1, run.out
+        assert "missing: -n FioMetadta selects no case" in flat(run.out)
 
     def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
         rig.time_limit = "2s"

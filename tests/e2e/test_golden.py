@@ -156,6 +156,36 @@ def test_scripts_are_as_recorded(all_cases: dict[str, list[Case]], site: str) ->
     assert text == file.read_text(), "meant? IOGAUGE_GOLDEN=update writes the file anew"
 
 
+def test_scripts_of_an_acceptance_are_as_recorded(make_rig: Callable[..., Rig]) -> None:
+    """All writes first, in the sizes of the tier: shared and pinned files, on a cluster and on one node."""
+    found = []
+    for site in ("workstation", "cluster-srun"):
+        rig = make_rig(tools=TOOLS)
+        data = settings(rig, site)
+        data["systems"][0]["partitions"][0]["extras"]["tiers"] = {
+            "acceptance": {"case_bytes": "1 TiB", "repetitions": 3, "writes_first": True}
+        }
+        rig.write_settings(data)
+        names = "IorPosix%files=shared%order=sequential|TaskScaling%"
+        run = rig.reframe(
+            *("-c", "checks/", "--dry-run", "--system=rig:default", "--mode=acceptance"),
+            *("-n", names, "-T", "derived"),
+        )
+        assert run.rc == 0, run.out
+        found += cases_of(rig)
+    file = GOLDEN / "acceptance.txt"
+    text = "\n".join(case.text for case in found)
+    if os.environ.get("IOGAUGE_GOLDEN") == "update":
+        file.write_text(text)
+    assert text == file.read_text(), "meant? IOGAUGE_GOLDEN=update writes the file anew"
+    for case in found:
+        names = [phase[0] for phase in case.phases]
+        assert names.index("read") > max(n for n, name in enumerate(names) if name == "write")
+        assert case.script.index("iog_repeat 0 3 iog_write") < case.script.index(
+            "iog_repeat 0 3 iog_case"
+        )
+
+
 def test_every_check_is_there(all_cases: dict[str, list[Case]], site: str) -> None:
     """All check files, and all values of all parameters."""
     classes = {

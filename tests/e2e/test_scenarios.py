@@ -7,6 +7,7 @@ judged, and no bandwidth says anything of striping.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -214,3 +215,23 @@ def test_the_published_steady_write_leaves_json_that_nothing_can_read(
 def test_a_variant_that_a_scenario_does_not_have_is_an_error(make_rig: Callable[..., Rig]) -> None:
     done = run(striped(make_rig), "-n", "ServerScaling.*servers=1", "-S", "variant=published")
     done.never_passed(r"variant is 'published': expected sound")
+
+
+def test_every_set_of_files_is_where_it_was_asked_for_when_all_writes_come_first(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = striped(make_rig)
+    done = run(
+        rig,
+        *("-n", "^TaskScaling%tasks=2$", "-S", "writes_first=yes"),
+        *("-S", "repetitions=2", "-S", "total_bytes=134217728"),
+    )
+    record = done.record
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    assert "G10" in {f["guard"] for f in record["findings"]}
+    (stage,) = {path.parent for path in done.stage.rglob("stripes.1.*.json")}
+    for repetition in (1, 2):
+        (answer,) = stage.glob(f"stripes.{repetition}.*.json")
+        files = json.loads(answer.read_text())["files"]
+        assert [Path(file["path"]).name for file in files] == ["data.00000000", "data.00000001"]
+    rig.assert_clean()

@@ -415,6 +415,11 @@ def test_a_check_without_parameters_gets_no_index() -> None:
     assert place_of(None, record(parameters={}), "bw") == Place(keys=("here:disk", "bw"))
 
 
+def test_what_one_node_did_is_no_reference_for_all() -> None:
+    with pytest.raises(calibrate.LeftOut, match="pinned to n17 by --distribute"):
+        calibrate.place_of(None, record(pinned="n17"), "write_bw")
+
+
 def test_an_overridden_variable_must_be_in_the_index() -> None:
     run = record(overridden={"nodes": 4})
     with pytest.raises(LeftOut, match="nodes=4"):

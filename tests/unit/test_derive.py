@@ -300,6 +300,7 @@ def test_each_metric_has_its_own_verdict() -> None:
         {"environment": "other"},
         {"tier": "quick"},
         {"overridden": {"nodes": 2}},
+        {"pinned": "n17"},
         {"age": 30.1},
         {"tasks": 3},
     ],

@@ -141,7 +141,7 @@ def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage: Path) -> None
 
 
 def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage: Path) -> None:
-    with pytest.raises(ToolOutputError, match="all phases finished, but .*says TIMEOUT"):
+    with pytest.raises(ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"):
         evidence.collect(stage, PLAN, 0, None, "TIMEOUT")
 
 

@@ -1195,6 +1195,17 @@ def test_g21_objects(
     says(finding, "G21", saw, "phases.tsv")
 
 
+def test_g21_knows_when_all_writes_were_to_come_first() -> None:
+    late, first = [(1, 10.0), (2, 30.0)], [(1, 10.0), (2, 15.0)]
+    reads = [(1, 20.0), (2, 40.0)]
+    assert guards.read_after_write(reads=reads, writes=late).outcome is OK
+    assert guards.read_after_write(reads=reads, writes=first, writes_first=True).outcome is OK
+    finding = guards.read_after_write(reads=reads, writes=late, writes_first=True)
+    assert finding.outcome is INVALID
+    says(finding, "G21", "repetition 1 reads before all repetitions have written", "phases.tsv")
+    assert finding.demands == "all writes of this run have finished before the first read"
+
+
 # --- G24: what the client makes of I/O ------------------------------------------------------------
 
 HYBRID = fingerprint.lustre_facts(

@@ -351,6 +351,11 @@ def test_what_is_measured_makes_a_line(change: dict[str, Any]) -> None:
     assert history.line_of(NOW | change) != history.line_of(NOW)
 
 
+def test_each_node_that_a_case_is_pinned_to_has_a_line() -> None:
+    lines = {history.line_of(NOW | pin) for pin in ({}, {"pinned": "n1"}, {"pinned": "n2"})}
+    assert len(lines) == 3
+
+
 def test_an_old_record_goes_on_the_line_of_the_new() -> None:
     assert history.line_of(old(NOW)) == history.line_of(NOW)
     assert history.keys_of(old(NOW)) == history.keys_of(NOW)

@@ -227,18 +227,55 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     ]
 
 
+def test_all_writes_come_first_and_each_keeps_its_files() -> None:
+    plan = case(writes_first=True, layout=Layout(stripe_count=4))
+    assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
+    lines = job_functions(plan, launch("run", "local"))
+    facts = 'agent facts "$IOG_DIR"'
+    assert lines[lines.index("iog_write() {") :] == [
+        "iog_write() {",
+        f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
+        '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
+        '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
+        '    iog_phase write run tool "$IOG_DIR/write"',
+        '    iog_phase getstripe agent stripes "$IOG_DIR/$IOG_REP" "stripes.$IOG_REP"',
+        "}",
+        "iog_case() {",
+        '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
+        '    iog_phase read run sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "written", "read", "seconds"),
     [
-        ({}, 400, 400, 8),
-        ({"warm_up": False}, 300, 300, 6),
-        ({"prepare": [WRITE], "repeat": [READ], "warm_up": False}, 100, 300, 4),
-        ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 40),
-        ({"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1}, 0, 0, 40),
+        # Two seconds for the case, half a second for each start, a second for each 100 bytes.
+        ({}, 400, 400, 2 + 4 * (0.5 + 2 * 0.5) + 8),
+        ({"warm_up": False}, 300, 300, 2 + 3 * (0.5 + 2 * 0.5) + 6),
+        ({"prepare": [WRITE], "repeat": [READ], "warm_up": False}, 100, 300, 2 + 0.5 + 3 + 4),
+        ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 2 + 4 * 0.5 + 40),
+        (
+            {"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1},
+            *(0, 0, 2 + 4 * 0.5 + 40),
+        ),
+        # One execution that reads, too, and does each twice.
+        (
+            {
+                "repeat": [
+                    phase("write", samples=2),
+                    phase("read", "read", samples=2, within="write"),
+                ],
+                "repetitions": 1,
+                "warm_up": False,
+            },
+            *(200, 200, 2 + 0.5 + 4),
+        ),
     ],
 )
 def test_footprint(change: dict[str, Any], written: int, read: int, seconds: float) -> None:
-    cost = case(nodes=2, **change).footprint(assumed_bytes_s=100, phase_seconds=10)
+    cost = case(nodes=2, **change).footprint(lambda phase: 100.0, phase_seconds=10)
     assert (cost.written_bytes, cost.read_bytes, cost.seconds) == (written, read, seconds)
     assert cost.node_minutes == pytest.approx(2 * seconds / 60)
     assert (cost.held_bytes, cost.files) == (100, 2)

@@ -92,10 +92,15 @@ def test_a_sound_site_has_no_mistake() -> None:
         ("topology.servers.", "count, nic"),
         ("topology.devices.", "count, read, write, read_iops, write_iops"),
         ("topology.efficiency.", "read, write"),
+        ("budget.", "node_hours, written"),
+        ("cases.FioMetadata.", "nodes, tasks_per_node, case_bytes"),
+        ("tiers.quick.", "nodes, tasks_per_node, case_bytes"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -> None:
-    (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red"))
+    own = {"budget": {"node_hours": 1}, "cases": {"FioMetadata": {}}, "tiers": {"quick": {}}}
+    data = changed(EXTRAS, GOOD["systems"][0]["partitions"][0]["extras"] | own)
+    (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red", data))
     assert mistake.startswith(
         f"f: {NAMED}.extras.{below}colour: found an unknown key; allowed: the keys {allowed}"
     )

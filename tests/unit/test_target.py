@@ -119,6 +119,25 @@ def test_a_check_may_have_sizes_of_its_own() -> None:
     assert other == extras
 
 
+def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier() -> None:
+    tiers = {
+        "quick": {"case_bytes": "2 GiB", "repetitions": 1},
+        "acceptance": {"case_bytes": "64 GiB", "nodes": 4, "writes_first": True},
+    }
+    cases = {"Burst": {"case_bytes": "8 GiB"}, "Steady": {"tier": "acceptance"}}
+    extras = PartitionExtras.of_partition({**GOOD, "tiers": tiers, "cases": cases})
+    accepted = extras.for_check("IorPosix", "acceptance")
+    assert (accepted.limits.case_bytes, accepted.scale.nodes) == (64 << 30, 4)
+    assert accepted.limits.writes_first and accepted.limits.tier == "quick"
+    # The tier that is declared, where a run asks for none.
+    usual = extras.for_check("IorPosix")
+    assert (usual.limits.case_bytes, usual.limits.repetitions) == (2 << 30, 1)
+    assert extras.for_check("IorPosix", "daily") == extras
+    assert extras.for_check("Burst", "acceptance").limits.case_bytes == 8 << 30
+    steady = extras.for_check("Steady").limits
+    assert (steady.tier, steady.case_bytes) == ("acceptance", 64 << 30)
+
+
 @pytest.mark.parametrize(
     ("extras", "message"),
     [
@@ -134,6 +153,13 @@ def test_a_check_may_have_sizes_of_its_own() -> None:
         ({"hosts": ["n1", "-x"]}, "String should match"),
         ({"interface": "eth0; rm"}, "String should match"),
         ({"rights": ["root"]}, "lustre-checksums"),
+        ({"tiers": {"weekly": {}}}, "'quick', 'daily' or 'acceptance'"),
+        ({"tiers": {"quick": {"tier": "quick"}}}, "Extra inputs"),
+        ({"budget": {}}, "declare node_hours, written, or both"),
+        ({"budget": {"node_hours": 0}}, "greater than 0"),
+        ({"budget": {"node_hours": "3 h"}}, "valid number"),
+        ({"budget": {"written": 5}}, "a number and a unit"),
+        ({"budget": {"held": "1 GiB"}}, "Extra inputs"),
     ],
 )
 def test_what_makes_no_sense_is_refused(extras: dict[str, Any], message: str) -> None:

@@ -175,6 +175,8 @@ def place_of(entry: Mapping[str, Any] | None, record: Mapping[str, Any], metric:
         raise Refused(
             "its records are older than their parameters: only newer runs can be calibrated"
         )
+    if pinned := record.get("pinned"):
+        raise LeftOut(f"pinned to {pinned} by --distribute: one node's value, not the target's")
     plain = entry is not None and "$index" not in entry
     if entry is None:
         named = ["$partition", *record["parameters"]]

@@ -17,16 +17,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from iogauge import (
     agent,
     compare,
     detect,
     doctor,
+    expect,
     guards,
     history,
     lock,
+    outside,
+    planview,
     references,
     report,
     session,
@@ -85,6 +87,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
     environment = _environment(**extra)
+    if not gate:
+        environment.pop("IOGAUGE_SELECTION", None)
     words = _reframe_command(["--report-file", str(reframe_report), "-r", *arguments])
     process = subprocess.Popen(words, env=environment)
     status: int | None = None
@@ -103,6 +107,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record |= {"session": name, "time": now, "gate": gate}
         record |= {"confirms": confirms} if confirms else {}
+        record |= session.gate_marks() if gate else {}
         system = str(record["system"])
         folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
         try:
@@ -144,18 +149,47 @@ def _confirm(
 _DERIVED = "^derived$"
 
 
+def _listed(*arguments: str) -> list[str]:
+    """Cases that ReFrame's arguments select, each followed by its hash."""
+    words = _reframe_command(["-l", *arguments])
+    done = subprocess.run(words, env=_environment(), capture_output=True, text=True, check=False)
+    return re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
+
+
 def _selects_derived(arguments: list[str]) -> bool:
     """Whether ReFrame's arguments select checks that are derived from others, and some that are not."""
+    return bool(_listed(*arguments, "-t", _DERIVED)) and bool(_listed(*arguments, "-T", _DERIVED))
 
-    def found(*more: str) -> int:
-        words = _reframe_command(["-l", *arguments, *more])
-        done = subprocess.run(
-            words, env=_environment(), capture_output=True, text=True, check=False
+
+def _not_measured(
+    console: Console, arguments: list[str], records: list[dict[str, Any]], accept: bool
+) -> int:
+    """As a gate, say what was not measured; returns 1 where it should have been.
+
+    That is what an earlier gate of the same selection has recorded, and what ``-n`` names.
+    """
+    names, chosen = _listed(*arguments), expect.selection(arguments)
+    everywhere = _listed(*arguments, "--skip-system-check", "--skip-prgenv-check")
+    lacking = sorted({name.split()[0] for name in everywhere} - {name.split()[0] for name in names})
+    if lacking:
+        console.print(
+            f"not run: {', '.join(lacking)}: no partition and environment of this site has what they need "
+            "(features, sweeps: docs/checks.md)"
         )
-        match = re.search(r"Found (\d+) check", done.stdout)
-        return int(match[1]) if match else 0
-
-    return found("-t", _DERIVED) > 0 and found("-T", _DERIVED) > 0
+    wrong = [f"-n {plain(text)} selects no case" for text in expect.without_match(arguments, names)]
+    mine = {record["session"] for record in records}
+    for system in dict.fromkeys(str(record["system"]) for record in records):
+        before = expect.seen_before(session.history_dir() / system, chosen, mine)
+        wrong += map(plain, expect.gone(before, records, system))
+    for line in wrong:
+        console.print(f"[bold red]missing: {line}[/]")
+    if not wrong or accept:
+        return 0
+    console.print(
+        "iogauge: FAILED: what a gate has measured must not go unnoticed. If it is gone on purpose, say so "
+        "once: iogauge run --gate --accept-missing ..."
+    )
+    return 1
 
 
 def _show(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
@@ -186,6 +220,13 @@ def run(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Measure what failed once more; both are kept.")
     ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Run also what costs more than the budget.")
+    ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option("--accept-missing", help="As a gate: cases that are gone are so on purpose."),
+    ] = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
@@ -193,7 +234,17 @@ def run(
     measured once more, and the run fails for it only if it fails again.
     """
     gate = gate or session.is_gate()
-    if any("derived" in word for word in context.args) or not _selects_derived(context.args):
+    if gate:
+        os.environ["IOGAUGE_SELECTION"] = expect.selection(context.args)
+        os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
+    if over_budget:
+        os.environ["IOGAUGE_OVER_BUDGET"] = "1"
+    elif site.any_budget(references.sites_dir()):
+        _keep_budget(context.args)
+    if any(word.startswith("--distribute") for word in context.args):
+        # A case for each node; what is derived is of all nodes.
+        status, records = _run([*context.args, "-T", _DERIVED], gate)
+    elif any("derived" in word for word in context.args) or not _selects_derived(context.args):
         status, records = _run(context.args, gate)
     else:
         status, records = _run([*context.args, "-T", _DERIVED], gate)
@@ -201,7 +252,24 @@ def run(
         status, records = max(status, after), [*records, *derived]
     if confirm and any(map(report.needs_confirmation, records)):
         status, records = _confirm(context.args, status, records, gate)
-    raise typer.Exit(_show(_console(), records, gate, status))
+    console = _console()
+    status = _show(console, records, gate, status)
+    if gate:
+        status = max(status, _not_measured(console, context.args, records, accept_missing))
+    raise typer.Exit(status)
+
+
+def _keep_budget(arguments: list[str]) -> None:
+    """End the command where the selected cases cost more than the budget of their partition."""
+    over = planview.over_budget(_planned(arguments)[0])
+    if over:
+        for line in over:
+            typer.echo(f"iogauge: {line}", err=True)
+        typer.echo(
+            "iogauge: nothing was run. 'iogauge plan' shows all; run it all the same: --over-budget",
+            err=True,
+        )
+        raise typer.Exit(1)
 
 
 @app.command(context_settings=_PASS_ON)
@@ -389,74 +457,49 @@ def show_doctor() -> None:
     raise typer.Exit(0 if healthy else 1)
 
 
-@app.command(context_settings=_PASS_ON)
-def plan(context: typer.Context) -> None:
-    """Show what the selected cases would write and read, and whether the target has room."""
-    console = _console()
+def _planned(arguments: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """Footprints of the cases that ReFrame's arguments select, by a dry run; a text where that failed."""
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
-        words = _reframe_command(["--prefix", scratch, "--dry-run", *context.args])
+        # Nothing runs, so there is nothing to wait for between the cases.
+        quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         done = subprocess.run(
-            words,
-            env=_environment(IOGAUGE_HOME=scratch),
+            _reframe_command(words),
+            env=_environment(**quick),
             capture_output=True,
             text=True,
             check=False,
         )
         files = sorted(Path(scratch).rglob("footprint.json"))
-        cases = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+        cases = [outside.read_json(file) for file in files]
     if done.returncode != 0:
-        console.print(plain(done.stdout[-4000:] + done.stderr[-4000:]))
-        raise typer.Exit(1)
-    if not cases:
-        console.print(plain(done.stderr))
-        console.print("no case is selected: see what 'reframe -c checks/ -l' lists")
+        return cases, done.stdout[-4000:] + done.stderr[-4000:]
+    return cases, "" if cases else done.stderr + _NO_CASE
+
+
+_NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"
+
+
+@app.command(context_settings=_PASS_ON)
+def plan(context: typer.Context) -> None:
+    """Show what the selected cases would write and read, and whether the target and the budget have room."""
+    console = _console()
+    cases, problem = _planned(context.args)
+    if problem:
+        console.print(plain(problem))
         raise typer.Exit(1)
     raise typer.Exit(0 if _show_plan(console, cases) else 1)
 
 
 def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
-    """Print the footprints and the room on each target; returns whether there is room for all."""
-    view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
-    for heading in (
-        "case",
-        "partition",
-        "target",
-        "holds",
-        "files",
-        "writes",
-        "reads",
-        "node-minutes",
-    ):
-        view.add_column(
-            heading, justify="left" if heading in ("case", "partition", "target") else "right"
-        )
-    for case in cases:
-        view.add_row(
-            plain(report.short_name(case["name"])),
-            plain(case["partition"]),
-            plain(case["target"]),
-            format_bytes(case["held_bytes"]),
-            str(case["files"]),
-            format_bytes(case["written_bytes"]),
-            format_bytes(case["read_bytes"]),
-            f"{case['node_minutes']:.1f}",
-        )
-    view.add_section()
-    view.add_row(
-        f"{len(cases)} case(s), one at a time",
-        "",
-        "",
-        format_bytes(max(case["held_bytes"] for case in cases)),
-        str(max(case["files"] for case in cases)),
-        format_bytes(sum(case["written_bytes"] for case in cases)),
-        format_bytes(sum(case["read_bytes"] for case in cases)),
-        f"{sum(case['node_minutes'] for case in cases):.1f}",
-    )
-    console.print(view)
-    console.print(
-        "node-minutes at 200 MiB/s; 'holds' and 'files': what lies on the target at a time, at most"
-    )
-    fits = True
+    """Print the footprints, the budget and the room on each target; returns whether all is kept."""
+    console.print(planview.table(cases))
+    for line in [*planview.remarks(cases), *planview.within_budget(cases)]:
+        console.print(plain(line))
+    over = planview.over_budget(cases)
+    for line in over:
+        console.print(f"[bold red]{plain(line)}[/]")
+    fits = not over
     for target in sorted({case["target"] for case in cases}):
         mine = [case for case in cases if case["target"] == target]
         try:

@@ -37,6 +37,7 @@ _JUDGED: Final = (Verdict.PASS.value, Verdict.FAIL.value, Verdict.UNREFERENCED.v
 #: Keys of a record that say nothing of how the figures came about, or are compared as figures.
 _NOT_FACTS: Final = frozenset(
     {"schema", "session", "time", "hash", "metrics", "findings", "reason", "gate", "expected"}
+    | {"selection", "accepts"}
 )
 _SMALL_BINS: Final = tuple(
     f"SIZE_{way}_{size}"

@@ -264,7 +264,12 @@ def _case(record: Mapping[str, Any], source: Source, oldest: float) -> _Case | N
     if calendar.timegm(time.strptime(record["time"], "%Y-%m-%dT%H:%M:%SZ")) < oldest:
         return None
     parameters = record["parameters"]
-    if record["overridden"] or any(parameters[k] != value for k, value in source.fixed.items()):
+    if record.get("pinned"):  # one node's, not the target's
+        return None
+    # The tier is compared below.
+    if set(record["overridden"]) - {"tier"} or any(
+        parameters[k] != value for k, value in source.fixed.items()
+    ):
         return None
     if type(record["session"]) is not str:
         raise TypeError("a record without a session")

@@ -348,10 +348,8 @@ def collect(
     raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
     no room left in the directory, it says that too.
     """
-    cause = _cause(stage, job_state)
-    ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     try:
-        return _collect(stage, plan, job_status, owner)
+        return _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
         if not _is_full(stage):
             raise
@@ -362,8 +360,14 @@ def collect(
 
 
 def _collect(
-    stage: Path, plan: CasePlan, job_status: int | None, owner: tuple[str, str] | None
+    stage: Path,
+    plan: CasePlan,
+    job_status: int | None,
+    owner: tuple[str, str] | None,
+    job_state: str | None,
 ) -> Evidence:
+    cause = _cause(stage, job_state)
+    ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     try:
         opened = outside.parse_json(_text(stage / "open.json", "open"))
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]

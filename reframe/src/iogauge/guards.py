@@ -897,14 +897,19 @@ def connections(*, changes: Sequence[Change]) -> Finding:
 
 
 def read_after_write(
-    *, reads: Sequence[tuple[int, float]], writes: Sequence[tuple[int, float]]
+    *,
+    reads: Sequence[tuple[int, float]],
+    writes: Sequence[tuple[int, float]],
+    writes_first: bool = False,
 ) -> Finding:
     """G21: what is read was written before, by this run and in the same repetition.
 
     ``reads`` are (repetition, seconds since the epoch at which it started), ``writes`` (repetition, seconds
     at which it had finished). What the preparing repetition 0 has written stands for all, unless a
-    repetition writes by itself. A write that goes on while the data are read is none.
+    repetition writes by itself. A write that goes on while the data are read is none. ``writes_first``: all
+    repetitions were to write before the first one reads.
     """
+    last = max((ended for _, ended in writes), default=0.0)
     wrong = []
     for repetition, started in reads:
         own = [ended for number, ended in writes if number == repetition]
@@ -913,11 +918,15 @@ def read_after_write(
             wrong.append(f"repetition {repetition} reads what this run did not write")
         elif min(ended) > started:
             wrong.append(f"repetition {repetition} reads before its data were written")
+        elif writes_first and last > started:
+            wrong.append(f"repetition {repetition} reads before all repetitions have written")
     return _finding(
         "G21",
         bool(reads) and not wrong,
         wrong[0] if wrong else f"{len(reads)} read(s), each after a write" if reads else "no read",
-        "a write of this run that has finished before each read",
+        "all writes of this run have finished before the first read"
+        if writes_first
+        else "a write of this run that has finished before each read",
         "Let the case write its data itself, before it reads them (phases.tsv has the order)",
     )
 

@@ -222,6 +222,8 @@ def line_of(record: Mapping[str, Any]) -> str:
     parameters = record.get("parameters")
     if not isinstance(parameters, Mapping):
         parameters = dict(re.findall(r"%([\w.]+)=(\S+)", str(record.get("case"))))
+    if pinned := record.get("pinned"):  # a line for each node
+        parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
     return digest([measured, {name: _word(value) for name, value in parameters.items()}])
 

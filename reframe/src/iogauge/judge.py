@@ -138,7 +138,9 @@ def _phase_findings(
             )
         )
     if access.direction == "read":
-        findings.append(guards.read_after_write(**_order(phase, plan, evidence)))
+        findings.append(
+            guards.read_after_write(**_order(phase, plan, evidence), writes_first=plan.writes_first)
+        )
         servers = extras.topology.servers if extras.topology else None
         findings.append(
             guards.server_cache(
@@ -302,7 +304,7 @@ def _striping_findings(
             one = seen.files[0]
             findings.append(
                 guards.stripes_against_size(
-                    file_bytes=plan.held_bytes,
+                    file_bytes=plan.held_bytes // (plan.executions if plan.writes_first else 1),
                     stripe_bytes=one.stripe_bytes,
                     stripe_count=one.stripe_count,
                 )
@@ -338,11 +340,16 @@ def _order(
 
 def _node_findings(plan: CasePlan, evidence: ev.Evidence, extras: PartitionExtras) -> list[Finding]:
     """Whether the nodes were idle, ours alone, and kept their connections."""
+    # Where all writes come first, the warm-up of what reads lies among what is judged.
+    among = plan.passes[-1] if plan.writes_first else ()
     read, written = own_bytes(
         output
         for phase in plan.repeat
         if phase.within is None and phase.access.direction != "none"
-        for output in evidence.outputs[phase.name]
+        for output in (
+            *evidence.outputs[phase.name],
+            *(evidence.cold.get(phase.name, ()) if phase in among else ()),
+        )
     )
     cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
     known = len(cores) == len(evidence.idle) == len(evidence.nodes)

@@ -18,6 +18,8 @@ from iogauge.measurement import Quantity, ToolOutput
 #: The case's directory on the target, and the number of the repetition, in the job script.
 DIR = "$IOG_DIR"
 REP = "$IOG_REP"
+#: Directory of a repetition whose files are kept while others write.
+SET = f"{DIR}/{REP}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,11 @@ class Computed:
     compute: Callable[..., Quantity]
 
 
+#: What a job takes beside its phases, and a phase beside its tool: about what was measured on two cores.
+_CASE_S: Final = 2.0
+_START_S: Final = 0.5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
     """What a case costs. ``held_bytes`` and ``files`` lie on the target at a time, at most."""
@@ -115,7 +122,9 @@ class CasePlan:
     all tasks write one. ``servers``: object storage servers that hold the files, None: all.
     ``cyclic``: ranks go round the nodes instead of filling one after the other. ``restores``: the case
     changes settings of the client, which its job puts back. ``sweeps_tasks``: the tasks on a node are what
-    the scenario varies, beyond the cores where the site says so.
+    the scenario varies, beyond the cores where the site says so. ``writes_first``: all executions of what
+    ``repeat`` writes come before the first of what it reads; each has a directory of its own, :data:`SET`,
+    and ``held_bytes`` and ``files`` are those of all.
     """
 
     tool: str
@@ -136,6 +145,25 @@ class CasePlan:
     cyclic: bool = False
     restores: bool = False
     sweeps_tasks: bool = False
+    writes_first: bool = False
+
+    @property
+    def passes(self) -> tuple[Sequence[PhasePlan], ...]:
+        """What is repeated: as a whole, or what writes, and then what comes after."""
+        if not self.writes_first:
+            return (self.repeat,)
+        reads = next(n for n, phase in enumerate(self.repeat) if phase.access.direction == "read")
+        return (self.repeat[:reads], self.repeat[reads:])
+
+    @property
+    def executions(self) -> int:
+        """How often ``repeat`` is done, the warm-up included."""
+        return self.repetitions + 1 - self.first_repetition
+
+    @property
+    def directory(self) -> str:
+        """Directory of the files that one repetition writes, in the job script."""
+        return SET if self.writes_first else DIR
 
     @property
     def striped(self) -> bool:
@@ -157,27 +185,28 @@ class CasePlan:
         """Number of the first execution of ``repeat``: 0 is the warm-up, 1 the first that is judged."""
         return 0 if self.warm_up else 1
 
-    def footprint(self, assumed_bytes_s: float, phase_seconds: float) -> Footprint:
-        """Cost of the case; its duration rests on an assumed bandwidth where a phase moves fixed data."""
+    def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
+        """Cost of the case. ``bytes_s`` is the bandwidth that is expected of a phase that moves fixed data."""
+        each = [(1, phase) for phase in self.prepare]
+        each += [(self.executions, phase) for phase in self.repeat]
 
         def moved(direction: str) -> int:
-            def total(phases: Sequence[PhasePlan]) -> int:
-                mine = [p for p in phases if p.access.direction == direction]
-                return sum((p.data_bytes or 0) * p.samples for p in mine)
+            mine = [(times, p) for times, p in each if p.access.direction == direction]
+            return sum(times * (p.data_bytes or 0) * p.samples for times, p in mine)
 
-            once, each = total(self.prepare), total(self.repeat)
-            return once + executions * each
+        def seconds(phase: PhasePlan) -> float:
+            start = 0.0 if phase.within else _START_S * (2 if phase.access.evict else 1)
+            if phase.data_bytes is not None:
+                return start + phase.data_bytes * phase.samples / bytes_s(phase)
+            return start + (phase_seconds if phase.access.direction != "none" else 0.0)
 
-        executions = self.repetitions + 1 - self.first_repetition
-        written, read = moved("write"), moved("read")
-        timed = sum(1 for p in self.repeat if p.data_bytes is None and p.access.direction != "none")
         return Footprint(
             held_bytes=self.held_bytes,
             files=self.files,
-            written_bytes=written,
-            read_bytes=read,
+            written_bytes=moved("write"),
+            read_bytes=moved("read"),
             nodes=self.nodes,
-            seconds=(written + read) / assumed_bytes_s + executions * timed * phase_seconds,
+            seconds=_CASE_S + sum(times * seconds(phase) for times, phase in each),
         )
 
 
@@ -336,13 +365,13 @@ class Launch:
     interface: str | None = None
 
 
-def _phase_lines(phase: PhasePlan, launch: Launch) -> list[str]:
-    """Lines of the job script that run one phase."""
+def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
+    """Lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
         return []
     lines = []
     if phase.access.evict:
-        words = [*launch.each_node, *launch.agent, "evict", DIR, f"evict-{phase.name}.{REP}"]
+        words = [*launch.each_node, *launch.agent, "evict", directory, f"evict-{phase.name}.{REP}"]
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
@@ -357,29 +386,31 @@ def _phase_lines(phase: PhasePlan, launch: Launch) -> list[str]:
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Lines that ask for the layout, before anything is written, and lines that read back what was obtained."""
-    before, after = [], []
+    before, after, where = [], [], plan.directory
+    if plan.writes_first:
+        before.append(f"mkdir {shell_word(where)} || exit 1")
     if plan.layout is not None:
         before.append(
-            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), DIR])}"
+            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
         )
     if plan.pins is not None:
-        words = [*launch.agent, "pin", PINS, DIR, f"{PINNED}.{REP}"]
+        words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
         before.append(f"iog_phase pin {shell_command(words)}")
     if plan.striped:
-        words = [*launch.agent, "stripes", DIR, f"{STRIPES}.{REP}"]
+        words = [*launch.agent, "stripes", where, f"{STRIPES}.{REP}"]
         after.append(f"iog_phase getstripe {shell_command(words)}")
     return before, after
 
 
 def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
-    """Shell functions ``iog_prepare`` and ``iog_case`` of a job script."""
+    """Shell functions of a job script: ``iog_prepare``, ``iog_case``, and ``iog_write`` where all writes come first."""
     before, after = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
         out: list[str] = [*before] if holds_first_write else []
         written = not holds_first_write
         for phase in phases:
-            out += _phase_lines(phase, launch)
+            out += _phase_lines(phase, launch, plan.directory)
             if not written and phase.access.direction == "write":
                 out += after
                 written = True
@@ -401,7 +432,13 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
         prepare.append(f"    iog_servers {shell_command(words)}")
     if plan.prepare:
         prepare += lines(plan.prepare, True)
-    case = [f'    [ "$IOG_REP" != 1 ] || {first}', *([] if plan.prepare else ["    iog_reset"])]
-    case += lines(plan.repeat, not plan.prepare)
-    case.append(f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}')
-    return ["iog_prepare() {", *prepare, "}", "iog_case() {", *case, "}"]
+    begin = [f'    [ "$IOG_REP" != 1 ] || {first}']
+    end = [f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}']
+    functions = ["iog_prepare() {", *prepare, "}"]
+    if plan.writes_first:
+        writes, reads = plan.passes
+        functions += ["iog_write() {", *begin, *lines(writes, True), "}"]
+        return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
+    if not plan.prepare:
+        begin.append("    iog_reset")
+    return [*functions, "iog_case() {", *begin, *lines(plan.repeat, not plan.prepare), *end, "}"]

@@ -48,8 +48,11 @@ def plain(text: str) -> str:
 
 
 def short_name(case: str) -> str:
-    """A case's name without ReFrame's parameter names: ``IorPosix shared random direct``."""
-    return re.sub(r"%[\w.]+=", "", case)
+    """A case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
+
+    The partition that ``--distribute`` adds is left out: it stands elsewhere.
+    """
+    return re.sub(r" %\.part=\S+|%[\w.]+=", "", case)
 
 
 def _reason(record: dict[str, Any], metric: dict[str, Any]) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from iogauge import lock, outside, workdir
+from iogauge.budget import Cost, excess
+from iogauge.target import Budget
 
 
 def project_root() -> Path:
@@ -64,6 +66,19 @@ def is_gate() -> bool:
     raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
 
 
+def is_over_budget_allowed() -> bool:
+    """Whether the run may cost more than the site's budget (``iogauge run --over-budget``)."""
+    return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
+
+
+def gate_marks() -> dict[str, object]:
+    """What a gate's records say of the selection that they belong to, see :mod:`iogauge.expect`."""
+    chosen = os.environ.get("IOGAUGE_SELECTION")
+    if chosen is None:
+        return {}
+    return {"selection": chosen, "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1"}
+
+
 def confirms() -> str:
     """Session whose failures this run measures once more; empty in any other run."""
     return os.environ.get("IOGAUGE_CONFIRMS", "")
@@ -92,9 +107,26 @@ class Session:
     failed: int = 0
     #: Cases that were set up and are not decided: check, partition, environment, name of the case.
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
+    #: By partition: what the cases that were started are expected to cost.
+    spent: dict[str, Cost] = field(default_factory=dict)
+
+    def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
+        """Add what a case will cost; where that is more than the budget leaves, add nothing and say why."""
+        before = self.spent.get(partition, Cost())
+        over = excess(budget, before + cost) if budget else []
+        if over and not is_over_budget_allowed():
+            return (
+                f"refused: budget of {partition}: {'; '.join(over)}, this case after "
+                f"{before.cases} other(s) of the session included. Select fewer cases, raise the budget, "
+                "or use 'iogauge run --over-budget'"
+            )
+        self.spent[partition] = before + cost
+        return ""
 
     def track(self, target: str) -> None:
         """Remember to remove this session's directory on a target, also after this process is gone."""
+        if target in self.targets:
+            return
         self.targets.add(target)
         if target not in known_targets():
             file = state_dir() / _TARGETS

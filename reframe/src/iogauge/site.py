@@ -373,6 +373,12 @@ def site_folders(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: (path.name == LOCAL, path.name))
 
 
+def any_budget(folder: Path) -> bool:
+    """Whether any site may have a budget; says nothing of mistakes, which other functions find."""
+    texts = (one / SETTINGS for one in site_folders(folder))
+    return any("budget" in file.read_text(encoding="utf-8", errors="replace") for file in texts)
+
+
 def _expand(value: Any, home: str) -> Any:
     """Values with ``${IOGAUGE_HOME}`` replaced."""
     if isinstance(value, dict):

@@ -139,6 +139,8 @@ class Limits(SiteModel):
     max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
     #: Write and read at least this many times the memory where only size defeats a cache (G1).
     memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
+    #: All repetitions write before the first one reads; the files of each are kept until then.
+    writes_first: bool = False
 
     @model_validator(mode="after")
     def _sizes_make_sense(self) -> Limits:
@@ -171,8 +173,8 @@ class Sweeps(SiteModel):
         return self
 
 
-class CaseSize(SiteModel):
-    """Scale and limits of one check where they differ from the partition's."""
+class Sizes(SiteModel):
+    """Scale and limits where they differ from the partition's."""
 
     nodes: Count | None = None
     tasks_per_node: Count | None = None
@@ -180,8 +182,28 @@ class CaseSize(SiteModel):
     case_files: Count | None = None
     phase_seconds: Seconds | None = None
     repetitions: Count | None = None
-    tier: Tier | None = None
     max_spread: Fraction | None = None
+    writes_first: bool | None = None
+
+
+class CaseSize(Sizes):
+    """Sizes of one check."""
+
+    tier: Tier | None = None
+
+
+class Budget(SiteModel):
+    """What the cases of one session may cost on a partition, all together."""
+
+    node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
+    #: Bytes that are written to the target.
+    written: Annotated[Bytes, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _something_declared(self) -> Budget:
+        if self.node_hours is None and self.written is None:
+            raise ValueError("declare node_hours, written, or both, or leave budget out")
+        return self
 
 
 class Baseline(SiteModel):
@@ -210,8 +232,11 @@ class PartitionExtras(SiteModel):
     topology: Topology | None = None
     #: Points of the scenarios that vary one thing.
     sweeps: Sweeps = Sweeps()
-    #: By name of the check: what differs from ``scale`` and ``limits``.
+    #: By tier: what differs from ``scale`` and ``limits`` in a run of that tier.
+    tiers: dict[Tier, Sizes] = {}
+    #: By name of the check: what differs from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
+    budget: Budget | None = None
     #: What this partition is compared with.
     baseline: Baseline | None = None
     price: Price | None = None
@@ -224,12 +249,19 @@ class PartitionExtras(SiteModel):
     #: options is filled with what the case needs (``#DW jobdw ... capacity={capacity}``).
     resources: tuple[str, ...] = ()
 
-    def for_check(self, check: str) -> PartitionExtras:
-        """These extras with scale and limits as declared for a check."""
-        own = self.cases.get(check)
-        if own is None:
+    def for_check(self, check: str, tier: str = "") -> PartitionExtras:
+        """These extras with scale and limits as declared for a check, in its own tier or another one."""
+        own = self.cases.get(check, CaseSize())
+        of_tier = [
+            sizes
+            for name, sizes in self.tiers.items()
+            if name == (tier or own.tier or self.limits.tier)
+        ]
+        given: dict[str, Any] = {
+            name: value for sizes in (*of_tier, own) for name, value in sizes if value is not None
+        }
+        if not given:
             return self
-        given: dict[str, Any] = {name: value for name, value in own if value is not None}
         scale: dict[str, Any] = {
             name: given.pop(name) for name in ("nodes", "tasks_per_node") if name in given
         }

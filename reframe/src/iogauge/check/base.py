@@ -32,9 +32,10 @@ import reframe.utility.sanity as sn
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
+from reframe.utility import nodelist_abbrev
 from reframe.utility.typecheck import Duration
 
-from iogauge import evidence, features, fingerprint, history, judge, session, workdir
+from iogauge import budget, evidence, features, fingerprint, history, judge, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
@@ -56,8 +57,6 @@ from iogauge.target import PartitionExtras, Tier
 from iogauge.units import visible, visible_lines
 from iogauge.verdict import MetricVerdict, Reference, Verdict
 
-#: Bandwidth that the estimate of a case's duration rests on where no ceiling is declared.
-ASSUMED_BYTES_S = 200 * 2**20
 #: Room asked of a resource manager, over what a case holds: file systems keep some for themselves.
 _CAPACITY_FACTOR = 1.25
 
@@ -80,6 +79,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
     #: How much a run must prove: ``quick``, ``daily``, ``acceptance``; empty: as the ``limits`` say.
     #: :type: str
     tier = builtins.variable(str, value="")
+
+    #: ``yes``: all repetitions write before the first one reads; ``no``; empty: as the ``limits`` say.
+    #: :type: str
+    writes_first = builtins.variable(str, value="")
 
     #: Form of the command: ``sound``, or ``published`` where a document printed another (see docs/checks.md).
     #: :type: str
@@ -132,6 +135,11 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         return int(self.nodes * self.tasks_per_node)
 
     @property
+    def pinned(self) -> tuple[str, ...]:
+        """Nodes that ReFrame's ``--distribute`` pins the case to; none: those that the scheduler gives."""
+        return tuple(getattr(self, ".nid", ()))
+
+    @property
     def case_name(self) -> str:
         """Name of the case's directory on the target."""
         where = f"{self.current_partition.name}-{self.current_environ.name}"
@@ -155,7 +163,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         session.current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
-            self._extras = extras.for_check(type(self).__name__)
+            self._extras = extras.for_check(type(self).__name__, self.tier)
             self._references = References.of_site(self.current_system.name)
             self._references.check(type(self).__name__, self.promise_all())
         except (ValidationError, ReferencesError) as error:
@@ -166,6 +174,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             declared = self.declared()
         except ValueError as error:
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
+        if self.pinned:
+            self.nodes = self.nodes or len(self.pinned)
+            if self.nodes != len(self.pinned):
+                self._refuse(
+                    Verdict.ERROR,
+                    f"nodes is {self.nodes}, and --distribute pins the case to {self.pinned[0]}: leave nodes alone",
+                )
         self._overridden = {
             name: value
             for name, known in declared.items()
@@ -177,6 +192,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         for name, allowed in (
             ("tier", ("quick", "daily", "acceptance")),
             ("variant", self.variants),
+            ("writes_first", ("yes", "no", "")),
         ):
             if getattr(self, name) not in allowed:
                 self._refuse(
@@ -263,7 +279,16 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "max_fill": limits.max_fill,
             "keep_free": limits.keep_free,
         }
-        footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
+        try:
+            references, _ = self._find_references()
+        except ReferencesError as error:
+            self._refuse(Verdict.ERROR, str(error))
+        speeds = {
+            phase.name: budget.speed(phase, plan, self._extras, references)
+            for phase in plan.phases
+            if phase.data_bytes is not None
+        }
+        footprint = plan.footprint(lambda phase: speeds[phase.name].bytes_s, limits.phase_seconds)
         for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
             if stale.is_symlink() or not stale.is_dir():
                 stale.unlink()
@@ -278,6 +303,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                     "read_bytes": footprint.read_bytes,
                     "nodes": footprint.nodes,
                     "node_minutes": footprint.node_minutes,
+                    "seconds": footprint.seconds,
+                    "rests_on": sorted({speed.source for speed in speeds.values()}),
+                    "check": type(self).__name__,
+                    "budget": self._extras.budget.model_dump() if self._extras.budget else None,
                 }
             ),
             encoding="utf-8",
@@ -314,10 +343,18 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
         ]
         self.executable = "iog_repeat"
-        self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
-        if not self.is_dry_run():
-            for place in target.places:
-                session.current().track(place)
+        counts = [str(plan.first_repetition), str(plan.repetitions)]
+        if plan.writes_first:
+            self.prerun_cmds.append(shell_command(["iog_repeat", *counts, "iog_write"]))
+        self.executable_opts = [*counts, "iog_case"]
+        if self.is_dry_run():
+            return
+        cost = budget.Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
+        over = session.current().spend(self.current_partition.fullname, cost, self._extras.budget)
+        if over:
+            self._refuse(Verdict.ERROR, over)
+        for place in target.places:
+            session.current().track(place)
 
     def _launch(self, library: Path) -> Launch:
         """What starts processes in the job; writes the host file where the site names hosts.
@@ -362,9 +399,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                 Path(self.stagedir), self._plan, job.exitcode, owner, job.state
             )
             self._evidence = found
-            references, unreferenced = self._references.resolve(
-                self, self.promise(), self._overridden
-            )
+            references, unreferenced = self._find_references()
             judgement = judge.judge(
                 self._plan,
                 found,
@@ -427,6 +462,17 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
 
     # Helpers.
 
+    def _find_references(self) -> tuple[dict[str, Reference], str]:
+        """References of the run at hand, and why a metric may have none.
+
+        In a tier whose sizes the site declares, but that is not the case's usual one, what stands in the file
+        holds only where ``$index`` names the tier; the ceiling holds in any tier.
+        """
+        foreign = dict(self._overridden)
+        if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
+            foreign.pop("tier", None)
+        return self._references.resolve(self, self.promise(), foreign)
+
     @property
     def _time_limit_s(self) -> float:
         """Seconds that the job may take, as ReFrame will ask for them."""
@@ -478,6 +524,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "session": session_name,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "gate": session.is_gate(),
+            **session.gate_marks(),
             "system": self.current_system.name,
             "partition": self.current_partition.name,
             "environment": self.current_environ.name,
@@ -493,7 +540,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "nodes": self.nodes,
             "tasks_per_node": self.tasks_per_node,
             "repetitions": self.repetitions,
-            "parameters": {name: getattr(self, name) for name in type(self).param_space.params},
+            # Not what --repeat and its like add: how often it is measured makes no other case of it.
+            "parameters": {
+                name: getattr(self, name)
+                for name in type(self).param_space.params
+                if not name.startswith(".")
+            },
+            **({"pinned": nodelist_abbrev(self.pinned)} if self.pinned else {}),
             "overridden": getattr(self, "_overridden", {}),
             "price": self._price_record(),
             "target": self.current_partition.extras.get("target"),

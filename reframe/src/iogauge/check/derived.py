@@ -75,7 +75,7 @@ class DerivedCheck(StorageCheck):
 
     local = True
     executable = "true"
-    tags = {"derived"}
+    tags = {"derived", "weekly", "acceptance"}
 
     _used: dict[str, tuple[Point, ...]]
 
@@ -110,7 +110,9 @@ class DerivedCheck(StorageCheck):
         )
 
     def tier_of(self, check: str) -> str:
-        """Tier that this partition declares for a check."""
+        """Tier of this run, else the one that this partition declares for a check."""
+        if self.tier:
+            return str(self.tier)
         extras = PartitionExtras.of_partition(self.current_partition.extras)
         return extras.for_check(check).limits.tier
 
@@ -126,6 +128,11 @@ class DerivedCheck(StorageCheck):
             self._references.check(name, self.promise_all())
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
+        if self.pinned:
+            self._refuse(
+                Verdict.ERROR,
+                "nothing is measured here that --distribute could pin to a node: exclude it, -T derived",
+            )
         self._overridden = {
             name: value
             for name, known in self.declared().items()

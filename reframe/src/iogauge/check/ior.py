@@ -18,7 +18,7 @@ from iogauge import features, hints
 from iogauge.check.base import StorageCheck
 from iogauge.lustre import Layout, Pins
 from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import darshan, ior
 from iogauge.units import tool_size
 from iogauge.verdict import Reference
@@ -95,11 +95,20 @@ class IorCheck(StorageCheck):
     published_cyclic: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """As for every check, and the scenario's sizes."""
+        """As for every check, and the scenario's order and sizes.
+
+        Where all writes come first, the files of all repetitions together hold what the limits allow.
+        """
+        limits, order = self.site.limits, {}
+        if self.reads and self.variant != "published":
+            order = {"writes_first": "yes" if limits.writes_first else "no"}
+        first = (self.writes_first or order.get("writes_first")) == "yes" and bool(order)
+        sets = (self.repetitions or limits.repetitions) + self.warm_up if first else 1
         return {
             **super().declared(),
+            **order,
             "transfer_bytes": self.transfer,
-            "total_bytes": self.site.limits.case_bytes // self.share,
+            "total_bytes": limits.case_bytes // self.share // max(sets, 1),
         }
 
     def promise(self) -> tuple[Metric, ...]:
@@ -111,6 +120,11 @@ class IorCheck(StorageCheck):
             *((WRITE_IOPS,) if small else ()),
             *((READ_IOPS,) if small and self.reads else ()),
         )
+
+    @property
+    def _writes_first(self) -> bool:
+        """Whether all repetitions write before the first one reads."""
+        return self.writes_first == "yes" and self.reads and self.variant != "published"
 
     def layout(self) -> Layout | None:
         """Layout that the case's directory hands on to its files; None: as the target has it."""
@@ -143,7 +157,7 @@ class IorCheck(StorageCheck):
             )
         return ior.IorOptions(
             api=self.back_end,
-            test_file=f"{DIR}/data",
+            test_file=f"{SET if self._writes_first else DIR}/data",
             transfer_bytes=transfer,
             block_bytes=transfer if self.segmented else block,
             segments=block // transfer if self.segmented else 1,
@@ -257,10 +271,13 @@ class IorCheck(StorageCheck):
         data = options.bytes_per_task * self.total_tasks
         phases = self.published_phases(options) if published else self.sound_phases(options)
         kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
+        if self._writes_first:
+            kept = self.repetitions + self.warm_up
         return CasePlan(
             tool="ior",
             repetitions=1 if published else self.repetitions,
             warm_up=self.warm_up and not published,
+            writes_first=self._writes_first,
             tasks=self.total_tasks,
             nodes=self.nodes,
             repeat=phases,
@@ -302,7 +319,7 @@ class SharedFileCheck(IorCheck):
     collective = True
     segmented = True
     reads = False
-    tags = {"ior", "mpiio", "striping", "acceptance"}
+    tags = {"ior", "mpiio", "striping", "weekly", "acceptance"}
 
     needs = features.IOR_MPIIO
 

@@ -1,0 +1,197 @@
+"""Modes: what each selects, in which tier, and the order of an acceptance."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from e2e.rig import Rig, Run
+
+TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+MODES = ("quick", "daily", "weekly", "acceptance")
+#: Of the acceptance only: hours long, or with settings of the client changed.
+ACCEPTANCE_ONLY = {"Steady", "ChecksumOverhead"}
+SEQUENTIAL = ("-n", "IorPosix%files=per-process%order=sequential")
+
+
+def phases(run: Run, pattern: str) -> list[str]:
+    """Phases of a case in the order in which they ran, as ``write.1``."""
+    (stage,) = [path.parent for path in run.stage.rglob(f"{pattern}/phases.tsv")]
+    lines = [line.split("\t") for line in (stage / "phases.tsv").read_text().splitlines()]
+    assert [line[3] for line in lines] == sorted(line[3] for line in lines)
+    return [f"{name}.{rep}" for rep, name, *_ in lines if not name.startswith("facts-")]
+
+
+def with_sweeps(rig: Rig, **extras: Any) -> None:
+    """A site that has points for every sweep."""
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["target"] |= {"type": "lustre", "striping": "lustre"}
+    partition["extras"] |= {
+        "topology": {
+            "source": "made up",
+            "servers": {"count": 2, "nic": "1 GB/s"},
+            "targets": 4,
+        },
+        "sweeps": {
+            "tasks_per_node": [1, 2],
+            "servers": [1, 2],
+            "stripe_counts": [1, 4],
+            "stripe_sizes": ["1 MiB"],
+            "aggregators": [2],
+            "tasks_per_client": [2],
+        },
+        "rights": ["lustre-checksums"],
+        **extras,
+    }
+    data["environments"][0]["features"] += ["ior-hdf5", "ior-ncmpi", "darshan"]
+    data["environments"][0]["extras"] = {"mpi": "ompio4", "darshan": "/opt/libdarshan.so"}
+    rig.write_settings(data)
+
+
+def test_each_mode_holds_the_one_before(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=TOOLS)
+    with_sweeps(rig)
+    everything = rig.reframe("-c", "checks/", "-l")
+    found = {"all": set(re.findall(r"^- (.*) /", everything.out, re.MULTILINE))}
+    for mode in MODES:
+        run = rig.reframe("-c", "checks/", "-l", f"--mode={mode}")
+        assert run.rc == 0, run.out
+        found[mode] = set(re.findall(r"^- (.*) /", run.out, re.MULTILINE))
+    assert found["quick"] < found["daily"] < found["weekly"] < found["acceptance"]
+    assert found["acceptance"] == found["all"]
+    left = {case.split()[0] for case in found["acceptance"] - found["weekly"]}
+    assert left == ACCEPTANCE_ONLY
+    sweeps = {"TaskScaling", "ServerScaling", "StripeCount", "StripeSize", "Aggregators"}
+    assert sweeps <= {case.split()[0] for case in found["weekly"] - found["daily"]}
+
+
+@pytest.mark.needs_ior
+class TestAcceptance:
+    @pytest.fixture
+    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+        rig = make_rig(tools=("ior",), limits={"repetitions": 2, "case_bytes": "24 MiB"})
+        data = rig.settings()
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["tiers"] = {"quick": {"case_bytes": "768 MiB", "writes_first": True}}
+        rig.write_settings(data)
+        return rig
+
+    def test_all_writes_come_before_the_first_read(self, rig: Rig) -> None:
+        run = rig.run(*SEQUENTIAL, "-S", "repetitions=2")
+        direct, buffered = sorted(run.records, key=lambda r: "buffered" in r["case"])
+        for record in (direct, buffered):
+            assert record["verdict"] == "UNREFERENCED", record["reason"]
+            assert record["overridden"] == {}
+            (order,) = {f["saw"]: f for f in record["findings"] if f["guard"] == "G21"}.values()
+            assert order["demands"].startswith("all writes of this run")
+            assert all(m["cold"] for m in record["metrics"])
+        writes = ["write.0", "write.1", "write.2"]
+        assert phases(run, f"IorPosix_{direct['hash']}") == [
+            *writes,
+            *("read.0", "read.1", "read.2"),
+        ]
+        assert phases(run, f"IorPosix_{buffered['hash']}") == [
+            *writes,
+            *("evict-read.0", "read.0", "evict-read.1", "read.1", "evict-read.2", "read.2"),
+        ]
+        # Three sets of files, of what the limits allow together.
+        assert " -b 128m " in direct["commands"][0]
+        rig.assert_clean()
+
+    def test_a_run_may_ask_for_it(self, rig: Rig) -> None:
+        run = rig.run(
+            *("-n", "IorPosix%files=shared%order=random%cache=buffered"),
+            *("-S", "writes_first=no"),
+        )
+        assert run.record["overridden"] == {"writes_first": "no"}
+        assert phases(run, "IorPosix*")[:3] == ["write.0", "evict-read.0", "read.0"]
+        rig.run(*SEQUENTIAL, "-S", "writes_first=maybe").never_passed("writes_first is 'maybe'")
+
+    def test_the_room_is_that_of_all_sets(self, rig: Rig) -> None:
+        run = rig.reframe("-c", "checks/", "--dry-run", *SEQUENTIAL, "-S", "total_bytes=16777216")
+        assert run.rc == 0, run.out
+        for case in run.stage.rglob("case.json"):
+            text = case.read_text()
+            assert f'"held_bytes": {3 * 16777216},' in text and '"files": 6,' in text
+        assert len(list(run.stage.rglob("case.json"))) == 2
+
+
+@pytest.mark.needs_ior
+def test_a_reference_holds_in_another_tier_where_its_index_names_it(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("ior",), limits={"tier": "daily"})
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["tiers"] = {"quick": {"case_bytes": "256 MiB"}}
+    rig.write_settings(data)
+    one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--mode=quick")
+    bands = {"write_bw": [1, -0.9, None, "MiB/s"], "read_bw": [1, -0.9, None, "MiB/s"]}
+
+    rig.write_references({"IorPosix": bands})
+    run = rig.run(*one)
+    assert run.record["verdict"] == "UNREFERENCED"
+    assert "measured with tier=quick" in run.record["reason"]
+    assert run.record["overridden"] == {"tier": "quick"}
+
+    text = "$sources: {IorPosix: made up by a test}\nIorPosix:\n  $index: [$partition, tier]\n"
+    rig.write_references(f"{text}  'rig:default': {{quick: {bands}}}\n".replace("None", "null"))
+    run = rig.run(*one)
+    assert run.record["verdict"] == "PASS", run.record["reason"]
+    assert " -b 128m " in run.record["commands"][0]
+
+
+@pytest.mark.needs_fio
+class TestDistribute:
+    """A case for each node. The local scheduler has one node, this host; Slurm's are pinned in the same way."""
+
+    ONE = ("-n", "FioRandomRead%block=4KiB")
+
+    def test_a_line_for_each_node_and_the_same_one_next_time(
+        self, make_rig: Callable[..., Rig]
+    ) -> None:
+        rig = make_rig()
+        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+        rig.write_references({"FioRandomRead": bands})
+        plain = rig.run(*self.ONE).record
+        first, second = (rig.run(*self.ONE, "--distribute=all") for _ in range(2))
+        for run in (first, second):
+            assert run.rc == 0, run.out
+            # The reference is found by the name of the check.
+            assert run.record["verdict"] == "PASS", run.record["reason"]
+            assert run.record["pinned"] == os.uname().nodename
+            assert run.record["check"] == "FioRandomRead"
+            assert run.record["parameters"] == plain["parameters"] == {"block": "4KiB"}
+            assert run.record["overridden"] == {}
+        assert first.record["line"] == second.record["line"] != plain["line"]
+        assert first.record["series"] == second.record["series"]
+        rig.assert_clean()
+
+    def test_a_repeated_case_stays_on_its_line(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig()
+        plain = rig.run(*self.ONE).record
+        run = rig.run(*self.ONE, "--repeat=2")
+        assert [record["line"] for record in run.records] == [plain["line"]] * 2
+        assert len({record["case"] for record in run.records}) == 2
+
+    def test_a_case_runs_on_its_node_alone(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("fio", "ior"))
+        data = rig.settings()
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["scale"]["nodes"] = 4
+        rig.write_settings(data)
+        one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--distribute=all")
+        run = rig.reframe("-c", "checks/", "--dry-run", *one)
+        assert run.rc == 0, run.out
+        assert "mpirun -np 2 ior" in run.file("rfm_job.sh").read_text()
+        run = rig.run(*one, "-S", "nodes=2")
+        run.never_passed("nodes is 2, and --distribute pins the case to")
+
+    def test_nothing_derived_is_pinned(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("ior",))
+        rig.run("-n", "AccessRatios", "--distribute=all").never_passed("exclude it, -T derived")

@@ -1,0 +1,209 @@
+"""What a case costs before it runs, what that rests on, and what a session may cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from iogauge import budget, planview, session
+from iogauge.budget import Cost
+from iogauge.plan import Access, CasePlan, PhasePlan
+from iogauge.target import Budget, PartitionExtras
+from iogauge.verdict import Reference
+
+GB = 1e9
+WRITE = PhasePlan(
+    name="write",
+    command=["ior"],
+    launch="tasks",
+    parse=None,
+    rates={"write_bw": ("write", "bw")},
+    access=Access(direction="write", saturates="bandwidth"),
+    data_bytes=1 << 30,
+)
+SMALL = dataclasses.replace(WRITE, access=Access(direction="write"))
+LAYOUT = dataclasses.replace(SMALL, rates={})
+READ = dataclasses.replace(
+    WRITE, name="read", rates={"read_bw": ("read", "bw")}, access=Access(direction="read")
+)
+PLAN = CasePlan(
+    tool="ior", repetitions=3, tasks=8, nodes=4, repeat=[WRITE, READ], held_bytes=1, files=1
+)
+TOPOLOGY = {"source": "offer", "servers": {"count": 2, "nic": "5 GB/s"}}
+EFFICIENCY = {"efficiency": {"read": "80 %", "write": "70 %"}}
+
+
+def extras(**topology: Any) -> PartitionExtras:
+    given: dict[str, Any] = {"topology": topology} if topology else {}
+    return PartitionExtras.model_validate(
+        {
+            "target": {"path": "/s", "type": "lustre"},
+            "node": {"cores": 4, "memory": "16 GiB"},
+            "scale": {"nodes": 4, "tasks_per_node": 2},
+            "limits": {
+                "case_bytes": "1 GiB",
+                "case_files": 1,
+                "phase_seconds": "1 s",
+                "tier": "daily",
+            },
+            **given,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("phase", "topology", "bytes_s", "source"),
+    [
+        (WRITE, {}, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
+        (WRITE, TOPOLOGY, 10 * GB, "ceiling"),
+        (WRITE, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
+        (LAYOUT, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
+        # Small transfers reach no ceiling, and nothing is faster than it.
+        (SMALL, TOPOLOGY, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
+        (SMALL, TOPOLOGY | {"clients": {"nic": "0.1 GB/s"}}, 0.4 * GB, "ceiling"),
+        (
+            dataclasses.replace(READ, access=Access(direction="read", saturates="bandwidth")),
+            TOPOLOGY | EFFICIENCY,
+            *(8 * GB, "80% of the ceiling"),
+        ),
+    ],
+)
+def test_a_speed_rests_on_what_the_site_declares(
+    phase: PhasePlan, topology: dict[str, Any], bytes_s: float, source: str
+) -> None:
+    found = budget.speed(phase, PLAN, extras(**topology), {})
+    assert (found.bytes_s, found.source) == (pytest.approx(bytes_s), source)
+
+
+def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
+    site = extras(**TOPOLOGY)
+    known = {"write_bw": Reference(500, -0.1, None, "MiB/s", "run 1")}
+    found = budget.speed(WRITE, PLAN, site, known)
+    assert (found.bytes_s, found.source) == (500 * 2**20, "references")
+    other = {"write_bw": Reference(500, -0.1, None, "ops/s", "run 1")}
+    assert budget.speed(WRITE, PLAN, site, other).source == "ceiling"
+    assert budget.speed(READ, PLAN, site, known).source != "references"
+
+
+COST = Cost(node_seconds=7200, written_bytes=3 << 40, cases=2)
+
+
+@pytest.mark.parametrize(
+    ("limits", "over"),
+    [
+        ({"node_hours": 2}, []),
+        ({"node_hours": 1.5}, ["node_hours: 2 planned, 1.5 allowed, 0.5 over"]),
+        ({"written": "3 TiB"}, []),
+        (
+            {"node_hours": 1, "written": "2 TiB"},
+            [
+                "node_hours: 2 planned, 1 allowed, 1 over",
+                "written: 3 TiB planned, 2 TiB allowed, 1 TiB over",
+            ],
+        ),
+    ],
+)
+def test_what_is_over_is_named_with_both_figures(limits: dict[str, Any], over: list[str]) -> None:
+    assert budget.excess(Budget.model_validate(limits), COST) == over
+
+
+def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IOGAUGE_OVER_BUDGET", raising=False)
+    run, limit = session.Session("s"), Budget(node_hours=1)
+    half, tenth = Cost(1800, 0, 1), Cost(360, 0, 1)
+    assert [run.spend("s:p", half, limit) for _ in range(2)] == ["", ""]
+    refused = run.spend("s:p", tenth, limit)
+    assert refused.startswith("refused: budget of s:p: node_hours: 1.1 planned, 1 allowed, 0.1")
+    assert "2 other(s)" in refused and "--over-budget" in refused
+    # What was refused costs nothing, another partition has a budget of its own, or none.
+    assert run.spent["s:p"] == Cost(3600, 0, 2)
+    assert run.spend("s:q", half, limit) == run.spend("s:r", Cost(1e9, 0, 1), None) == ""
+    monkeypatch.setenv("IOGAUGE_OVER_BUDGET", "1")
+    assert run.spend("s:p", tenth, limit) == ""
+    assert run.spent["s:p"].cases == 3
+
+
+# --- what people read -----------------------------------------------------------------------------
+
+
+def case(number: int, check: str = "IorPosix", **change: Any) -> dict[str, Any]:
+    return {
+        "name": f"{check} %n={number}",
+        "check": check,
+        "partition": "s:p",
+        "target": "/s",
+        "held_bytes": 1 << 30,
+        "files": 8,
+        "written_bytes": 4 << 30,
+        "read_bytes": 4 << 30,
+        "node_minutes": 30.0,
+        "seconds": 450.0,
+        "rests_on": ["ceiling"],
+        "budget": None,
+        **change,
+    }
+
+
+def shown(cases: list[dict[str, Any]]) -> str:
+    console = Console(width=200, highlight=False)
+    with console.capture() as capture:
+        console.print(planview.table(cases))
+    return capture.get()
+
+
+def test_few_cases_are_rows_and_many_are_summed_by_check() -> None:
+    few = [case(n) for n in range(planview.MOST_ROWS)]
+    assert len(re.findall(r"IorPosix \d", shown(few))) == planview.MOST_ROWS
+    many = [*few, *(case(n, "Burst") for n in range(1000))]
+    text = shown(many)
+    assert text.count("\n") < 12
+    assert re.search(r"IorPosix: 40 case\(s\).* 160 GiB .* 1200\.0", text), text
+    assert re.search(r"1040 case\(s\), one at a time.* 1 GiB .* 4\.06 TiB .* 31200\.0", text), text
+
+
+def test_two_cases_of_one_name_are_two_rows() -> None:
+    assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
+
+
+def test_the_duration_and_its_sources_are_said() -> None:
+    timed = case(2, rests_on=[])
+    first, _ = planview.remarks([case(1), timed])
+    assert first.startswith("expected: 15 min one after the other")
+    assert first.endswith("rest on ceiling (1 case(s))")
+    assert "all phases are timed" in planview.remarks([timed])[0]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(45.2, "45 s"), (720, "12 min"), (12000, "3 h 20 min")]
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert planview.duration(seconds) == text
+
+
+def test_over_budget_names_the_dearest_of_its_partition() -> None:
+    limit = Budget(node_hours=1).model_dump()
+    mine = [
+        case(1, budget=limit),
+        case(2, budget=limit, node_minutes=60.0),
+        case(3, partition="s:q"),
+    ]
+    (text,) = planview.over_budget(mine)
+    assert text == (
+        "over budget: s:p: node_hours: 1.5 planned, 1 allowed, 0.5 over. "
+        "Most by: IorPosix 2 (1 node-hours), IorPosix 1 (0.5 node-hours)"
+    )
+    assert planview.over_budget(mine[:1]) == []
+    bytes_only = Budget.model_validate({"written": "6 GiB"}).model_dump()
+    (text,) = planview.over_budget([case(n, budget=bytes_only) for n in (1, 2)])
+    assert "8 GiB planned, 6 GiB allowed, 2 GiB over. Most by: IorPosix 1 (4 GiB)" in text
+
+
+def test_what_is_used_of_a_budget_is_said() -> None:
+    limit = Budget.model_validate({"node_hours": 2, "written": "1 TiB"}).model_dump()
+    (text,) = planview.within_budget([case(1, budget=limit), case(2, budget=limit)])
+    assert text == "budget of s:p: 1 of 2 node-hours, 8 GiB of 1 TiB written"
+    assert planview.within_budget([case(1)]) == []

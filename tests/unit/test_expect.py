@@ -1,0 +1,96 @@
+"""What a gate should have measured: what its selection had before, and what its names name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import expect, history
+
+CHOSEN = "--mode=daily"
+
+
+def record(session: str, case: str, **change: Any) -> dict[str, Any]:
+    return {
+        "session": session,
+        "system": "s",
+        "partition": "p",
+        "environment": "e",
+        "case": case,
+        "selection": CHOSEN,
+        "accepts": False,
+        **change,
+    }
+
+
+def write(folder: Path, session: str, *cases: str, **change: Any) -> None:
+    for case in cases:
+        history.append(folder / f"{session}.jsonl", record(session, case, **change))
+
+
+def names(folder: Path, *mine: str) -> dict[str, str]:
+    return {
+        case: session for (*_, case), session in expect.seen_before(folder, CHOSEN, mine).items()
+    }
+
+
+def test_every_earlier_gate_of_the_selection_counts(tmp_path: Path) -> None:
+    write(tmp_path, "t1", "a", "b")
+    write(tmp_path, "t2", "a")
+    write(tmp_path, "t3", "other", selection="--mode=weekly")
+    write(tmp_path, "t4", "no gate", selection=None)
+    write(tmp_path, "t5", "now")
+    # b was gone already in the run before: it stays missed.
+    assert names(tmp_path, "t5") == {"a": "t2", "b": "t1"}
+
+
+def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
+    write(tmp_path, "t1", "a", "b")
+    # A run has two sessions where it has derived cases.
+    write(tmp_path, "t2", "a", accepts=True)
+    write(tmp_path, "t3", "derived", accepts=True)
+    write(tmp_path, "t4", "c")
+    assert set(names(tmp_path)) == {"a", "derived", "c"}
+
+
+def test_nodes_come_and_go(tmp_path: Path) -> None:
+    write(tmp_path, "t1", "a %.nid=n1", pinned="n1")
+    write(tmp_path, "t1", "a")
+    assert set(names(tmp_path)) == {"a"}
+
+
+def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path: Path) -> None:
+    for number in range(40):
+        write(tmp_path, f"t{number:02}", f"case {number}")
+    (tmp_path / "t99.jsonl").write_text("no record\n")
+    assert set(names(tmp_path)) == {f"case {number}" for number in range(10, 40)}
+    assert names(tmp_path / "nothing") == {}
+
+
+def test_what_is_gone_is_named_with_its_place(tmp_path: Path) -> None:
+    write(tmp_path, "t1", "a", "b")
+    before = expect.seen_before(tmp_path, CHOSEN)
+    assert expect.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
+    elsewhere = [record("t2", "a"), record("t2", "b", partition="q")]
+    assert expect.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
+
+
+LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbeef"]
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        ([], []),
+        (["-n", "IorPosix%files=shared", "--name=Mdtest"], []),
+        (["-n", "IorPosix", "-n", "FioMetadata"], ["FioMetadata"]),
+        (["--name", "^Posix"], ["^Posix"]),
+        (["-n", "/deadbeef", "-n", "/0"], ["/0"]),
+        (["-n", "MdtestEasy@0"], []),
+        (["-t", "daily"], []),
+    ],
+)
+def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
+    assert expect.without_match(words, LISTED) == wrong
