@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from iogauge import allowed
+
 from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
 
 _MEMORY = ("tmpfs", "ramfs")
@@ -91,6 +93,7 @@ def small_fs(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         except (OSError, FileNotFoundError) as error:
             pytest.skip(f"no {kind} can be mounted here: {error}")
         stack.append(context)
+        (point / allowed.MARKER).touch()
         return point
 
     yield make

@@ -7,7 +7,8 @@ Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its
 ``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
 with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
 KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
-that back; ``open`` does so too, for jobs that were killed before they could. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
+that back; ``open`` does so too, for jobs that were killed before they could. ``remove DIR SECONDS`` removes
+a case's directory, or as much of it as the time allows (0: all). What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from iogauge import fingerprint, guards, load, lustre, pagecache, tunables, workdir
+from iogauge import (
+    fingerprint,
+    guards,
+    load,
+    lustre,
+    pagecache,
+    patience,
+    removal,
+    tunables,
+    workdir,
+)
 from iogauge.filesystem import (
     Quota,
     View,
@@ -153,6 +164,17 @@ def _identity(view: View, case: dict[str, Any]) -> guards.Finding:
     return guards.identity(declared_type=case["type"], declared_source=case["source"], views=[view])
 
 
+def look_as_declared(target: str, case: dict[str, Any]) -> View:
+    """What this host sees of a case's target: its storage targets too, if it is what was declared.
+
+    What is not the declared file system need not be asked for them. Raises as :func:`look` does.
+    """
+    view = look(target)
+    if _striped(case) and _identity(view, case).outcome is guards.Outcome.OK:
+        return look(target, striped=True)
+    return view
+
+
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     """Guards that must hold before the first byte is written."""
     findings = [
@@ -162,6 +184,11 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
             need_bytes=case["held_bytes"],
             max_fill=case["max_fill"],
             keep_free=case["keep_free"],
+        ),
+        guards.share_of_free(
+            space=view.space,
+            need_bytes=case["held_bytes"],
+            max_of_free=case["max_of_free"],
         ),
         guards.inodes(
             space=view.space,
@@ -180,27 +207,44 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     return findings
 
 
+def _enter(case: dict[str, Any], target: str) -> dict[str, Any]:
+    """Look at the target and, if nothing speaks against it, make the case's directory; what was seen."""
+    of_job = target != case["target"]
+    if of_job:  # a link in it is the resource manager's own
+        target = os.path.realpath(target)
+    view = look_as_declared(target, case)
+    findings = preflight(view, case)
+    refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
+    if not refused:
+        workdir.create(
+            target,
+            case["session"],
+            case["case"],
+            case["host"],
+            of_job=of_job,
+            time_limit_s=case["time_limit_s"],
+            removals_per_second=case["removals_per_second"],
+        )
+    return {"view": view.to_json(), "refused": refused}
+
+
 def _open(case_file: str) -> int:
     case = json.loads(Path(case_file).read_text(encoding="utf-8"))
+    seen: dict[str, Any] = {"view": None, "refused": []}
     try:
         _restore(case["restore"])
         target = expand(case["target"])
-        view = look(target)
-        # What is not the declared file system need not be asked for its storage targets.
-        if _striped(case) and _identity(view, case).outcome is guards.Outcome.OK:
-            view = look(target, striped=True)
-        findings = preflight(view, case)
-        refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
-        seen: dict[str, Any] = {"view": view.to_json(), "refused": refused}
-        if not refused:
-            workdir.create(target, case["session"], case["case"], case["host"])
+        seen = patience.ask(target, lambda: _enter(case, target), _TIMEOUT)
+    except patience.NoAnswer as error:
+        seen["failed"] = str(error)
+        print(f"iogauge: {error}", file=sys.stderr)
     except (OSError, LustreError) as error:
-        seen = {"view": None, "refused": [f"{case['target']}: {error}"]}
+        seen["refused"] = [f"{case['target']}: {error}"]
     seen |= {"session": case["session"], "case": case["case"]}
     Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
     for reason in seen["refused"]:
         print(f"iogauge: refused: {reason}", file=sys.stderr)
-    return REFUSED if seen["refused"] else 0
+    return REFUSED if seen["refused"] else 1 if "failed" in seen else 0
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
@@ -271,6 +315,12 @@ def _checksums(state: str, directory: str, folder: str) -> int:
     return 0
 
 
+def _remove(directory: str, seconds: float) -> int:
+    progress = removal.Progress(directory, lambda text: print(text, file=sys.stderr, flush=True))
+    workdir.remove_case(directory, seconds=seconds or None, tell=progress)
+    return 0
+
+
 def _restore(folder: str) -> int:
     for done in tunables.restore(Path(folder)):
         print(f"iogauge: put back: {done}")
@@ -293,6 +343,8 @@ def _command(argv: list[str]) -> int | None:
             return _checksums(state, directory, folder)
         case ["restore", folder]:
             return _restore(folder)
+        case ["remove", directory, seconds]:
+            return _remove(directory, float(seconds))
         case ["stripes", directory, out]:
             return _stripes(expand(directory), out)
         case ["facts", directory, out]:
@@ -311,7 +363,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
-        "facts DIR OUT | checksums on|off DIR KEEP | restore KEEP"
+        "facts DIR OUT | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
     )
     print(f"usage: python -m iogauge.agent {usage}, not {argv}", file=sys.stderr)
     return 2

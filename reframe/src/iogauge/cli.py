@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,18 +22,22 @@ from rich.table import Table
 
 from iogauge import (
     agent,
+    allowed,
     compare,
     detect,
     doctor,
     guards,
     history,
+    patience,
     references,
+    removal,
     report,
     session,
     site,
     workdir,
 )
 from iogauge.filesystem import View
+from iogauge.lustre import LustreError
 from iogauge.units import format_bytes
 from iogauge.verdict import Verdict
 
@@ -203,14 +207,16 @@ def bench(context: typer.Context) -> None:
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(detect.machine()):
         console.print(escape(line))
-    with _probe_dir(target) as directory:
-        if directory and "IOGAUGE_CASE_BYTES" not in os.environ:
-            speed = detect.probe_write(directory)
-            size = detect.quick_case_bytes(speed, target)
-            os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
-            console.print(
-                f"target {escape(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
-            )
+    if "IOGAUGE_CASE_BYTES" not in os.environ:
+        try:
+            speed, size = patience.ask(target, lambda: _probe(target))
+        except OSError as error:
+            typer.echo(f"iogauge: {error}", err=True)
+            raise typer.Exit(1) from error
+        os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
+        console.print(
+            f"target {escape(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+        )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     status, records = _run([*arguments, *context.args], session.is_gate())
     code = _show(console, records, session.is_gate(), status)
@@ -219,17 +225,13 @@ def bench(context: typer.Context) -> None:
     raise typer.Exit(code)
 
 
-@contextmanager
-def _probe_dir(target: str) -> Iterator[str | None]:
-    """A directory on the target that is removed again; None where none can be made (the run says why)."""
+def _probe(target: str) -> tuple[float, int]:
+    """Rough bandwidth of the target in bytes/s, and bytes for a case; raises OSError."""
     name = session.new_session_name()
+    directory = workdir.create(target, name, "probe")
     try:
-        directory = workdir.create(target, name, "probe")
-    except OSError:
-        yield None
-        return
-    try:
-        yield directory
+        speed = detect.probe_write(directory)
+        return speed, detect.quick_case_bytes(speed, target)
     finally:
         workdir.remove(workdir.session_dir(target, name))
 
@@ -365,11 +367,17 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
     for target in sorted({case["target"] for case in cases}):
         mine = [case for case in cases if case["target"] == target]
         try:
-            seen: View = agent.look(target)
-        except OSError as error:
+            seen: View = patience.ask(target, partial(agent.look_as_declared, target, mine[0]))
+        except (OSError, LustreError) as error:
             console.print(escape(f"{target}: cannot be looked at from here: {error}"))
             fits = False
             continue
+        try:
+            by = patience.ask(target, partial(allowed.by_what, target))
+            console.print(f"{escape(target)}: [green]ok[/] may be written in: {escape(by)}")
+        except OSError as error:
+            console.print(f"{escape(target)}: [bold red]refused[/] {escape(str(error))}")
+            fits = False
         worst = {
             **mine[0],
             "held_bytes": max(case["held_bytes"] for case in mine),
@@ -404,20 +412,25 @@ def clean(
     On a target nothing without our marker is touched.
     """
     console, failed = _console(), False
-    found = [
-        (one.path, workdir.may_be_alive(one))
-        for place in (target or session.known_targets() or [detect.target_path()])
-        for one in workdir.sessions(place)
-    ]
+    found = []
+    for place in [] if paths else (target or session.known_targets() or [detect.target_path()]):
+        try:
+            seen = patience.ask(place, partial(workdir.sessions, place))
+            found += [(one.path, workdir.may_be_alive(one)) for one in seen]
+        except OSError as error:
+            console.print(escape(str(error)))
+            failed = True
     doomed = list(paths or [path for path, alive in found if everything or not alive])
     for path, alive in found:
         if alive and not everything and not paths:
             console.print(escape(f"kept: {path}: its session may be alive (--all removes it)"))
     for path in doomed:
         try:
-            workdir.check_ours(path)
-            if not dry_run:
-                workdir.remove(path)
+            patience.follow(
+                path,
+                partial(_remove, path, dry_run),
+                removal.Progress(path, lambda text: console.print(escape(text))),
+            )
             console.print(escape(f"{'would remove' if dry_run else 'removed'}: {path}"))
         except OSError as error:
             console.print(escape(f"refused: {error}"))
@@ -430,6 +443,47 @@ def clean(
     if not doomed and not stages:
         console.print("nothing to remove")
     raise typer.Exit(1 if failed else 0)
+
+
+def _remove(path: str, dry_run: bool, tell: patience.Tell) -> None:
+    workdir.check_ours(path)
+    if not dry_run:
+        workdir.remove(path, tell=tell)
+
+
+@app.command()
+def allow(
+    directory: Annotated[str, typer.Argument(help="Directory that cases may write below.")],
+    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
+    ] = None,
+    expires: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write an existing one anew.")] = False,
+) -> None:
+    """Allow a directory as a target: for administrators, and for owners of a mount point.
+
+    Writes a file .iogauge-allowed into it, for the file system that is mounted there now. Without that file
+    only directories of the caller are written in.
+    """
+    path = os.path.abspath(directory)
+    last = expires.date() if expires else None
+    try:
+        marker = patience.ask(
+            path,
+            partial(allowed.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
+        )
+    except OSError as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(1) from error
+    file = os.path.join(path, allowed.MARKER)
+    _console().print(escape(f"{file} allows {marker.meaning()}"))
+    typer.echo(marker.to_yaml(), nl=False)
+    _console().print(
+        escape(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
+    )
 
 
 @app.command()

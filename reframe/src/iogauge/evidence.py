@@ -260,6 +260,7 @@ def collect(
         views = [] if opened["view"] is None else [View.from_json(opened["view"])]
         refused = tuple(str(reason) for reason in opened["refused"])
         found_owner = (opened["session"], opened["case"])
+        failed = str(opened.get("failed", ""))
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         status = "" if job_status is None else f" ({describe_status(job_status)})"
         raise ToolOutputError(
@@ -267,6 +268,8 @@ def collect(
         ) from error
     if owner is not None and found_owner != owner:
         raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
+    if failed:
+        raise ToolOutputError(f"nothing was measured: {failed}")
     if refused:
         return Evidence(tuple(views), refused, (), {}, {})
 

@@ -395,6 +395,23 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
     )
 
 
+def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Finding:
+    """G13: one case takes at most ``max_of_free`` of what is free."""
+    limit = max_of_free * space.bytes_free
+    return _finding(
+        "G13",
+        need_bytes <= limit,
+        f"{format_bytes(need_bytes)} of this case are {_share(need_bytes, space.bytes_free)} of the "
+        f"{format_bytes(space.bytes_free)} that are free",
+        f"at most {format_bytes(limit)} ({max_of_free:.3g} x what is free)",
+        "Lower limits.case_bytes, or declare how much this target can bear (limits.max_of_free)",
+    )
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.2%}" if whole else "more than all"
+
+
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     """How a file's layout differs from the one asked for; None: it does not."""
 

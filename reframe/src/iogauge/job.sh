@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # iogauge: functions for the job script of a case. Sourced, not run.
 #
-#   iog_open COMMAND...     run the agent that checks the target and makes $IOG_DIR; stops the job if refused
+#   iog_open AGENT... open FILE   run the agent that checks the target and makes $IOG_DIR; stops the job if
+#                           refused. The same agent removes it
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
@@ -13,6 +14,10 @@ IOG_PID=
 IOG_REP=0
 IOG_MINE=
 IOG_AT_CLOSE=()
+IOG_AGENT=()
+# Seconds that removing may take; after a signal, what is left before a batch system kills: Slurm 30 s after
+# TERM (KillWait), or as long as the job was warned before (--signal=B:USR1@120). The janitor does the rest.
+IOG_PATIENCE=0
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 
@@ -27,8 +32,7 @@ iog_stop_tool() {
     kill -KILL "$IOG_PID" 2>/dev/null
 }
 
-# Remove the case's directory. Only one that the agent has made for this job: the session's marker stands
-# beside it.
+# Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
 iog_close() {
     local status=$?
     trap '' TERM INT HUP USR1
@@ -37,10 +41,8 @@ iog_close() {
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_MINE$IOG_DIR in
         1*/iogauge/*/*/*)
-            if [ -f "${IOG_DIR%/*}/.iogauge-session" ] && [ ! -L "$IOG_DIR" ]; then
-                # A rank that is being killed may still create files: try again.
-                rm -rf --one-file-system -- "$IOG_DIR" 2>/dev/null || { sleep 0.3; rm -rf --one-file-system -- "$IOG_DIR"; }
-            fi
+            "${IOG_AGENT[@]}" remove "$IOG_DIR" "$IOG_PATIENCE" ||
+                echo "iogauge: left behind: $IOG_DIR; the session removes it, or: iogauge clean" >&2
             ;;
     esac
     exit "$status"
@@ -48,10 +50,11 @@ iog_close() {
 
 iog_open() {
     trap iog_close EXIT
-    trap 'exit 143' TERM
-    trap 'exit 130' INT
-    trap 'exit 129' HUP
-    trap 'exit 138' USR1
+    trap 'IOG_PATIENCE=20; exit 143' TERM
+    trap 'IOG_PATIENCE=20; exit 130' INT
+    trap 'IOG_PATIENCE=20; exit 129' HUP
+    trap 'IOG_PATIENCE=90; exit 138' USR1
+    IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
     "$@" || exit $?
     IOG_MINE=1

@@ -9,10 +9,11 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iogauge import workdir
+from iogauge import patience, removal, workdir
 
 
 def project_root() -> Path:
@@ -85,6 +86,9 @@ class Session:
     failed: int = 0
     #: Cases that were set up and are not decided: check, partition, environment, name of the case.
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
+    #: What is to be done at the end about a case whose job began and that was never decided; it hears what
+    #: was wrong with the targets.
+    undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
 
     def track(self, target: str) -> None:
         """Remember to remove this session's directory on a target, also after this process is gone."""
@@ -96,23 +100,41 @@ class Session:
                 lines.write(target + "\n")
 
     def clean(self) -> None:
-        """Remove this session's directories; what cannot be removed is said, with the command to retry."""
-        for target in sorted(self.targets):
-            path = workdir.session_dir(target, self.name)
+        """Remove this session's directories; what cannot be removed is said, with the command to retry.
+
+        Cases that were never decided are, as what their job was waiting for may be seen now.
+        """
+        silent = [text for target in sorted(self.targets) if (text := self._clean(target))]
+        while self.undecided:
+            self.undecided.popitem()[1]("; ".join(silent))
+
+    def _clean(self, target: str) -> str:
+        """Remove this session's directory on a target; says if and why the target is silent."""
+        path = workdir.session_dir(target, self.name)
+        retry = f"iogauge clean --target {target}"
+
+        def work(tell: patience.Tell) -> bool:
             if not os.path.isdir(target):
-                print(
+                return False
+            workdir.remove(path, tell=tell)
+            return True
+
+        try:
+            if not patience.follow(target, work, removal.Progress(path, _say)):
+                _say(
                     f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
-                    f"that sees it: iogauge clean --target {target}",
-                    file=sys.stderr,
+                    f"that sees it: {retry}"
                 )
-                continue
-            try:
-                workdir.remove(path)
-            except OSError as error:
-                print(
-                    f"iogauge: {error}; left behind, remove it with: iogauge clean --target {target}",
-                    file=sys.stderr,
-                )
+        except patience.NoAnswer as error:
+            _say(f"iogauge: {error}")
+            return str(error)
+        except OSError as error:
+            _say(f"iogauge: {error}; left behind, remove it with: {retry}")
+        return ""
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 _current: Session | None = None
@@ -122,7 +144,12 @@ def current() -> Session:
     """The session of this process; it is named by ``$IOGAUGE_SESSION`` where a caller wants to find it."""
     global _current
     if _current is None:
-        _current = Session(os.environ.get("IOGAUGE_SESSION") or new_session_name())
+        name = os.environ.get("IOGAUGE_SESSION") or new_session_name()
+        try:
+            workdir.require_name(name)
+        except OSError as error:
+            raise SystemExit(f"iogauge: IOGAUGE_SESSION: {error}") from error
+        _current = Session(name)
         atexit.register(_current.clean)
     return _current
 

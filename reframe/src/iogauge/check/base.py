@@ -223,6 +223,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         target, name = self._extras.target, session.current().name
         limits, plan, stage = self._extras.limits, self._plan, Path(self.stagedir)
         directory = os.path.join(workdir.session_dir(target.path, name), self.case_name)
+        # ReFrame sets it only after the hooks of this stage.
+        self.job.time_limit = self.time_limit or self.current_partition.time_limit
         case: dict[str, Any] = {
             "target": target.path,
             "type": target.type,
@@ -237,6 +239,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "files": plan.files,
             "max_fill": limits.max_fill,
             "keep_free": limits.keep_free,
+            "max_of_free": limits.max_of_free,
+            "removals_per_second": limits.removals_per_second,
+            "time_limit_s": self.job.time_limit or 0,
         }
         footprint = plan.footprint(ASSUMED_BYTES_S, limits.phase_seconds)
         for stale in stage.iterdir():  # --dont-restage: what an earlier run left is no evidence
@@ -283,8 +288,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         ]
         self.executable = "iog_repeat"
         self.executable_opts = [str(plan.first_repetition), str(plan.repetitions), "iog_case"]
-        if not self.is_dry_run() and not target.of_job:
-            session.current().track(target.path)
+        if not self.is_dry_run():
+            session.current().undecided[self._open_name] = self._never_decided
+            if not target.of_job:
+                session.current().track(target.path)
 
     def _launch(self, library: Path) -> Launch:
         """What starts processes in the job; writes the host file where the site names hosts.
@@ -405,10 +412,20 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             self._record(judgement)
         raise SanityError(f"{verdict.value}: {reason}")
 
+    def _never_decided(self, silent: str) -> None:
+        """Record a case whose job ended without evidence, or that the run did not wait for."""
+        limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
+        reason = f"run: the job ended as {self.job.state}{limit}, before the case was decided"
+        reason += f"; {silent}" if silent else ""
+        judgement = judge.Judgement((), (), Verdict.ERROR, reason)
+        print(f"iogauge: ERROR: {self.display_name}: {judgement.reason}", file=sys.stderr)
+        self._record(judgement)
+
     def _record(self, judgement: judge.Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, judgement.reason
         run = session.current()
         run.open_cases.discard(self._open_name)
+        run.undecided.pop(self._open_name, None)
         if judgement.verdict is Verdict.PASS:
             run.passed += 1
         elif not judgement.failed_as_expected:
