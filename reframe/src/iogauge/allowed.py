@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import grp
 import os
 import pwd
@@ -200,6 +199,13 @@ def decide(place: Place, caller: Caller, today: datetime.date) -> str:
 # --- looking at the machine -----------------------------------------------------------------------
 
 
+def _is_link(name: str, fd: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode)
+    except OSError:
+        return False
+
+
 def open_directory(path: str) -> int:
     """A descriptor of a directory that is reached without a symbolic link; the caller closes it.
 
@@ -217,13 +223,11 @@ def open_directory(path: str) -> int:
                 part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd
             )
         except OSError as error:
-            if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                with contextlib.suppress(OSError):
-                    os.readlink(part, dir_fd=fd)
-                    raise NotAllowed(
-                        f"{so_far} in the path {path} is a symbolic link, and what it leads to may change: "
-                        f"not written to. Name the real path: {os.path.realpath(path)}"
-                    ) from None
+            if _is_link(part, fd):
+                raise NotAllowed(
+                    f"{so_far} in the path {path} is a symbolic link, and what it leads to may change: "
+                    f"not written to. Name the real path: {os.path.realpath(path)}"
+                ) from None
             raise type(error)(error.errno, error.strerror, so_far) from None
         finally:
             os.close(fd)
