@@ -13,9 +13,8 @@ from typing import Any
 
 import pytest
 
-from iogauge import allowed
-
 from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
+from iogauge import allowed
 
 _MEMORY = ("tmpfs", "ramfs")
 

@@ -7,6 +7,8 @@ target is done by a child process, which is left behind when it says nothing for
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import io
 import os
 import pickle
 import select
@@ -22,6 +24,8 @@ _T = TypeVar("_T")
 #: How long a target may say nothing, in seconds.
 PATIENCE_S: Final = 30.0
 
+_LIBC: Final = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG: Final = 1
 _LENGTH: Final = struct.Struct(">Q")
 
 #: How a child says that it is getting on: with how much it has done.
@@ -36,15 +40,20 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _child(work: Callable[[Tell], object], pipe: int) -> None:
+def _child(work: Callable[[Tell], object], pipe: int, parent: int) -> None:
     """Do the work, write down what comes of it, and end this process without tidying up."""
     try:
+        # What nobody waits for any more must not go on when the storage is back.
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            return
         # Whoever reads what the parent prints must not wait for a child that was left behind.
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+        sys.stdout = sys.stderr = io.StringIO()
         os.setsid()  # nor must a caller that waits for its process group
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -99,9 +108,10 @@ def follow(
     sys.stdout.flush()
     sys.stderr.flush()
     source, pipe = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _child(work, pipe)
+        _child(work, pipe, parent)
     os.close(pipe)
     ended, data = False, bytearray()
     last = time.monotonic()

@@ -165,6 +165,7 @@ class CaseSize(SiteModel):
     case_files: Count | None = None
     phase_seconds: Seconds | None = None
     repetitions: Count | None = None
+    max_of_free: Fraction | None = None
     tier: Tier | None = None
     max_spread: Fraction | None = None
 
