@@ -44,6 +44,8 @@ def case(place: Path, **change: Any) -> str:
         "case": "case",
         "held_bytes": 1 << 20,
         "files": 1,
+        "pieces": None,
+        "pins": None,
         "max_fill": 1.0,
         "keep_free": 0.0,
         "max_of_free": 1.0,

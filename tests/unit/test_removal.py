@@ -258,7 +258,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
             break
         (where / "data").write_text("precious")
         (where / workdir.MARKER).write_text("{}")
-    before = {path for path in precious.rglob("*")}
+    before = set(precious.rglob("*"))
     removed = refused = 0
     end = time.monotonic() + 90
     top.mkdir()
@@ -276,7 +276,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
                     removed += 1
                 except OSError:
                     refused += 1
-    assert before <= {path for path in precious.rglob("*")}
+    assert before <= set(precious.rglob("*"))
     assert {p.read_text() for p in precious.rglob("data")} == {"precious"}
 
 

@@ -164,6 +164,16 @@ def _identity(view: View, case: dict[str, Any]) -> guards.Finding:
     return guards.identity(declared_type=case["type"], declared_source=case["source"], views=[view])
 
 
+def _pinned(view: View, case: dict[str, Any]) -> list[int]:
+    """Storage target of each file that the case puts on one; empty where it does not, or cannot yet."""
+    if case["pins"] is None:
+        return []
+    try:
+        return [*lustre.place(Pins.from_json(case["pins"]), view.targets).values()]
+    except ValueError:  # the job's own step says what is wrong with the targets
+        return []
+
+
 def look_as_declared(target: str, case: dict[str, Any]) -> View:
     """What this host sees of a case's target: its storage targets too, if it is what was declared.
 
@@ -201,7 +211,11 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
         findings += [
             guards.health(targets=view.targets, declared=case["targets"]),
             guards.target_room(
-                targets=view.targets, need_bytes=case["held_bytes"], max_fill=case["max_fill"]
+                targets=view.targets,
+                need_bytes=case["held_bytes"],
+                max_fill=case["max_fill"],
+                pieces=case["pieces"],
+                pinned=_pinned(view, case),
             ),
         ]
     return findings

@@ -103,7 +103,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         missing = []
     for record in missing:
         record |= {"session": name, "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-        file = session.history_dir() / str(record["system"] or "unknown") / f"{name}.jsonl"
+        # The name comes out of a report: it must not lead anywhere else.
+        system = Path(str(record["system"])).name or "unknown"
+        file = session.history_dir() / system / f"{name}.jsonl"
         history.append(file, record)
     return status, [*records, *missing]
 

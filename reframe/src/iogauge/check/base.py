@@ -237,6 +237,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "case": self.case_name,
             "held_bytes": plan.held_bytes,
             "files": plan.files,
+            "pieces": plan.pieces,
+            "pins": plan.pins.to_json() if plan.pins else None,
             "max_fill": limits.max_fill,
             "keep_free": limits.keep_free,
             "max_of_free": limits.max_of_free,
