@@ -632,7 +632,9 @@ def calibrate(
     find, refused = newest_record(history_folder), False
     for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
         if Path(str(system)).name != str(system):
-            raise CalibrateError(f"{system!r} in the records is no name of a site: {history_folder}")
+            raise CalibrateError(
+                f"{system!r} in the records is no name of a site: {history_folder}"
+            )
         file = sites / str(system) / FILE
         proposal = propose(
             read_text(file),
