@@ -280,14 +280,13 @@ def test_the_scale_of_each_document() -> None:
     assert tasks(AMLFS, "amlfs", "AccessMatrix") == 1600
 
 
-#: Capacity of each file system as its document states it; DataWarp's is what a job asks for.
+#: Capacity of each file system where its document states it; of DataWarp what a job asks for.
 CAPACITY = {
     (CYCLE, "oss4"): 9600 * 10**9,
     (CYCLE, "oss8"): 19200 * 10**9,
     (CYCLE, "oss12"): 28800 * 10**9,
     (AMLFS, "amlfs"): 120 * 2**40,
     (SAION, "gpu"): int(229.26 * 2**40),
-    (KAUST, "lustre"): 144 * 10**12,
     (KAUST, "datawarp"): 2 * 2**40,
     (ORACLE, "block"): 25600 * 10**9,
     (ORACLE, "nvme"): 102400 * 10**9,
