@@ -190,6 +190,7 @@ class Rig:
             "tier": "quick",
             "max_fill": "99 %",
             "keep_free": "0 %",
+            "max_of_free": "100 %",
             "max_spread": "100 %",
             # Tests run beside others on a disk that they share.
             "max_foreign": "100 %",

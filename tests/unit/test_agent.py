@@ -44,8 +44,13 @@ def case(place: Path, **change: Any) -> str:
         "case": "case",
         "held_bytes": 1 << 20,
         "files": 1,
+        "pieces": None,
+        "pins": None,
         "max_fill": 1.0,
         "keep_free": 0.0,
+        "max_of_free": 1.0,
+        "time_limit_s": 60,
+        "removals_per_second": 5000,
         "striping": "none",
         "targets": None,
         "restore": str(place.parent / "restore"),
@@ -78,6 +83,7 @@ def test_a_target_as_declared_is_opened(target: Path) -> None:
         ({"held_bytes": 1 << 60}, "G13: "),
         ({"keep_free": 1.0}, "G13: "),
         ({"max_fill": 0.0}, "G13: "),
+        ({"max_of_free": 0.0}, "limits.max_of_free"),
         ({"files": 1 << 50}, "G14: "),
         ({"target": "/no/such/place"}, "/no/such/place"),
         ({"session": "../x"}, "is not a name"),
@@ -100,7 +106,7 @@ def test_a_link_in_the_way_is_a_refusal(target: Path, tmp_path: Path) -> None:
 
 def test_every_reason_of_a_refusal_is_said(target: Path) -> None:
     agent.main(["open", case(target, type="lustre", held_bytes=1 << 60)])
-    assert [reason[:3] for reason in opened()["refused"]] == ["G9:", "G13"]
+    assert [reason[:3] for reason in opened()["refused"]] == ["G9:", "G13", "G13"]
 
 
 def test_a_quota_is_part_of_the_look() -> None:
@@ -114,6 +120,7 @@ def test_a_quota_is_part_of_the_look() -> None:
         "files": 1,
         "max_fill": 1,
         "keep_free": 0,
+        "max_of_free": 1,
     }
     outcomes = {f.guard: f.outcome.value for f in agent.preflight(view, wanted)}
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
@@ -175,7 +182,7 @@ def test_each_node_writes_what_it_emptied(disk: Path) -> None:
     [
         [],
         ["open"],
-        ["remove", "/"],
+        ["remove"],
         ["view", "/"],
         ["evict", "/", "/", "/"],
         ["pin", "/", "/"],

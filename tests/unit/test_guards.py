@@ -1264,3 +1264,51 @@ def test_g24_remarks(change: dict[str, Any], saw: str) -> None:
     finding = modes(**change)
     assert finding.outcome is WARN, finding
     says(finding, "G24", saw)
+
+
+# --- G13: shares ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("need", "share", "outcome"), [(10, 0.1, OK), (11, 0.1, INVALID), (0, 0.0, OK)]
+)
+def test_g13_a_case_takes_a_share_of_what_is_free(
+    need: int, share: float, outcome: Outcome
+) -> None:
+    space = Space(1000, 100, 0, 0)
+    finding = guards.share_of_free(space=space, need_bytes=need, max_of_free=share)
+    assert finding.outcome is outcome
+    if outcome is INVALID:
+        says(finding, "G13", "of the 100 B that are free", "limits.max_of_free")
+
+
+def test_g13_a_full_target_has_no_share() -> None:
+    full = Space(1000, 0, 0, 0)
+    assert guards.share_of_free(space=full, need_bytes=1, max_of_free=1.0).outcome is INVALID
+
+
+@pytest.mark.parametrize(
+    ("pieces", "pinned", "free", "outcome"),
+    [
+        (None, (), [90, 12], OK),  # even: 10 each
+        (2, (), [90, 12], OK),
+        (1, (), [90, 12], INVALID),  # one piece of 20 may land on either
+        (3, (), [90, 16], INVALID),  # two of three pieces of 7 on one
+        (3, (), [90, 17], OK),
+        (2, (0, 0), [90, 1], OK),  # both on the first
+        (2, (1, 1), [90, 23], INVALID),
+        (2, (1, 1), [1, 24], OK),
+        (3, (0, 1, 1), [90, 16], INVALID),
+    ],
+)
+def test_g13_the_share_of_a_storage_target_follows_from_the_layout(
+    pieces: int | None, pinned: tuple[int, ...], free: list[int], outcome: Outcome
+) -> None:
+    finding = guards.target_room(
+        targets=[ost(n, free=room) for n, room in enumerate(free)],
+        need_bytes=20,
+        max_fill=1.0,
+        pieces=pieces,
+        pinned=pinned,
+    )
+    assert finding.outcome is outcome, finding

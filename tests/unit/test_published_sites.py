@@ -278,3 +278,28 @@ def test_the_scale_of_each_document() -> None:
     assert tasks(KAUST, "datawarp") == 1280
     assert tasks(AMLFS, "amlfs") == 480
     assert tasks(AMLFS, "amlfs", "AccessMatrix") == 1600
+
+
+#: Capacity of each file system where its document states it; of DataWarp what a job asks for.
+CAPACITY = {
+    (CYCLE, "oss4"): 9600 * 10**9,
+    (CYCLE, "oss8"): 19200 * 10**9,
+    (CYCLE, "oss12"): 28800 * 10**9,
+    (AMLFS, "amlfs"): 120 * 2**40,
+    (SAION, "gpu"): int(229.26 * 2**40),
+    (KAUST, "datawarp"): 2 * 2**40,
+    (ORACLE, "block"): 25600 * 10**9,
+    (ORACLE, "nvme"): 102400 * 10**9,
+}
+
+
+@pytest.mark.parametrize(("name", "partition"), CAPACITY)
+def test_a_published_size_is_within_the_share_that_a_case_may_take(
+    name: str, partition: str
+) -> None:
+    """Of an empty file system, 5 % less for what it keeps for itself."""
+    extras = extras_of(name)[partition]
+    for check in ("", *extras.cases):
+        limits = extras.for_check(check).limits
+        free = 0.95 * CAPACITY[name, partition]
+        assert limits.case_bytes <= limits.max_of_free * free, check

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import workdir
+from iogauge import allowed, workdir
+from iogauge.removal import NotRemoved
 from iogauge.workdir import MARKER, WorkdirError
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
@@ -68,7 +69,9 @@ def test_a_case_never_takes_a_directory_that_is_there(tmp_path: Path) -> None:
         make(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "a/b", "../x", "/x"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "a/b", "../x", "/x", "a\nb", "a b", "a\x00b", "é", "x" * 300]
+)
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     for session, case in ((name, "case"), (SESSION, name)):
         with pytest.raises(WorkdirError, match="is not a name"):
@@ -101,6 +104,23 @@ def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) 
     os.chown(place, 12345, 12345)
     with pytest.raises(WorkdirError, match="belongs to another user"):
         make(tmp_path)
+
+
+@ROOT_ONLY
+def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "iogauge").mkdir()
+    (tmp_path / "iogauge").chmod(0o777)
+    os.chown(tmp_path / "iogauge", 12345, 12345)
+    with pytest.raises(WorkdirError, match=r"chmod \+t"):
+        make(tmp_path)
+
+
+@ROOT_ONLY
+def test_nothing_is_made_where_the_caller_may_not_write(tmp_path: Path) -> None:
+    os.chown(tmp_path, 12345, 12345)
+    with pytest.raises(allowed.NotAllowed, match="belongs to user 12345"):
+        make(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 @ROOT_ONLY
@@ -259,9 +279,9 @@ def test_an_interrupted_removal_can_be_taken_up_again(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for function in ("rmtree", "unlink"):
+    for function in ("unlink", "rmdir"):
         with monkeypatch.context() as patched:
-            patched.setattr(shutil if function == "rmtree" else os, function, interrupt)
+            patched.setattr(os, function, interrupt)
             with pytest.raises(KeyboardInterrupt):
                 workdir.remove(str(case.parent))
         assert [s.path for s in workdir.sessions(str(tmp_path))] == [str(case.parent)]
@@ -284,6 +304,20 @@ def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(os, "unlink", watch)
     workdir.remove(str(case.parent))
     assert seen == [[MARKER]]
+
+
+def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path: Path) -> None:
+    case = Path(workdir.create(str(tmp_path), SESSION, "case", removals_per_second=200))
+    for number in range(600):
+        (case / f"{number}").touch()
+    start = time.monotonic()
+    with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
+        workdir.remove(str(case.parent), seconds=0.7)
+    assert time.monotonic() - start < 2.5
+    assert 0 < len(os.listdir(case)) < 600
+    assert (case.parent / MARKER).exists()
+    workdir.remove(str(case.parent))
+    assert not list(tmp_path.iterdir())
 
 
 def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> None:
@@ -309,13 +343,16 @@ def test_a_file_that_appears_behind_the_removal_is_removed_in_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = make(tmp_path)
-    rmtree = shutil.rmtree
+    rmdir = os.rmdir
+    late = iter([case.parent / "late"])
 
-    def late(path: str, **options: bool) -> None:
-        rmtree(path, **options)  # type: ignore[call-overload]
-        (case.parent / "late").touch()
+    def behind(path: str, **options: int) -> None:
+        rmdir(path, **options)  # type: ignore[arg-type]
+        next(late, case.parent / MARKER).touch()
 
-    monkeypatch.setattr(shutil, "rmtree", late)
+    monkeypatch.setattr(os, "rmdir", behind)
+    workdir.remove_case(str(case))
+    monkeypatch.setattr(os, "rmdir", rmdir)
     workdir.remove(str(case.parent))
     assert not list(tmp_path.iterdir())
 
@@ -324,9 +361,18 @@ def test_what_cannot_be_emptied_keeps_its_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = make(tmp_path)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-    refused(case.parent, "could not be emptied", case.parent / MARKER)
+    (case / "stubborn").touch()
+    unlink = os.unlink
+
+    def refuse(path: str, **options: int) -> None:
+        if path == "stubborn":
+            raise PermissionError(errno.EPERM, "not permitted")
+        unlink(path, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    with pytest.raises(NotRemoved, match="could not be emptied: stubborn in case: not permitted"):
+        workdir.remove(str(case.parent))
+    assert sorted(os.listdir(case.parent)) == [MARKER, "case"]
 
 
 # --- several processes ----------------------------------------------------------------------------
@@ -427,3 +473,37 @@ def hang(target: Path) -> None:
     make(target, f"t-h-{os.getpid()}")
     (target / "ready").touch()
     time.sleep(60)
+
+
+# --- expiry ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["here", "elsewhere"])
+@pytest.mark.parametrize(("expires", "alive"), [(-10, False), (10, True), (None, True)])
+def test_a_session_that_has_expired_is_dead_wherever_it_ran(
+    host: str, expires: int | None, alive: bool
+) -> None:
+    owner = {"session": f"t-h-{os.getpid()}", "host": host}
+    if host == "here":
+        owner["host"] = socket.gethostname()
+    if expires is not None:
+        owner["expires"] = utc(time.time() + expires)
+    assert workdir.may_be_alive(workdir.Session("/x", owner, 1)) is alive
+
+
+def utc(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def test_a_marker_expires_a_day_after_the_longest_case(tmp_path: Path) -> None:
+    def expires() -> str:
+        (found,) = workdir.sessions(str(tmp_path))
+        return str(found.owner["expires"])
+
+    for number, (limit, longest) in enumerate(((3600, 3600), (7200, 7200), (60, 7200))):
+        before = time.time()
+        workdir.create(str(tmp_path), SESSION, f"case{number}", time_limit_s=limit)
+        day = 86400
+        assert utc(before + longest + day - 60) < expires() <= utc(time.time() + longest + day)
+    (found,) = workdir.sessions(str(tmp_path))
+    assert sorted(os.listdir(found.path)) == [MARKER, "case0", "case1", "case2"]

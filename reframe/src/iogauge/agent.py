@@ -7,7 +7,8 @@ Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its
 ``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
 with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
 KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
-that back; ``open`` does so too, for jobs that were killed before they could. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
+that back; ``open`` does so too, for jobs that were killed before they could. ``remove DIR SECONDS`` removes
+a case's directory, or as much of it as the time allows (0: all). What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from iogauge import fingerprint, guards, load, lock, lustre, pagecache, tunables, workdir
+from iogauge import (
+    allowed,
+    fingerprint,
+    guards,
+    load,
+    lock,
+    lustre,
+    pagecache,
+    patience,
+    removal,
+    tunables,
+    workdir,
+)
 from iogauge.filesystem import (
     Quota,
     View,
@@ -159,6 +172,27 @@ def _identity(view: View, case: dict[str, Any]) -> guards.Finding:
     return guards.identity(declared_type=case["type"], declared_source=case["source"], views=[view])
 
 
+def _pinned(view: View, case: dict[str, Any]) -> list[int]:
+    """Storage target of each file that the case puts on one; empty where it does not, or cannot yet."""
+    if case["pins"] is None:
+        return []
+    try:
+        return [*lustre.place(Pins.from_json(case["pins"]), view.targets).values()]
+    except ValueError:  # the job's own step says what is wrong with the targets
+        return []
+
+
+def look_as_declared(target: str, case: dict[str, Any]) -> View:
+    """What this host sees of a case's target: its storage targets too, if it is what was declared.
+
+    What is not the declared file system need not be asked for them. Raises as :func:`look` does.
+    """
+    view = look(target)
+    if _striped(case) and _identity(view, case).outcome is guards.Outcome.OK:
+        return look(target, striped=True)
+    return view
+
+
 def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
     """Guards that must hold before the first byte is written."""
     findings = [
@@ -168,6 +202,11 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
             need_bytes=case["held_bytes"],
             max_fill=case["max_fill"],
             keep_free=case["keep_free"],
+        ),
+        guards.share_of_free(
+            space=view.space,
+            need_bytes=case["held_bytes"],
+            max_of_free=case["max_of_free"],
         ),
         guards.inodes(
             space=view.space,
@@ -180,7 +219,11 @@ def preflight(view: View, case: dict[str, Any]) -> list[guards.Finding]:
         findings += [
             guards.health(targets=view.targets, declared=case["targets"]),
             guards.target_room(
-                targets=view.targets, need_bytes=case["held_bytes"], max_fill=case["max_fill"]
+                targets=view.targets,
+                need_bytes=case["held_bytes"],
+                max_fill=case["max_fill"],
+                pieces=case["pieces"],
+                pinned=_pinned(view, case),
             ),
         ]
     return findings
@@ -249,29 +292,54 @@ def _release(held: lock.Lock) -> None:
     Path(LOCKED).write_text(json.dumps({"lost": lost}), encoding="utf-8")
 
 
+def _may_lock(case: dict[str, Any], target: str, of_job: bool) -> bool:
+    """Whether the target is the declared file system, and allowed: only there a lock is made."""
+    if _identity(look(target), case).outcome is not guards.Outcome.OK:
+        return False
+    for place in {target, expand(case["lock"] or target)}:
+        with allowed.opened(place, of_job):
+            pass
+    return True
+
+
+def _enter(case: dict[str, Any], target: str, of_job: bool) -> dict[str, Any]:
+    """Look at the target and, if nothing speaks against it, make the case's directory; what was seen."""
+    view = look_as_declared(target, case)
+    findings = preflight(view, case)
+    refused = [str(f) for f in findings if f.outcome is guards.Outcome.INVALID]
+    if not refused:
+        workdir.create(
+            target,
+            case["session"],
+            case["case"],
+            case["host"],
+            of_job=of_job,
+            time_limit_s=case["time_limit_s"],
+            removals_per_second=case["removals_per_second"],
+        )
+    return {"view": view.to_json(), "refused": refused}
+
+
 def _prepare(case: dict[str, Any], leaving: contextlib.ExitStack) -> dict[str, Any]:
     """Take the lock, look at the target and make the directory, or say what stands against it."""
     seen: dict[str, Any] = {"view": None, "refused": [], "occupied": "", "locked": False}
     try:
         target = expand(case["target"])
-        view = look(target)
-        # What is not the declared file system gets no lock, and need not be asked for its storage targets.
-        if _identity(view, case).outcome is guards.Outcome.OK:
+        of_job = target != case["target"]
+        if of_job:  # a link in it is the resource manager's own
+            target = os.path.realpath(target)
+        if patience.ask(target, lambda: _may_lock(case, target, of_job), _TIMEOUT):
             held = _lock(case)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, case["lock_lease_s"]))
                 seen["locked"] = True
             _restore(case["restore"])
-            view = look(target, striped=_striped(case))
-        seen["view"] = view.to_json()
-        seen["refused"] = [
-            str(f) for f in preflight(view, case) if f.outcome is guards.Outcome.INVALID
-        ]
-        if not seen["refused"]:
-            workdir.create(target, case["session"], case["case"], case["host"])
+        seen |= patience.ask(target, lambda: _enter(case, target, of_job), _TIMEOUT)
+    except patience.NoAnswer as error:
+        seen["failed"] = str(error)
     except (OSError, LustreError) as error:
-        seen |= {"view": None, "refused": [f"{case['target']}: {error}"]}
+        seen["refused"] = [f"{case['target']}: {error}"]
     except lock.Occupied as error:
         seen["occupied"] = str(error)
     return seen | {"session": case["session"], "case": case["case"]}
@@ -282,6 +350,9 @@ def _open(case_file: str) -> int:
     with contextlib.ExitStack() as leaving:
         seen = _prepare(case, leaving)
         Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
+        if "failed" in seen:
+            print(visible(f"iogauge: {seen['failed']}"), file=sys.stderr)
+            return 1
         reasons = [*seen["refused"], *filter(None, [seen["occupied"]])]
         for reason in reasons:
             print(visible(f"iogauge: refused: {reason}"), file=sys.stderr)
@@ -361,6 +432,12 @@ def _checksums(state: str, directory: str, folder: str) -> int:
     return 0
 
 
+def _remove(directory: str, seconds: float) -> int:
+    progress = removal.Progress(directory, lambda text: print(text, file=sys.stderr, flush=True))
+    workdir.remove_case(directory, seconds=seconds or None, tell=progress)
+    return 0
+
+
 def _restore(folder: str) -> int:
     for done in tunables.restore(Path(folder)):
         print(visible(f"iogauge: put back: {done}"))
@@ -383,6 +460,8 @@ def _command(argv: list[str]) -> int | None:
             return _checksums(state, directory, folder)
         case ["restore", folder]:
             return _restore(folder)
+        case ["remove", directory, seconds]:
+            return _remove(directory, float(seconds))
         case ["stripes", directory, out]:
             return _stripes(expand(directory), out)
         case ["facts", directory, out]:
@@ -401,7 +480,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
-        "facts DIR OUT | checksums on|off DIR KEEP | restore KEEP"
+        "facts DIR OUT | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
     )
     print(visible(f"usage: python -m iogauge.agent {usage}, not {argv}"), file=sys.stderr)
     return 2

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from rich.console import Console
 
 from iogauge import (
     agent,
+    allowed,
     compare,
     detect,
     doctor,
@@ -28,14 +29,17 @@ from iogauge import (
     history,
     lock,
     outside,
+    patience,
     planview,
     references,
+    removal,
     report,
     session,
     site,
     workdir,
 )
 from iogauge.filesystem import View
+from iogauge.lustre import LustreError
 from iogauge.report import plain
 from iogauge.units import format_bytes, visible, visible_lines
 from iogauge.verdict import Verdict
@@ -280,10 +284,15 @@ def bench(context: typer.Context) -> None:
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(detect.machine()):
         console.print(plain(line))
-    with _probe_dir(target) as directory:
-        if directory and "IOGAUGE_CASE_BYTES" not in os.environ:
-            speed = detect.probe_write(directory)
-            size = detect.quick_case_bytes(speed, target)
+    if "IOGAUGE_CASE_BYTES" not in os.environ:
+        try:
+            speed, size = patience.ask(target, lambda: _probe(target))
+        except lock.Occupied as error:
+            typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
+        except OSError as error:
+            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            raise typer.Exit(1) from error
+        else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
             console.print(
                 f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
@@ -296,23 +305,19 @@ def bench(context: typer.Context) -> None:
     raise typer.Exit(code)
 
 
-@contextmanager
-def _probe_dir(target: str) -> Iterator[str | None]:
-    """A directory on the target that is removed again; None where none can be made, or a case is at work."""
+def _probe(target: str) -> tuple[float, int]:
+    """Rough bandwidth of the target in bytes/s, and bytes for a case; raises OSError, lock.Occupied."""
     name = session.new_session_name()
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
     )
-    try:
+    with allowed.opened(target):
         held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
-    except (OSError, lock.Occupied):
-        yield None
-        return
     directory = None
     try:
-        with suppress(OSError):
-            directory = workdir.create(target, name, "probe")
-        yield directory
+        directory = workdir.create(target, name, "probe")
+        speed = detect.probe_write(directory)
+        return speed, detect.quick_case_bytes(speed, target)
     finally:
         if directory:
             workdir.remove(workdir.session_dir(target, name))
@@ -503,11 +508,17 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
     for target in sorted({case["target"] for case in cases}):
         mine = [case for case in cases if case["target"] == target]
         try:
-            seen: View = agent.look(target)
-        except OSError as error:
+            seen: View = patience.ask(target, partial(agent.look_as_declared, target, mine[0]))
+        except (OSError, LustreError) as error:
             console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
             continue
+        try:
+            by = patience.ask(target, partial(allowed.by_what, target))
+            console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+        except OSError as error:
+            console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+            fits = False
         worst = {
             **mine[0],
             "held_bytes": max(case["held_bytes"] for case in mine),
@@ -544,24 +555,31 @@ def clean(
     On a target nothing without our marker is touched.
     """
     console, failed = _console(), False
-    places = target or session.known_targets() or [detect.target_path()]
-    found = [
-        (one.path, workdir.may_be_alive(one)) for place in places for one in workdir.sessions(place)
-    ]
+    places = [] if paths else target or session.known_targets() or [detect.target_path()]
+    found = []
+    for place in places:
+        try:
+            seen = patience.ask(place, partial(workdir.sessions, place))
+            found += [(one.path, workdir.may_be_alive(one)) for one in seen]
+        except OSError as error:
+            console.print(plain(str(error)))
+            failed = True
     doomed = list(paths or [path for path, alive in found if everything or not alive])
     for path, alive in found:
         if alive and not everything and not paths:
             console.print(plain(f"kept: {path}: its session may be alive (--all removes it)"))
     for path in doomed:
         try:
-            workdir.check_ours(path)
-            if not dry_run:
-                workdir.remove(path)
+            patience.follow(
+                path,
+                partial(_remove, path, dry_run),
+                removal.Progress(path, lambda text: console.print(plain(text))),
+            )
             console.print(plain(f"{'would remove' if dry_run else 'removed'}: {path}"))
         except OSError as error:
             console.print(plain(f"refused: {error}"))
             failed = True
-    locks = [_clean_lock(console, place, dry_run, everything) for place in places if not paths]
+    locks = [_clean_lock(console, place, dry_run, everything) for place in places]
     failed = failed or None in locks
     stages = [] if paths else session.old_stages()
     for stage in stages:
@@ -576,7 +594,7 @@ def clean(
 def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -> bool | None:
     """Break the lock of a place if its holder is dead; whether one went, None where that could not be done."""
     try:
-        holder = lock.standing(place)
+        holder = patience.ask(place, partial(lock.standing, place))
         if holder is not None and not holder.name:
             raise lock.LockError(f"{holder}: remove it by hand")
         if holder is not None and not everything:
@@ -601,6 +619,47 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
     word = "would remove" if dry_run else "removed"
     console.print(plain(f"{word}: the lock of {holder}"), soft_wrap=True)
     return True
+
+
+def _remove(path: str, dry_run: bool, tell: patience.Tell) -> None:
+    workdir.check_ours(path)
+    if not dry_run:
+        workdir.remove(path, tell=tell)
+
+
+@app.command()
+def allow(
+    directory: Annotated[str, typer.Argument(help="Directory that cases may write below.")],
+    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
+    ] = None,
+    expires: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write an existing one anew.")] = False,
+) -> None:
+    """Allow a directory as a target: for administrators, and for owners of a mount point.
+
+    Writes a file .iogauge-allowed into it, for the file system that is mounted there now. Without that file
+    only directories of the caller are written in.
+    """
+    path = os.path.abspath(directory)
+    last = expires.date() if expires else None
+    try:
+        marker = patience.ask(
+            path,
+            partial(allowed.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
+        )
+    except OSError as error:
+        typer.echo(f"iogauge: {error}", err=True)
+        raise typer.Exit(1) from error
+    file = os.path.join(path, allowed.MARKER)
+    _console().print(plain(f"{file} allows {marker.meaning()}"))
+    typer.echo(marker.to_yaml(), nl=False)
+    _console().print(
+        plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
+    )
 
 
 @app.command()

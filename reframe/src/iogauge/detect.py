@@ -18,8 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from iogauge import features, hints, outside, stack
-from iogauge.filesystem import cached_below, find_mount, space_of
+from iogauge import features, hints, outside, patience, stack
+from iogauge.filesystem import Mount, Space, cached_below, find_mount, space_of
 from iogauge.session import state_dir
 from iogauge.stack import Stack
 from iogauge.tools import ior
@@ -193,9 +193,24 @@ def memory_bytes() -> int:
 
 def target_path() -> str:
     """``$IOGAUGE_TARGET``, or the directory where the user stands."""
-    return os.path.realpath(
-        os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
-    )
+    path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
+    return patience.ask(path, lambda: os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    mount: Mount
+    cached_below: bool
+    space: Space
+
+
+def _look(path: str) -> _Seen:
+    if not os.path.isdir(path):
+        raise NotADirectoryError(f"target {path!r} is not a directory")
+    mount = find_mount(path)
+    if mount is None:
+        raise OSError(f"no mount holds {path!r}")
+    return _Seen(mount, cached_below(mount), space_of(path))
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
@@ -203,14 +218,10 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     extras = partition.setdefault("extras", {})
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())
-    if not os.path.isdir(path):
-        raise NotADirectoryError(f"target {path!r} is not a directory")
-    mount = find_mount(path)
-    if mount is None:
-        raise OSError(f"no mount holds {path!r}")
-    target.setdefault("type", mount.type)
-    target.setdefault("source", mount.source)
-    if cached_below(mount):
+    looked = patience.ask(path, lambda: _look(path))
+    target.setdefault("type", looked.mount.type)
+    target.setdefault("source", looked.mount.source)
+    if looked.cached_below:
         target.setdefault("cache", "opaque")
         target.setdefault("honours_o_direct", False)
     cores = len(os.sched_getaffinity(0))
@@ -220,7 +231,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
     sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
     extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})
-    room = space_of(path)
+    room = looked.space
     limits = extras.setdefault("limits", {})
     share = (room.bytes_free // 20) >> 20 << 20
     limits.setdefault(
@@ -230,6 +241,8 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     limits.setdefault(
         "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
     )
+    # A case takes a twentieth at most, unless somebody has asked for more (IOGAUGE_CASE_BYTES).
+    limits.setdefault("max_of_free", "50 %")
     limits.setdefault("phase_seconds", "2 s")
     limits.setdefault("tier", "quick")
     limits.setdefault("max_spread", "20 %")

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
 
-from iogauge import agent, detect, lock, references, site, workdir
+from iogauge import agent, allowed, detect, lock, patience, references, site, workdir
 from iogauge.filesystem import traits
 from iogauge.units import format_bytes
 from iogauge.yamlfile import Mistake
@@ -66,7 +66,7 @@ def not_run(machine: detect.Machine, target: str) -> list[str]:
         if program.problem:
             lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
     try:
-        mount = agent.look(target).mount
+        mount = patience.ask(target, lambda: agent.look(target)).mount
     except OSError:
         return lines
     if mount and not traits(mount.type).honours_o_direct:
@@ -143,7 +143,7 @@ def _programs(machine: detect.Machine) -> list[Check]:
 
 def _target(path: str) -> list[Check]:
     try:
-        view = agent.look(path)
+        view = patience.ask(path, lambda: agent.look(path))
     except OSError as error:
         return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
     mount, room = view.mount, view.space
@@ -166,11 +166,24 @@ def _target(path: str) -> list[Check]:
                 "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
             )
         )
-    if not os.access(path, os.W_OK | os.X_OK):
+    try:
+        by = patience.ask(path, lambda: allowed.by_what(path))
+        found.append(Check("ok", f"target {path}", f"may be written in: {by}"))
+        writable, there, holder = patience.ask(
+            path,
+            lambda: (
+                os.access(path, os.W_OK | os.X_OK),
+                workdir.sessions(path),
+                lock.standing(path),
+            ),
+        )
+    except OSError as error:
+        what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
+        return [*found, Check("problem", f"target {path}", str(error), what)]
+    if not writable:
         found.append(
             Check("problem", f"target {path}", "not writable for you", "choose another directory")
         )
-    holder = lock.standing(path)
     if holder is not None:
         found.append(
             Check(
@@ -180,7 +193,7 @@ def _target(path: str) -> list[Check]:
                 "run: iogauge clean, which breaks the lock if its holder is dead",
             )
         )
-    left = [one.path for one in workdir.sessions(path) if not workdir.may_be_alive(one)]
+    left = [one.path for one in there if not workdir.may_be_alive(one)]
     if left:
         found.append(
             Check(

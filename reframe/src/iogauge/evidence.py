@@ -375,6 +375,7 @@ def _collect(
         occupied = outside.build(str, opened["occupied"], "occupied")
         locked = outside.build(bool, opened["locked"], "locked")
         found_owner = (opened["session"], opened["case"])
+        failed = outside.build(str, opened.get("failed", ""), "failed")
     except (ToolOutputError, ValueError, KeyError, TypeError) as error:
         known = f" ({', '.join(ending)})" if ending else ""
         raise ToolOutputError(
@@ -382,6 +383,8 @@ def _collect(
         ) from error
     if owner is not None and found_owner != owner:
         raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
+    if failed:
+        raise ToolOutputError(f"nothing was measured: {failed}")
     if refused or occupied:
         return Evidence(tuple(views), refused, (), {}, {}, occupied=occupied)
 

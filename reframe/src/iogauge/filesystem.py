@@ -180,13 +180,24 @@ def find_mount(path: str) -> Mount | None:
     """
     fd = os.open(existing_parent(path), os.O_PATH | os.O_CLOEXEC)
     try:
-        with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
-            match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
+        return mount_of(fd)
     finally:
         os.close(fd)
+
+
+def mount_id(fd: int) -> int | None:
+    """The kernel's identifier of the mount that an open file lies on (proc(5), ``mnt_id``)."""
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def mount_of(fd: int) -> Mount | None:
+    """The mount that an open file lies on."""
+    number = mount_id(fd)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = parse_mountinfo(file.read())
-    return next((m for m in mounts if match and m.id == int(match[1])), None)
+    return next((m for m in mounts if m.id == number), None)
 
 
 def space_of(path: str) -> Space:

@@ -13,7 +13,7 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -395,6 +395,23 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
     )
 
 
+def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Finding:
+    """G13: one case takes at most ``max_of_free`` of what is free."""
+    limit = max_of_free * space.bytes_free
+    return _finding(
+        "G13",
+        need_bytes <= limit,
+        f"{format_bytes(need_bytes)} of this case are {_share(need_bytes, space.bytes_free)} of the "
+        f"{format_bytes(space.bytes_free)} that are free",
+        f"at most {format_bytes(limit)} ({max_of_free:.3g} x what is free)",
+        "Lower limits.case_bytes, or declare how much this target can bear (limits.max_of_free)",
+    )
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.2%}" if whole else "more than all"
+
+
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     """How a file's layout differs from the one asked for; None: it does not."""
 
@@ -556,15 +573,31 @@ def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> 
     return Finding("G12", Outcome.OK, f"{len(targets)} storage targets, all active", demands)
 
 
-def target_room(*, targets: Sequence[StorageTarget], need_bytes: int, max_fill: float) -> Finding:
+def target_room(
+    *,
+    targets: Sequence[StorageTarget],
+    need_bytes: int,
+    max_fill: float,
+    pieces: int | None = None,
+    pinned: Collection[int] = (),
+) -> Finding:
     """G13, for each storage target: its share of the need x 1.2 must be free, and the fill in bounds.
 
-    ``need_bytes`` is what the whole case holds; it is taken as spread evenly over the active targets.
+    ``need_bytes`` is what the whole case holds, in so many equal ``pieces`` that lie on one target each: by
+    turns on all active ones, or as ``pinned`` says, the target of each piece. Not known: spread evenly. Fewer
+    pieces than targets may lie on any of them.
     """
     active = [target for target in targets if target.active]
-    share = math.ceil(need_bytes / len(active)) if active else need_bytes
+    count = len(active) or 1
+    share = math.ceil(need_bytes / count)
+    if pinned:
+        most = Counter(pinned)
+        share = math.ceil(need_bytes * max(most.values()) / len(pinned))
+        active = [target for target in active if target.index in most]
+    elif pieces:
+        share = math.ceil(need_bytes / pieces) * math.ceil(pieces / count)
     demands = (
-        f"{format_bytes(1.2 * share)} free on each storage target (1.2 x its share), at most "
+        f"{format_bytes(1.2 * share)} free on each storage target of the case (1.2 x its share), at most "
         f"{max_fill:.0%} full afterwards"
     )
     remedy = "Free space on that target (lfs find -O), or lower limits.case_bytes"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # iogauge: functions for the job script of a case. Sourced, not run.
 #
-#   iog_open COMMAND...     run the agent that takes the target's lock, checks the target and makes $IOG_DIR;
-#                           stops the job if refused
+#   iog_open AGENT... open FILE   run the agent that takes the target's lock, checks the target and makes
+#                           $IOG_DIR; stops the job if refused. The same agent removes it
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
@@ -16,6 +16,11 @@ IOG_REP=0
 IOG_MINE=
 IOG_KEEPER=
 IOG_AT_CLOSE=()
+IOG_AGENT=()
+# Seconds that removing may take, 0: as long as it takes; after a signal, what is left before a batch system kills:
+# Slurm 30 s after TERM (KillWait), or as long as the job is warned before (--signal=B:USR1@30). The janitor does the rest.
+IOG_PATIENCE=0
+IOG_WARNED=30
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 
@@ -30,8 +35,7 @@ iog_stop_tool() {
     kill -KILL "$IOG_PID" 2>/dev/null
 }
 
-# Remove the case's directory. Only one that the agent has made for this job: the session's marker stands
-# beside it.
+# Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
 iog_close() {
     local status=$?
     trap '' TERM INT HUP USR1 PIPE
@@ -40,10 +44,8 @@ iog_close() {
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_MINE$IOG_DIR in
         1*/iogauge/*/*/*)
-            if [ -f "${IOG_DIR%/*}/.iogauge-session" ] && [ ! -L "$IOG_DIR" ]; then
-                # A rank that is being killed may still create files: try again.
-                rm -rf --one-file-system -- "$IOG_DIR" 2>/dev/null || { sleep 0.3; rm -rf --one-file-system -- "$IOG_DIR"; }
-            fi
+            "${IOG_AGENT[@]}" remove "$IOG_DIR" "$IOG_PATIENCE" ||
+                echo "iogauge: left behind: $IOG_DIR; the session removes it, or: iogauge clean" >&2
             ;;
     esac
     iog_unlock
@@ -59,9 +61,10 @@ iog_unlock() {
     [ "$?" -le 128 ] || kill -KILL "$IOG_KEEPER" 2>/dev/null
 } 2>/dev/null
 
-
 # A signal ends the job. Its name stays in told.txt: a scheduler's own account may be that of a success.
 iog_told() {
+    IOG_PATIENCE=20
+    [ "$1" != USR1 ] || IOG_PATIENCE=$((IOG_WARNED * 3 / 4))
     echo "$1" >told.txt
     exit "$2"
 }
@@ -73,6 +76,7 @@ iog_open() {
     trap 'iog_told HUP 129' HUP
     trap 'iog_told USR1 138' USR1
     rm -f told.txt
+    IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
     iog_lock "$@" || exit $?
     IOG_MINE=1
@@ -84,15 +88,15 @@ iog_open() {
 # Signals that are meant for the script, or for all that it has started, do not reach it.
 iog_lock() {
     local line
-    coproc IOG_AGENT {
+    coproc IOG_KEEP {
         trap '' TERM INT HUP USR1
         read -r line
         exec setsid "$@"
     }
-    IOG_KEEPER=$IOG_AGENT_PID
+    IOG_KEEPER=$IOG_KEEP_PID
     # The shell closes its own ends of the pipes when the agent ends, which may be at once.
-    exec {IOG_LIFE}>&"${IOG_AGENT[1]}" {IOG_WORD}<&"${IOG_AGENT[0]}" || return 1
-    line=${IOG_AGENT[1]}
+    exec {IOG_LIFE}>&"${IOG_KEEP[1]}" {IOG_WORD}<&"${IOG_KEEP[0]}" || return 1
+    line=${IOG_KEEP[1]}
     exec {line}>&-
     echo >&"$IOG_LIFE"
     while read -r line <&"$IOG_WORD"; do

@@ -63,7 +63,8 @@ class PhasePlan:
     all nodes, ``agent`` gives it to the agent on the first node. ``output``: file that the tool writes its result to, None: its standard output; ``ranks``:
     file with the times of every task. ``parse`` None: only its exit status counts. ``rates`` maps a metric
     to the tool's phase and quantity. ``data_bytes``: bytes that the phase moves over all tasks in each
-    sample, None: as many as it can in its time. ``samples``: repetitions that the tool does by itself.
+    sample, None: as many as it can in its time. ``stored_bytes``: what the files that it makes hold at most,
+    where making them is what is timed. ``samples``: repetitions that the tool does by itself.
     ``within``: phase of the same repetition in whose execution this one takes place; it has no command.
     ``expected``: regular expression of the tool's warnings that go with what the phase does on purpose.
     """
@@ -77,6 +78,7 @@ class PhasePlan:
     output: str | None = None
     ranks: str | None = None
     data_bytes: int | None = None
+    stored_bytes: int = 0
     samples: int = 1
     within: str | None = None
     expected: str | None = None
@@ -171,6 +173,19 @@ class CasePlan:
         return self.layout is not None or self.pins is not None
 
     @property
+    def pieces(self) -> int | None:
+        """Parts of what the case holds of which each lies on one storage target; None: not known.
+
+        Stripes that are asked for; at least one of each file. How the target lays out a shared file by itself
+        is not known.
+        """
+        stripes = self.layout.stripe_count if self.layout is not None else None
+        files = 1 if self.shared_file else self.files
+        if stripes is None:
+            return None if self.shared_file else files
+        return None if stripes < 1 else files * stripes
+
+    @property
     def samples(self) -> int:
         """Samples of every metric."""
         return self.repetitions * max(phase.samples for phase in self.repeat)
@@ -203,7 +218,7 @@ class CasePlan:
         return Footprint(
             held_bytes=self.held_bytes,
             files=self.files,
-            written_bytes=moved("write"),
+            written_bytes=moved("write") + sum(times * p.stored_bytes for times, p in each),
             read_bytes=moved("read"),
             nodes=self.nodes,
             seconds=_CASE_S + sum(times * seconds(phase) for times, phase in each),

@@ -9,12 +9,14 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iogauge import lock, outside, workdir
+from iogauge import lock, outside, patience, removal, workdir
 from iogauge.budget import Cost, excess
 from iogauge.target import Budget
+from iogauge.units import visible_lines
 
 
 def project_root() -> Path:
@@ -109,6 +111,9 @@ class Session:
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
     #: By partition: what the cases that were started are expected to cost.
     spent: dict[str, Cost] = field(default_factory=dict)
+    #: What is to be done at the end about a case whose job began and that was never decided; it hears what
+    #: was wrong with the targets.
+    undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
 
     def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
         """Add what a case will cost; where that is more than the budget leaves, add nothing and say why."""
@@ -135,27 +140,45 @@ class Session:
                 lines.write(target + "\n")
 
     def clean(self) -> None:
-        """Remove this session's directories; what cannot be removed is said, with the command to retry."""
-        for target in sorted(self.targets):
-            path = workdir.session_dir(target, self.name)
+        """Remove this session's directories; what cannot be removed is said, with the command to retry.
+
+        Cases that were never decided are, as what their job was waiting for may be seen now.
+        """
+        silent = [text for target in sorted(self.targets) if (text := self._clean(target))]
+        while self.undecided:
+            self.undecided.popitem()[1]("; ".join(silent))
+
+    def _clean(self, target: str) -> str:
+        """Remove this session's directory on a target; says if and why the target is silent."""
+        path = workdir.session_dir(target, self.name)
+        retry = f"iogauge clean --target {target}"
+
+        def work(tell: patience.Tell) -> bool:
             if not os.path.isdir(target):
-                print(
+                return False
+            holder = lock.standing(target)
+            if holder is not None and holder.gone:
+                lock.remove(holder)
+            lock.tidy(target)
+            workdir.remove(path, tell=tell)
+            return True
+
+        try:
+            if not patience.follow(target, work, removal.Progress(path, _say)):
+                _say(
                     f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
-                    f"that sees it: iogauge clean --target {target}",
-                    file=sys.stderr,
+                    f"that sees it: {retry}"
                 )
-                continue
-            try:
-                holder = lock.standing(target)
-                if holder is not None and holder.gone:
-                    lock.remove(holder)
-                lock.tidy(target)
-                workdir.remove(path)
-            except OSError as error:
-                print(
-                    f"iogauge: {error}; left behind, remove it with: iogauge clean --target {target}",
-                    file=sys.stderr,
-                )
+        except patience.NoAnswer as error:
+            _say(f"iogauge: {error}")
+            return str(error)
+        except OSError as error:
+            _say(f"iogauge: {error}; left behind, remove it with: {retry}")
+        return ""
+
+
+def _say(text: str) -> None:
+    print(visible_lines(text), file=sys.stderr, flush=True)
 
 
 _current: Session | None = None
@@ -166,10 +189,10 @@ def current() -> Session:
     global _current
     if _current is None:
         name = os.environ.get("IOGAUGE_SESSION") or new_session_name()
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", name):
-            raise SystemExit(
-                f"iogauge: IOGAUGE_SESSION is {name!r}: expected the name of a file, of letters, digits, . _ -"
-            )
+        try:
+            workdir.require_name(name)
+        except OSError as error:
+            raise SystemExit(f"iogauge: IOGAUGE_SESSION: {error}") from error
         _current = Session(name)
         atexit.register(_current.clean)
     return _current

@@ -50,7 +50,7 @@ INSTALLED: Final = "installed"
 _NOT_INSTALLED: Final = "not_installed"
 #: What an environment's ``extras`` may hold: form and meaning of each value.
 _ENVIRONMENT_EXTRAS: Final = {
-    STACK: (re.compile(r"[\w.-]+"), "name of a folder in environments/"),
+    STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
     MPI: (re.compile("|".join(hints.DIALECTS)), f"one of {', '.join(hints.DIALECTS)}"),
     DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
 }

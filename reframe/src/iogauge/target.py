@@ -125,6 +125,10 @@ class Limits(SiteModel):
     tier: Tier
     #: Fill of the target after the case, at most (G13).
     max_fill: Fraction = 0.85
+    #: Share of the free space that one case may take (G13).
+    max_of_free: Fraction = 0.01
+    #: Files and directories that are removed in a second, at most, when a case or a session is cleaned up.
+    removals_per_second: Count = 5000
     #: Free space that must remain, as a share of the target (G13).
     keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
@@ -182,6 +186,7 @@ class Sizes(SiteModel):
     case_files: Count | None = None
     phase_seconds: Seconds | None = None
     repetitions: Count | None = None
+    max_of_free: Fraction | None = None
     max_spread: Fraction | None = None
     writes_first: bool | None = None
 

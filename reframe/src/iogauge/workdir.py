@@ -2,25 +2,34 @@
 
 A session's directory is ``<target>/iogauge/<user>/<session>`` and holds a marker file that names its
 owner. Nothing is ever removed that is not below a directory with our marker, owned by us, reached without
-a symbolic link.
+a symbolic link. Every step is taken from the descriptor of the directory above, so that what was checked is
+what is used.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import getpass
 import json
 import os
 import re
-import shutil
 import socket
 import stat
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from iogauge import allowed, removal
+from iogauge.filesystem import mount_id
+from iogauge.removal import Removal
+
 MARKER: Final = ".iogauge-session"
 _ROOT: Final = "iogauge"
+#: How long after a case's time limit its session counts as alive where it cannot be asked.
+_MARGIN_S: Final = 86400
+_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkdirError(OSError):
@@ -48,9 +57,14 @@ def make_shared(path: str, mode: int) -> None:
     """
     mask = os.umask(0)
     try:
-        _make(path, mode)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, mode)
     finally:
         os.umask(mask)
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        raise WorkdirError(
+            f"{path} is not a directory (symbolic links are not followed): remove it"
+        )
 
 
 def make_root(target: str) -> None:
@@ -66,53 +80,135 @@ def session_dir(target: str, session: str) -> str:
     return os.path.join(target, _ROOT, user_name(), session)
 
 
-def _make(path: str, mode: int) -> None:
-    """Make a directory, or accept one that is a real directory of ours (or the shared root)."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, mode)
-    info = os.lstat(path)
-    if not stat.S_ISDIR(info.st_mode):
+def require_name(name: str) -> None:
+    """Raise :class:`WorkdirError` unless a text is a plain name for a directory, for every tool and shell."""
+    if not re.fullmatch(r"[A-Za-z0-9_%+=@,~-][A-Za-z0-9_%+=@,.~-]{0,200}", name):
         raise WorkdirError(
-            f"{path} is not a directory (symbolic links are not followed): remove it"
+            f"{name!r} is not a name for a directory: letters, digits and _ % + = @ , . ~ - are, "
+            "and no dot in front"
         )
 
 
-def create(target: str, session: str, case: str, host: str = "") -> str:
+@contextlib.contextmanager
+def _inside(fd: int, name: str, path: str) -> Iterator[int]:
+    """Open a directory by its name in an open one; raises :class:`WorkdirError` where it is a link."""
+    try:
+        inner = os.open(name, _DIRECTORY, dir_fd=fd)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise WorkdirError(
+                f"{path} is not a directory (symbolic links are not followed): remove it"
+            ) from None
+        raise type(error)(error.errno, error.strerror, path) from None
+    try:
+        yield inner
+    finally:
+        os.close(inner)
+
+
+def _make(fd: int, name: str, mode: int) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, mode, dir_fd=fd)
+
+
+def create(
+    target: str,
+    session: str,
+    case: str,
+    host: str = "",
+    *,
+    of_job: bool = False,
+    time_limit_s: float = 0,
+    removals_per_second: int = removal.PER_SECOND,
+) -> str:
     """Make the session's directory with its marker, and the case's directory in it; returns the latter.
 
     ``host`` is where the session's own process runs, if not here: a job knows it from its case.
-    Raises :class:`WorkdirError` where a component is a link or belongs to another user, OSError where the
-    target cannot be written.
+    ``time_limit_s``: how long the case may take, after which the marker expires. ``of_job``: see
+    :func:`iogauge.allowed.opened`. Raises :class:`~iogauge.allowed.NotAllowed` where the target may not be
+    written in, :class:`WorkdirError` where a component is a link or belongs to another user, OSError where
+    the target cannot be written.
     """
     for part in (session, case):
-        if not part or part.startswith(".") or os.sep in part:
-            raise WorkdirError(f"{part!r} is not a name for a directory")
-    path = session_dir(target, session)
-    user_dir = os.path.dirname(path)
+        require_name(part)
+    owner = {
+        "session": session,
+        "user": user_name(),
+        "host": host or socket.gethostname(),
+        "created": _utc(time.time()),
+        "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
+        "removals_per_second": removals_per_second,
+    }
     for attempt in range(10):
         try:
-            make_root(target)
-            for directory in (user_dir, path):
-                _make(directory, 0o700)
-                if os.lstat(directory).st_uid != os.getuid():
-                    raise WorkdirError(f"{directory} belongs to another user: not written to")
-            marker = os.path.join(path, MARKER)
-            owner = {
-                "session": session,
-                "user": user_name(),
-                "host": host or socket.gethostname(),
-                "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            }
-            with contextlib.suppress(FileExistsError), open(marker, "x", encoding="utf-8") as file:
-                json.dump(owner, file)
-            case_dir = os.path.join(path, case)
-            os.mkdir(case_dir, 0o700)
-            return case_dir
+            with allowed.opened(target, of_job) as place:
+                return _create(place.fd, place.path, session, case, owner)
         except FileNotFoundError:  # another session of ours removed the empty parent meanwhile
             if attempt == 9 or not os.path.isdir(target):
                 raise
             time.sleep(0.05)
     raise AssertionError("unreachable")
+
+
+def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]) -> str:
+    path = session_dir(target, session)
+    user_dir = os.path.dirname(path)
+    root = os.path.dirname(user_dir)
+    _make(fd, _ROOT, 0o1777)
+    with contextlib.ExitStack() as stack:
+        shared = stack.enter_context(_inside(fd, _ROOT, root))
+        info = os.fstat(shared)
+        if mount_id(shared) != mount_id(fd):
+            raise WorkdirError(f"another file system is mounted at {root}: not written to")
+        if info.st_uid == os.getuid():
+            os.fchmod(shared, 0o1777)  # other users' sessions come here too
+        elif info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
+            raise WorkdirError(
+                f"others could put something else in our place in {root}: have it made sticky "
+                f"(chmod +t {root})"
+            )
+        above = shared
+        for directory in (user_dir, path):
+            _make(above, os.path.basename(directory), 0o700)
+            above = stack.enter_context(_inside(above, os.path.basename(directory), directory))
+            if os.fstat(above).st_uid != os.getuid():
+                raise WorkdirError(f"{directory} belongs to another user: not written to")
+        _mark(above, owner)
+        case_dir = os.path.join(path, case)
+        try:
+            os.mkdir(case, 0o700, dir_fd=above)
+        except FileExistsError as error:
+            raise FileExistsError(error.errno, error.strerror, case_dir) from None
+        return case_dir
+
+
+def _utc(moment: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
+
+
+def _mark(fd: int, owner: dict[str, Any]) -> None:
+    """Write the marker, or put off the expiry of the one that is there."""
+    with contextlib.suppress(FileNotFoundError):
+        before = _read(fd)
+        if str(before.get("expires", "")) >= owner["expires"]:
+            return
+        owner = owner | before | {"expires": owner["expires"]}
+    scratch = f"{MARKER}.{socket.gethostname()}.{os.getpid()}"
+    new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
+    with open(new, "w", encoding="utf-8") as file:
+        json.dump(owner, file)
+    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+
+
+def _read(fd: int) -> dict[str, Any]:
+    """Content of the marker in an open directory; empty where it is damaged, as on a full target."""
+    marker = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
+    with open(marker, encoding="utf-8", errors="replace") as file:
+        try:
+            found = json.load(file)
+        except ValueError:
+            return {}
+    return found if isinstance(found, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,85 +230,110 @@ def sessions(target: str) -> list[Session]:
         return []
     for name in names:
         path = os.path.join(base, name)
-        try:
-            marker = check_ours(path)
-            age = time.time() - os.lstat(marker).st_mtime
-            with open(marker, encoding="utf-8") as file:
-                owner = json.load(file)
-        except OSError:
-            continue
-        except ValueError:  # on a full target the marker is there, and empty
-            owner = {}
-        found.append(Session(path, owner if isinstance(owner, dict) else {}, age))
+        with contextlib.suppress(OSError), _ours(path) as ours:
+            age = time.time() - os.stat(MARKER, dir_fd=ours.fd, follow_symlinks=False).st_mtime
+            found.append(Session(path, ours.owner, age))
     return sorted(found, key=lambda s: -s.age_s)
 
 
 def may_be_alive(session: Session) -> bool:
-    """Whether a session may still run: its process is here, or it is of another host, which cannot be asked."""
+    """Whether a session may still run: it has not expired, and its process is here, or cannot be asked.
+
+    A process on another host cannot; a marker of before there was an expiry has none.
+    """
+    expires = session.owner.get("expires")
+    if isinstance(expires, str) and expires < _utc(time.time()):
+        return False
     if session.owner.get("host") != socket.gethostname():
         return True
     pid = str(session.owner.get("session", "")).rpartition("-")[2]
     return pid.isdigit() and os.path.exists(f"/proc/{pid}")
 
 
-def check_ours(path: str) -> str:
-    """Path of the marker of a session's directory; raises :class:`WorkdirError` where it is not ours."""
-    path = os.path.abspath(path)
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """A session's directory that is ours, open: its descriptor, those above it, what its marker says."""
+
+    fd: int
+    above: tuple[int, int, int]
+    owner: dict[str, Any]
+
+
+@contextlib.contextmanager
+def _ours(path: str) -> Iterator[_Ours]:
+    """Open a session's directory; raises :class:`WorkdirError` where it is not ours."""
     parts = path.split(os.sep)
     if len(parts) < 4 or parts[-3] != _ROOT:
         raise WorkdirError(f"{path} is not <target>/iogauge/<user>/<session>: not removed")
-    for directory in (os.path.dirname(os.path.dirname(path)), os.path.dirname(path), path):
-        if not stat.S_ISDIR(os.lstat(directory).st_mode):
-            raise WorkdirError(
-                f"{directory} is not a directory, or is a symbolic link: not removed"
-            )
-    marker = os.path.join(path, MARKER)
-    try:
-        info = os.lstat(marker)
-    except FileNotFoundError:
-        raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
-    if not stat.S_ISREG(info.st_mode):
-        raise WorkdirError(f"{marker} is not a regular file: {path} is not removed")
-    if info.st_uid != os.getuid() or os.lstat(path).st_uid != os.getuid():
-        raise WorkdirError(f"{path} belongs to another user: not removed")
-    return marker
+    target = os.sep.join(parts[:-3]) or os.sep
+    with contextlib.ExitStack() as stack:
+        fd = os.open(target, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, fd)
+        chain, so_far = [fd], target
+        for name in parts[-3:]:
+            so_far = os.path.join(so_far, name)
+            chain.append(stack.enter_context(_inside(chain[-1], name, so_far)))
+        fd = chain[-1]
+        try:
+            info = os.stat(MARKER, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
+        if not stat.S_ISREG(info.st_mode):
+            raise WorkdirError(f"{path}/{MARKER} is not a regular file: {path} is not removed")
+        if info.st_uid != os.getuid() or os.fstat(fd).st_uid != os.getuid():
+            raise WorkdirError(f"{path} belongs to another user: not removed")
+        yield _Ours(fd, (chain[0], chain[1], chain[2]), _read(fd))
 
 
-def remove(path: str) -> None:
+def check_ours(path: str) -> None:
+    """Raise :class:`WorkdirError` where a path is not a session's directory of ours, OSError where it is gone."""
+    with _ours(os.path.abspath(path)):
+        pass
+
+
+def _pace(owner: dict[str, Any]) -> int:
+    pace = owner.get("removals_per_second")
+    return pace if isinstance(pace, int) and pace > 0 else removal.PER_SECOND
+
+
+def remove(
+    path: str,
+    *,
+    seconds: float | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> None:
     """Remove a session's directory, its marker last, and its parents where they are empty.
 
-    Raises :class:`WorkdirError` where it is not ours; removing what is gone is no error. The marker goes
-    last so that an interrupted removal can be taken up again.
+    As fast as the marker says; no longer than ``seconds``; ``tell`` hears how many names are removed.
+    Raises :class:`WorkdirError` where it is not ours, :class:`~iogauge.removal.NotRemoved` where something is
+    left; removing what is gone is no error. The marker goes last so that an interrupted removal can be
+    taken up again.
     """
     path = os.path.abspath(path)  # what is checked and what is removed must be spelt alike
     try:
-        _remove(path)
+        with _ours(path) as ours:
+            work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
+            work.run(ours.fd, path, keep=frozenset({MARKER}))
+            os.unlink(MARKER, dir_fd=ours.fd)
+            names = path.split(os.sep)[-3:]
+            for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
+                removal.rmdir_if_empty(name, fd)
     except FileNotFoundError:
         if os.path.lexists(path):
             raise
 
 
-def _remove(path: str) -> None:
-    if not os.path.lexists(path):
-        return
-    marker = check_ours(path)
-    for _ in range(5):  # a tool that is being killed may still create files
-        for entry in list(os.scandir(path)):
-            if entry.path == marker:
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with contextlib.suppress(OSError):
-                    os.unlink(entry.path)
-        if set(os.listdir(path)) <= {MARKER}:
-            break
-        time.sleep(0.2)
-    else:
-        raise WorkdirError(
-            f"{path} could not be emptied: files keep appearing, or are not removable"
-        )
-    os.unlink(marker)
-    for directory in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)
+def remove_case(
+    path: str,
+    *,
+    seconds: float | None = None,
+    tell: Callable[[int], None] | None = None,
+) -> None:
+    """Remove a case's directory from a session's that is ours; raises as :func:`remove` does."""
+    session, _, case = os.path.abspath(path).rpartition(os.sep)
+    with contextlib.suppress(FileNotFoundError), _ours(session) as ours:
+        with _inside(ours.fd, case, path) as fd:
+            if mount_id(fd) != mount_id(ours.fd):
+                raise WorkdirError(f"another file system is mounted at {path}: not removed")
+            Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell).run(fd, path)
+        os.rmdir(case, dir_fd=ours.fd)

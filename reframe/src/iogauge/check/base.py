@@ -260,6 +260,8 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         target, name = self._extras.target, session.current().name
         limits, plan, stage = self._extras.limits, self._plan, Path(self.stagedir)
         directory = os.path.join(workdir.session_dir(target.path, name), self.case_name)
+        # ReFrame sets it only after the hooks of this stage.
+        self.job.time_limit = self.time_limit or self.current_partition.time_limit
         case: dict[str, Any] = {
             "target": target.path,
             "type": target.type,
@@ -276,8 +278,13 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "lock_lease_s": limits.lock_lease,
             "held_bytes": plan.held_bytes,
             "files": plan.files,
+            "pieces": plan.pieces,
+            "pins": plan.pins.to_json() if plan.pins else None,
             "max_fill": limits.max_fill,
             "keep_free": limits.keep_free,
+            "max_of_free": limits.max_of_free,
+            "removals_per_second": limits.removals_per_second,
+            "time_limit_s": self.job.time_limit or 0,
         }
         try:
             references, _ = self._find_references()
@@ -327,7 +334,9 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         job = self.job
         job.time_limit = self.time_limit or self.current_partition.time_limit
         given = [*job.sched_access, *job.options, *job.cli_options]
-        job.options += job_options(job.scheduler.registered_name, plan.files, job.time_limit, given)
+        options = job_options(job.scheduler.registered_name, plan.files, job.time_limit, given)
+        job.options += options
+        warned = [option.partition("@")[2] for option in options if "@" in option]
         self.job.launcher = getlauncher("local")()
         served = any(phase.launch == "clients" for phase in plan.phases)
         agent = shell_command([*_agent(library), "open", "case.json"])
@@ -337,6 +346,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             *(f"export {name}={value}" for name, value in reported.items()),
             f"export IOG_DIR={_directory_word(directory)}",
             f". {shell_word(str(library / 'job.sh'))}",
+            *(f"IOG_WARNED={seconds}" for seconds in warned),
             *([f". {shell_word(str(library / 'servers.sh'))}"] if served else []),
             *functions,
             f"iog_open {agent}",
@@ -353,6 +363,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         over = session.current().spend(self.current_partition.fullname, cost, self._extras.budget)
         if over:
             self._refuse(Verdict.ERROR, over)
+        session.current().undecided[self._open_name] = self._never_decided
         for place in target.places:
             session.current().track(place)
 
@@ -501,10 +512,23 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         """What ReFrame prints, and writes into its reports: tools and file systems say what they like."""
         return visible_lines(f"{verdict.value}: {reason}")
 
+    def _never_decided(self, silent: str) -> None:
+        """Record a case whose job ended without evidence, or that the run did not wait for."""
+        limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
+        reason = f"run: the job ended as {self.job.state}{limit}, before the case was decided"
+        reason += f"; {silent}" if silent else ""
+        judgement = judge.Judgement((), (), Verdict.ERROR, reason)
+        print(
+            visible_lines(f"iogauge: ERROR: {self.display_name}: {judgement.reason}"),
+            file=sys.stderr,
+        )
+        self._record(judgement)
+
     def _record(self, judgement: judge.Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
         run = session.current()
         run.open_cases.discard(self._open_name)
+        run.undecided.pop(self._open_name, None)
         try:
             self._append(judgement, run.name)
         except history.NotRecorded as error:

@@ -91,6 +91,7 @@ class MdtestCheck(StorageCheck):
                 rates={metric.name: (name, "rate")},
                 access=access,
                 ranks=ranks,
+                stored_bytes=data if "create" in does else 0,
             )
             phases.append(plan)
 

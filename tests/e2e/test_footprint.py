@@ -1,0 +1,197 @@
+"""What a plan announces is what is written: every check for real, its directory watched all the time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import MIB, Rig, Run
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
+
+TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+
+
+@dataclass
+class Watch:
+    """The most bytes and names that each case's directory held at a time."""
+
+    root: Path
+    held: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    files: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: As ``held``, of the sizes of files.
+    sizes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    elsewhere: set[str] = field(default_factory=set)
+    done: bool = False
+
+    def look(self) -> None:
+        """One look at the target; a case's own directory is ``iogauge/<user>/<session>/<case>``."""
+        held: dict[str, int] = defaultdict(int)
+        files: dict[str, int] = defaultdict(int)
+        sizes: dict[str, int] = defaultdict(int)
+        for folder, _, names in os.walk(self.root):
+            parts = Path(folder).relative_to(self.root).parts
+            if len(parts) < 4:
+                ours = {".iogauge-session"} if len(parts) == 3 else set()
+                temporary = {n for n in names if n.startswith(".iogauge-session.")}
+                self.elsewhere |= {f"{folder}/{name}" for name in {*names} - ours - temporary}
+                continue
+            files[parts[3]] += len(parts) > 4
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.lstat(os.path.join(folder, name))
+                    held[parts[3]] += info.st_blocks * 512
+                    sizes[parts[3]] += info.st_size
+                    files[parts[3]] += 1
+        for seen, most in ((held, self.held), (files, self.files), (sizes, self.sizes)):
+            for case, value in seen.items():
+                most[case] = max(most[case], value)
+
+    def run(self) -> None:
+        """Look every 20 ms."""
+        while not self.done:
+            self.look()
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def watching(root: Path) -> Iterator[Watch]:
+    """Watch a directory meanwhile."""
+    watch = Watch(root)
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.done = True
+        thread.join()
+
+
+def written_bytes(stage: Path) -> float:
+    """Bytes that the tools say they wrote, over all executions."""
+    total = 0.0
+    for file in stage.glob("*.json"):
+        text = file.read_text(errors="replace")
+        data: Any = {}
+        with contextlib.suppress(ValueError):
+            data = json.loads(text[text.index("{") :] if "{" in text else "")
+        for test in data.get("tests", []) if isinstance(data, dict) else []:
+            total += sum(
+                one["bwMiB"] * one["totalTime"] * MIB
+                for one in test["Results"]
+                if one["access"] == "write"
+            )
+        for job in data.get("jobs", []) if isinstance(data, dict) else []:
+            total += job["write"]["io_bytes"]
+    return total
+
+
+@dataclass
+class Everything:
+    """A plan, a dry run and a run of the same cases."""
+
+    planned: str
+    dry: dict[str, dict[str, Any]]
+    real: dict[str, dict[str, Any]]
+    stages: dict[str, Path]
+    run: Run
+    watch: Watch
+
+
+def footprints(rig: Rig) -> dict[str, Path]:
+    found = sorted((rig.home / "reframe" / "stage").rglob("footprint.json"))
+    return {json.loads(file.read_text())["case"]: file for file in found}
+
+
+@pytest.fixture(scope="module")
+def everything(make_module_rig: Callable[..., Rig]) -> Everything:
+    """All checks that need no sweep and no Lustre."""
+    rig = make_module_rig(
+        tools=TOOLS,
+        limits={"case_bytes": "128 MiB", "case_files": 1500, "repetitions": 1},
+    )
+    # So that no stonewall ends the making of files before all are there, however slow the machine.
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["cases"] = {
+        name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard")
+    }
+    rig.write_settings(data)
+    words = ("-T", "^derived$", "--exec-policy=serial", "--keep-stage-files")
+    planned = rig.iogauge("plan", *words)
+    assert planned.rc == 0, planned.out
+    rig.reframe("-c", "checks/", "--dry-run", *words)
+    dry = {name: json.loads(file.read_text()) for name, file in footprints(rig).items()}
+    with watching(rig.target) as watch:
+        run = rig.run(*words, timeout=600)
+    files = footprints(rig)
+    real = {name: json.loads(file.read_text()) for name, file in files.items()}
+    rig.assert_clean()
+    stages = {name: file.parent for name, file in files.items()}
+    return Everything(planned.out, dry, real, stages, run, watch)
+
+
+def test_it_is_every_check(everything: Everything) -> None:
+    names = {case.partition("-")[0] for case in everything.real}
+    assert names == {
+        *("IorPosix", "IorMpiio", "MdtestEasy", "MdtestHard", "FioRandomRead", "FioMetadata"),
+        *("Burst", "Steady", "AccessMatrix"),
+    }
+    assert {record["verdict"] for record in everything.run.records} <= {
+        "UNREFERENCED",
+        "UNSTABLE",
+        "INVALID",
+    }
+
+
+def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
+    def cost(data: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in data.items() if key != "session"}
+
+    assert {n: cost(d) for n, d in everything.dry.items()} == {
+        n: cost(d) for n, d in everything.real.items()
+    }
+    for data in everything.real.values():
+        assert str(data["files"]) in everything.planned
+    assert f"{len(everything.real)} case(s)" in re.sub(r"\s+", " ", everything.planned)
+
+
+def of_tool(case: str) -> str:
+    return "mdtest" if case.startswith("Mdtest") else case[:3]
+
+
+def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Everything) -> None:
+    for case, data in everything.real.items():
+        held, planned = everything.watch.held[case], data["held_bytes"]
+        # A file system's own blocks for a file in pieces (ext4's extents) come on top.
+        slack = 16384 * min(data["files"], 16)
+        assert 0.9 * planned <= held <= planned + slack, (case, held, planned)
+        names = everything.watch.files[case]
+        assert 0.9 * data["files"] <= names <= data["files"], (case, names, data["files"])
+
+
+def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> None:
+    for case, data in everything.real.items():
+        if of_tool(case) == "mdtest":  # it does not say how much: a warm-up and one repetition
+            wrote = 2.0 * everything.watch.sizes[case]
+        elif case.startswith("FioMetadata"):
+            continue  # filecreate counts 4 KiB for every empty file
+        else:
+            wrote = written_bytes(everything.stages[case])
+        # IOR says bandwidth and seconds, both rounded.
+        assert wrote == pytest.approx(data["written_bytes"], rel=5e-3), (case, wrote)
+
+
+def test_nothing_is_written_elsewhere_on_the_target(everything: Everything) -> None:
+    assert everything.watch.elsewhere == set()

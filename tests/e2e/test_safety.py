@@ -1,0 +1,235 @@
+"""Where a run may write: what an administrator or an owner allowed, and no name leads anywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import Rig, processes
+from e2e.test_values import METADATA
+from iogauge import workdir
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    return make_rig(limits={"case_files": 2000})
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that a terminal's width brings."""
+    return " ".join(text.split())
+
+
+def refused_everywhere(rig: Rig, why: str) -> None:
+    """A run, a plan and the doctor refuse the target for the same reason, and nothing is written."""
+    before = sorted(rig.target.resolve().iterdir())
+    run = rig.run(*METADATA)
+    run.never_passed("refused before a byte was written")
+    assert run.record["verdict"] == "INVALID"
+    assert why in run.record["reason"]
+    plan = rig.iogauge("plan", *METADATA)
+    assert plan.rc == 1 and why in flat(plan.out), plan.out
+    assert sorted(rig.target.resolve().iterdir()) == before
+
+
+@pytest.mark.needs_fio
+@ROOT_ONLY
+def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
+    os.chown(rig.target, 12345, 12345)
+    refused_everywhere(rig, "belongs to user 12345, not to root")
+    asked = {"IOGAUGE_TARGET": str(rig.target), "RFM_CONFIG_PATH": str(rig.sites)}
+    doctor = rig.iogauge("doctor", **asked)
+    assert doctor.rc == 1 and f"iogauge allow {rig.target}" in flat(doctor.out), doctor.out
+
+    allow = rig.iogauge("allow", str(rig.target), "--user", "root", "--expires", "2999-12-31")
+    assert allow.rc == 0 and "user root" in allow.out and "2999-12-31" in allow.out, allow.out
+    doctor = rig.iogauge("doctor", **asked)
+    assert ".iogauge-allowed: user root" in flat(doctor.out), doctor.out
+    plan = rig.iogauge("plan", *METADATA)
+    assert plan.rc == 0 and "may be written in: " in flat(plan.out), plan.out
+    run = rig.run(*METADATA)
+    assert run.record["verdict"] == "UNREFERENCED", run.out
+    assert [path.name for path in rig.target.iterdir()] == [".iogauge-allowed"]
+
+    again = rig.iogauge("allow", str(rig.target), "--user", "nobody")
+    assert again.rc == 1 and "--replace" in flat(again.out), again.out
+    assert rig.iogauge("allow", str(rig.target), "--user", "nobody", "--replace").rc == 0
+    refused_everywhere(rig, "and not root")
+
+
+@pytest.mark.needs_fio
+def test_a_path_through_a_link(rig: Rig) -> None:
+    real = rig.base / "real"
+    rig.target.rename(real)
+    rig.target.symlink_to(real)
+    refused_everywhere(rig, f"{rig.target} in the path {rig.target} is a symbolic link")
+    assert rig.iogauge("allow", str(rig.target)).rc == 1
+    assert list(real.iterdir()) == []
+
+
+@pytest.mark.needs_fio
+def test_a_home_directory(rig: Rig) -> None:
+    run = rig.run(*METADATA, HOME=str(rig.target))
+    run.never_passed("is the home directory of you")
+    done = rig.iogauge("bench", IOGAUGE_TARGET=str(rig.target), HOME=str(rig.target))
+    assert done.rc == 1 and "is the home directory of you" in flat(done.out), done.out
+    assert rig.iogauge("allow", str(rig.target), HOME=str(rig.target)).rc == 1
+    # ReFrame keeps a folder of its own in every home.
+    assert {path.name for path in rig.target.iterdir()} <= {".reframe"}
+
+
+# --- the janitor ------------------------------------------------------------------------------------
+
+
+def left(rig: Rig, name: str, **owner: str) -> Path:
+    case = Path(workdir.create(str(rig.target), name, "case"))
+    (case / "data").write_text("x")
+    marker = case.parent / workdir.MARKER
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | owner))
+    return case.parent
+
+
+def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig: Rig) -> None:
+    old = left(rig, "old-1", host="elsewhere", expires="2026-01-01T00:00:00Z")
+    fresh = left(rig, "fresh-1", host="elsewhere")
+    done = rig.iogauge("clean", "--target", str(rig.target))
+    assert done.rc == 0 and f"removed: {old}" in flat(done.out), done.out
+    assert "kept: " in done.out
+    assert not old.exists() and (fresh / "case" / "data").exists()
+
+
+@pytest.mark.slow
+def test_a_long_removal_says_how_far_it_is(rig: Rig) -> None:
+    session = left(rig, "slow-1", host="elsewhere", expires="2026-01-01T00:00:00Z")
+    marker = session / workdir.MARKER
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"removals_per_second": 100}))
+    for number in range(900):
+        (session / "case" / f"{number}").touch()
+    done = rig.iogauge("clean", "--target", str(rig.target))
+    assert done.rc == 0, done.out
+    assert f"removing {session}: " in flat(done.out) and " names in " in done.out, done.out
+    rig.assert_clean()
+
+
+# --- names that lead elsewhere ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/tmp/x", "..", ".", ".x", "a/b", "a\nb", "a b", "x" * 300, "$(id)"]
+)
+def test_a_session_name_that_leads_elsewhere(rig: Rig, name: str) -> None:
+    run = rig.run(*METADATA, IOGAUGE_SESSION=name)
+    assert run.rc != 0 and "IOGAUGE_SESSION" in run.out, run.out
+    assert run.records == []
+    assert not list(rig.target.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["-S", "variant=../../x"], "variant is '../../x'"),
+        (["-S", "tier=../x"], "tier is '../x'"),
+        (["-S", "nodes=../x"], "nodes"),
+        (["-S", "repetitions=/etc"], "repetitions"),
+    ],
+)
+def test_a_parameter_that_leads_elsewhere(rig: Rig, words: list[str], why: str) -> None:
+    run = rig.run(*METADATA, *words)
+    assert run.rc != 0 and why in run.out, run.out
+    run.shows_no_pass()
+    assert not list(rig.target.iterdir())
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/tmp/../etc", "relative", "/tmp/a\nb", "/tmp/a b", "/tmp/$(id)", "/tmp/a\x07", "$a/b", ""],
+)
+def test_a_target_that_leads_elsewhere_disables_the_site(rig: Rig, path: str) -> None:
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["target"]["path"] = path
+    rig.write_settings(data)
+    run = rig.run(*METADATA)
+    assert run.rc != 0 and "target.path" in run.out, run.out
+    assert run.records == []
+
+
+@pytest.mark.parametrize("name", ["../tools", "tools/x", "tools x", "tools\n", "..", "tools\x00"])
+@pytest.mark.parametrize("where", ["environment", "partition"])
+def test_site_data_that_leads_elsewhere(rig: Rig, where: str, name: str) -> None:
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    if where == "partition":
+        partition["name"] = name
+    else:
+        partition["environs"] = [name]
+        data["environments"][0]["name"] = name
+    rig.write_settings(data)
+    run = rig.run(*METADATA)
+    assert run.rc != 0, run.out
+    run.shows_no_pass()
+    assert not list(rig.target.iterdir())
+
+
+@pytest.mark.parametrize("check", ["../FioMetadata", "/etc/passwd", ".."])
+def test_cases_of_a_site_that_lead_elsewhere(rig: Rig, check: str) -> None:
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["cases"] = {check: {"case_files": 5}}
+    rig.write_settings(data)
+    run = rig.run(*METADATA)
+    assert run.rc != 0 and "no check" in run.out, run.out
+
+
+@pytest.mark.needs_fio
+def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(rig: Rig) -> None:
+    run = rig.run(*METADATA, LOGNAME="../../../etc", USER="../x")
+    assert run.record["verdict"] == "UNREFERENCED", run.out
+    assert ".._.._.._etc" in run.file("rfm_job.sh").read_text()
+    rig.assert_clean()
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", ".."])
+def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig: Rig, name: str) -> None:
+    for words in (["report", name], ["calibrate", "--system", name], ["history", "--system", name]):
+        run = rig.iogauge(*words)
+        assert "root:" not in run.out
+        assert not [
+            path for path in rig.home.rglob("*") if path.is_file() and "passwd" in path.name
+        ]
+
+
+# --- a run that writes while names are swapped --------------------------------------------------------
+
+
+@pytest.fixture
+def precious(rig: Rig) -> Iterator[Path]:
+    folder = rig.base / "precious"
+    folder.mkdir()
+    (folder / "data").write_text("precious")
+    yield folder
+    assert (folder / "data").read_text() == "precious"
+    assert [path.name for path in folder.iterdir()] == ["data"]
+
+
+@pytest.mark.needs_fio
+def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(
+    rig: Rig, precious: Path
+) -> None:
+    """The tool itself puts a link in the place of the case's directory, just before the job ends."""
+    rig.program(
+        "fio",
+        f'd=$(echo {rig.target}/iogauge/*/*/Fio*)\n"$real" "$@"; rc=$?\n'
+        f'case "$*" in *filedelete*|*remove*) mv "$d" "$d.aside"; ln -s {precious} "$d" ;; esac\nexit $rc',
+    )
+    run = rig.run(*METADATA)
+    assert not processes(str(rig.base))
+    # The session removes its directory, with the link in it as a name.
+    rig.assert_clean()
+    assert run.records

@@ -1,0 +1,72 @@
+"""A mount that can be made to hang: a FUSE daemon that is stopped and continued."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOURCE = Path(__file__).with_name("slowfs.c")
+
+
+class Unavailable(Exception):
+    """No such mount can be made here; the message says why."""
+
+
+class Hanging:
+    """A mounted directory and its daemon."""
+
+    def __init__(self, point: Path, daemon: subprocess.Popen[bytes]) -> None:
+        self.point, self.daemon = point, daemon
+
+    def hang(self) -> None:
+        """From now on nothing answers."""
+        os.kill(self.daemon.pid, signal.SIGSTOP)
+
+    def wake(self) -> None:
+        """Everything that waits is answered."""
+        os.kill(self.daemon.pid, signal.SIGCONT)
+
+
+def build(folder: Path) -> Path:
+    """The daemon's program; raises :class:`Unavailable`."""
+    for name in ("gcc", "pkg-config", "fusermount3"):
+        if shutil.which(name) is None:
+            raise Unavailable(f"not on PATH: {name}")
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=False
+    )
+    if flags.returncode != 0:
+        raise Unavailable("no libfuse3-dev")
+    program = folder / "slowfs"
+    words = ["gcc", "-O2", "-Wall", "-Wextra", str(SOURCE), "-o", str(program)]
+    subprocess.run([*words, *flags.stdout.split()], check=True, timeout=120)
+    return program
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[Hanging]:
+    """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`."""
+    back, point = folder / "back", folder / "mnt"
+    back.mkdir()
+    point.mkdir()
+    words = [str(build(folder)), str(back), str(point), "-f", "-o", "fsname=slowfs-place"]
+    daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        end = time.monotonic() + 10
+        while not os.path.ismount(point):
+            if daemon.poll() is not None or time.monotonic() > end:
+                raise Unavailable("FUSE cannot be mounted here")
+            time.sleep(0.05)
+        yield Hanging(point, daemon)
+    finally:
+        if daemon.poll() is None:
+            os.kill(daemon.pid, signal.SIGCONT)
+        subprocess.run(["fusermount3", "-u", "-z", str(point)], check=False, timeout=30)
+        daemon.terminate()
+        daemon.wait(10)

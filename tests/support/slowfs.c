@@ -1,0 +1,156 @@
+/* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
+ *
+ *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
+ *   slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ */
+#define FUSE_USE_VERSION 31
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+static char *root;
+
+#define BELOW(name, path)                                                                                             \
+    char name[PATH_MAX];                                                                                               \
+    snprintf(name, sizeof name, "%s%s", root, path)
+#define ANSWER(call) return (call) == -1 ? -errno : 0
+
+static int fs_getattr(const char *path, struct stat *info, struct fuse_file_info *file)
+{
+    if (file)
+        ANSWER(fstat(file->fh, info));
+    BELOW(at, path);
+    ANSWER(lstat(at, info));
+}
+static int fs_readlink(const char *path, char *text, size_t size)
+{
+    BELOW(at, path);
+    ssize_t length = readlink(at, text, size - 1);
+    if (length < 0)
+        return -errno;
+    text[length] = 0;
+    return 0;
+}
+static int fs_mkdir(const char *path, mode_t mode) { BELOW(at, path); ANSWER(mkdir(at, mode)); }
+static int fs_unlink(const char *path) { BELOW(at, path); ANSWER(unlink(at)); }
+static int fs_rmdir(const char *path) { BELOW(at, path); ANSWER(rmdir(at)); }
+static int fs_symlink(const char *text, const char *path) { BELOW(at, path); ANSWER(symlink(text, at)); }
+static int fs_rename(const char *path, const char *to, unsigned flags)
+{
+    BELOW(at, path);
+    BELOW(there, to);
+    ANSWER(renameat2(AT_FDCWD, at, AT_FDCWD, there, flags));
+}
+static int fs_chmod(const char *path, mode_t mode, struct fuse_file_info *file)
+{
+    (void)file;
+    BELOW(at, path);
+    ANSWER(chmod(at, mode));
+}
+static int fs_truncate(const char *path, off_t size, struct fuse_file_info *file)
+{
+    if (file)
+        ANSWER(ftruncate(file->fh, size));
+    BELOW(at, path);
+    ANSWER(truncate(at, size));
+}
+static int fs_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *file)
+{
+    (void)file;
+    BELOW(at, path);
+    ANSWER(utimensat(AT_FDCWD, at, times, AT_SYMLINK_NOFOLLOW));
+}
+static int open_below(const char *path, int flags, mode_t mode, struct fuse_file_info *file)
+{
+    BELOW(at, path);
+    file->direct_io = (file->flags & O_DIRECT) != 0;
+    int fd = open(at, flags & ~(O_DIRECT | O_APPEND), mode);
+    if (fd < 0)
+        return -errno;
+    file->fh = fd;
+    return 0;
+}
+static int fs_open(const char *path, struct fuse_file_info *file) { return open_below(path, file->flags, 0, file); }
+static int fs_create(const char *path, mode_t mode, struct fuse_file_info *file)
+{
+    return open_below(path, file->flags | O_CREAT, mode, file);
+}
+static int fs_read(const char *path, char *data, size_t size, off_t at, struct fuse_file_info *file)
+{
+    (void)path;
+    ssize_t done = pread(file->fh, data, size, at);
+    return done < 0 ? -errno : (int)done;
+}
+static int fs_write(const char *path, const char *data, size_t size, off_t at, struct fuse_file_info *file)
+{
+    (void)path;
+    ssize_t done = pwrite(file->fh, data, size, at);
+    return done < 0 ? -errno : (int)done;
+}
+static int fs_statfs(const char *path, struct statvfs *info) { BELOW(at, path); ANSWER(statvfs(at, info)); }
+static int fs_release(const char *path, struct fuse_file_info *file)
+{
+    (void)path;
+    close(file->fh);
+    return 0;
+}
+static int fs_fsync(const char *path, int data_only, struct fuse_file_info *file)
+{
+    (void)path;
+    ANSWER(data_only ? fdatasync(file->fh) : fsync(file->fh));
+}
+static int fs_fallocate(const char *path, int mode, off_t at, off_t size, struct fuse_file_info *file)
+{
+    (void)path;
+    ANSWER(fallocate(file->fh, mode, at, size));
+}
+static int fs_readdir(const char *path, void *list, fuse_fill_dir_t add, off_t from, struct fuse_file_info *file,
+                      enum fuse_readdir_flags flags)
+{
+    (void)from, (void)file, (void)flags;
+    BELOW(at, path);
+    DIR *directory = opendir(at);
+    if (!directory)
+        return -errno;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        struct stat info = {.st_ino = entry->d_ino, .st_mode = entry->d_type << 12};
+        if (add(list, entry->d_name, &info, 0, 0))
+            break;
+    }
+    closedir(directory);
+    return 0;
+}
+static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *config)
+{
+    (void)connection;
+    config->use_ino = 1;
+    config->entry_timeout = config->attr_timeout = config->negative_timeout = 0;
+    return NULL;
+}
+
+static const struct fuse_operations operations = {
+    .init = fs_init,         .getattr = fs_getattr,   .readlink = fs_readlink, .mkdir = fs_mkdir,
+    .unlink = fs_unlink,     .rmdir = fs_rmdir,       .symlink = fs_symlink,   .rename = fs_rename,
+    .chmod = fs_chmod,       .truncate = fs_truncate, .utimens = fs_utimens,   .open = fs_open,
+    .create = fs_create,     .read = fs_read,         .write = fs_write,       .statfs = fs_statfs,
+    .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
+};
+
+int main(int count, char **words)
+{
+    if (count < 3 || !(root = realpath(words[1], NULL))) {
+        fprintf(stderr, "usage: slowfs DIRECTORY MOUNTPOINT [FUSE OPTIONS]\n");
+        return 2;
+    }
+    umask(0);
+    words[1] = words[0];
+    return fuse_main(count - 1, words + 1, &operations, NULL);
+}

@@ -1,0 +1,329 @@
+"""Where this suite may write: rules, the administrator's file, and what no file can allow."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import pwd
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import allowed
+from iogauge.allowed import MARKER, Caller, Marker, NotAllowed, Place
+from iogauge.filesystem import Mount
+
+ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
+LUSTRE = Mount(7, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw")
+DISK = Mount(1, "/", "/dev/sda1", "ext4", "rw")
+ALICE = Caller(uid=1000, user="alice", groups=frozenset({"100", "users"}))
+ROOT = Caller(uid=0, user="root")
+TODAY = datetime.date(2026, 11, 21)
+
+
+def place(path: str = "/scratch/alice/bench", **change: Any) -> Place:
+    values: dict[str, Any] = {"path": path, "owner": 1000, "mount": LUSTRE}
+    return Place(**values | change)
+
+
+def decide(where: Place, who: Caller = ALICE) -> str:
+    return allowed.decide(where, who, TODAY)
+
+
+def refused(why: str, where: Place, who: Caller = ALICE) -> None:
+    with pytest.raises(NotAllowed, match=why) as found:
+        decide(where, who)
+    assert where.path in str(found.value)
+
+
+# --- without a word of the administrator ------------------------------------------------------------
+
+
+def test_a_directory_of_the_callers_own_will_do() -> None:
+    assert decide(place()) == "alice owns it"
+    assert decide(place("/scratch/alice")) == "alice owns it"
+    assert decide(place("/root/bench", owner=0, mount=DISK), ROOT) == "root owns it"
+
+
+@pytest.mark.parametrize("owner", [0, 1001])
+def test_a_directory_of_somebody_else_will_not(owner: int) -> None:
+    refused(f"belongs to user {owner}, not to alice.*iogauge allow", place(owner=owner))
+
+
+def test_root_may_write_everywhere_and_still_needs_to_own_it() -> None:
+    refused("belongs to user 1000, not to root", place(), ROOT)
+
+
+def test_what_lies_directly_below_the_root_needs_a_marker() -> None:
+    refused("lies directly below /", place("/data", mount=DISK))
+
+
+def test_a_mount_point_needs_a_marker() -> None:
+    home = Mount(8, "/mnt/projects/p1", "server:/p1", "nfs", "rw")
+    refused("is a mount point", place("/mnt/projects/p1", mount=home))
+    assert decide(place("/mnt/projects/p1/bench", mount=home))
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/iogauge", "/usr/local/share", "/var/lib/x", "/boot/efi", "/dev/disk", "/lib/x"]
+)
+def test_the_systems_own_tree_is_not_roots_to_give(path: str) -> None:
+    refused("is part of the system", place(path, owner=0, mount=DISK), ROOT)
+    assert decide(place(path, mount=DISK))  # somebody else's there is not the system's
+
+
+@pytest.mark.parametrize("path", ["/var/tmp/bench", "/dev/shm/bench", "/tmp/bench", "/varnish/x"])
+def test_places_for_everybodys_files_are_not_the_systems(path: str) -> None:
+    assert decide(place(path, owner=0, mount=DISK), ROOT)
+
+
+def test_what_was_made_for_the_job_may_be_a_mount_point() -> None:
+    mine = Mount(9, "/dw/123", "dvs", "dvs", "rw")
+    assert decide(place("/dw/123", mount=mine, of_job=True))
+    refused("belongs to user 0", place("/dw/123", mount=mine, of_job=True, owner=0))
+
+
+# --- never ------------------------------------------------------------------------------------------
+
+
+def test_a_marker_does_not_open_the_root_or_a_home() -> None:
+    refused("never written in", place("/", marker=Marker(), mount=DISK))
+    refused("home directory of alice", place("/home/alice", home_of="alice", marker=Marker()))
+
+
+# --- the marker -------------------------------------------------------------------------------------
+
+
+def test_an_empty_marker_allows_everybody() -> None:
+    assert "everybody" in decide(place("/scratch", owner=0, marker=allowed.parse_marker("")))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type: lustre\nsource: 10.0.0.1@o2ib:/scratch",
+        "source: /scratch",
+        "users: alice",
+        "users: [bob, 1000]",
+        "groups: [hpc, users]",
+        "groups: 100",
+        "users: bob\ngroups: users",
+        "expires: 2026-11-21",
+    ],
+)
+def test_a_marker_that_fits(text: str) -> None:
+    assert decide(place("/scratch", owner=0, marker=allowed.parse_marker(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("type: ext4", "is lustre from .*allows ext4 from anywhere"),
+        ("source: scratch", "allows any type from scratch"),
+        ("source: 10.0.0.2@o2ib:/scratch", "allows any type"),
+        ("users: bob", "user bob, and not alice"),
+        ("groups: hpc", "group hpc, and not alice"),
+        ("expires: 2026-11-20", "until 2026-11-20"),
+    ],
+)
+def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -> None:
+    for owner in (0, 1000):
+        refused(why, place(owner=owner, marker=allowed.parse_marker(text)))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("user: alice", "user: unknown"),
+        ("alice", "expected lines"),
+        ("- alice", "expected lines"),
+        ("users:", "users is None"),
+        ("users: []", "expected a name"),
+        ("users: ['']", "expected a name"),
+        ("users: {a: b}", "expected a name"),
+        ("type: 5", "type is 5"),
+        ("expires: soon", "expected a day"),
+        ("expires: 2026-01-01 10:00:00", "expected a day"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_marker_with_a_mistake_allows_nothing(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        allowed.parse_marker(text)
+
+
+def test_what_is_written_is_what_is_read() -> None:
+    full = Marker(
+        type="lustre",
+        source="/s",
+        users=("a", "7"),
+        groups=("g",),
+        expires=datetime.date(2027, 1, 2),
+    )
+    for marker in (Marker(), full):
+        assert allowed.parse_marker(marker.to_yaml()) == marker
+
+
+# --- on a real disk ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    (tmp_path / "target").mkdir()
+    return tmp_path / "target"
+
+
+def why_not(path: Path | str) -> str:
+    with pytest.raises(NotAllowed) as found:
+        allowed.by_what(str(path))
+    return str(found.value)
+
+
+def test_here(top: Path) -> None:
+    assert allowed.by_what(str(top)).endswith("owns it")
+    assert allowed.by_what(f"{top}//./") == allowed.by_what(str(top))
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
+    real = tmp_path / "a" / "b" / "c"
+    real.mkdir(parents=True)
+    spot = [real, real.parent, real.parents[1]][level]
+    spot.rename(tmp_path / "moved")
+    spot.symlink_to(tmp_path / "moved")
+    text = why_not(real)
+    assert f"{spot} in the path {real} is a symbolic link" in text
+    assert f"real path: {os.path.realpath(real)}" in text
+
+
+@pytest.mark.parametrize("path", ["relative", "", ".."])
+def test_a_path_from_somewhere_is_refused(path: str) -> None:
+    assert "not an absolute path" in why_not(path)
+
+
+def test_what_is_missing_is_named_whole(top: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=str(top / "x")):
+        allowed.by_what(str(top / "x" / "y"))
+    (top / "file").touch()
+    with pytest.raises(NotADirectoryError, match=str(top / "file")):
+        allowed.by_what(str(top / "file"))
+
+
+def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert "never written in" in why_not("/")
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    if not Path(home).is_symlink():
+        assert "home directory of" in why_not(home)
+    monkeypatch.setenv("HOME", str(top))
+    assert "home directory of you" in why_not(top)
+    link = tmp_path / "link"
+    link.symlink_to(top)
+    monkeypatch.setenv("HOME", str(link))
+    assert "home directory of you" in why_not(top)
+    monkeypatch.setenv("HOME", "/nonexistent")
+    entry = pwd.struct_passwd(("bob", "x", 4242, 4242, "", f"{top}/", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwall", lambda: [entry])
+    assert "home directory of bob" in why_not(top)
+
+
+@ROOT_ONLY
+def test_a_marker_counts_only_from_root_or_the_owner(top: Path) -> None:
+    os.chown(top, 12345, 12345)
+    assert "belongs to user 12345" in why_not(top)
+    file = top / MARKER
+    file.touch()
+    assert "everybody" in allowed.by_what(str(top))
+    os.chown(file, 12345, 12345)
+    assert "everybody" in allowed.by_what(str(top))
+    os.chown(file, 12346, 12346)
+    assert "does not count: it belongs to user 12346" in why_not(top)
+    os.chown(file, 0, 0)
+    for mode in (0o664, 0o646):
+        file.chmod(mode)
+        assert "others may write it" in why_not(top)
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
+def test_only_a_regular_file_is_a_marker(top: Path, kind: str) -> None:
+    os.chown(top, 12345, 12345)
+    file = top / MARKER
+    if kind == "link":
+        (top / "real").touch()
+        file.symlink_to(top / "real")
+    elif kind == "directory":
+        file.mkdir()
+    else:
+        os.mkfifo(file)
+    assert "does not count" in why_not(top)
+
+
+def test_a_marker_with_a_mistake_is_a_refusal(top: Path) -> None:
+    (top / MARKER).write_text("user: alice\n")
+    assert f"{top / MARKER}: user: unknown" in why_not(top)
+
+
+# --- iogauge allow ----------------------------------------------------------------------------------
+
+
+def test_allow_writes_a_marker_that_counts(top: Path) -> None:
+    day = datetime.date.today()
+    written = allowed.allow(str(top), (str(os.getuid()),), (), day)
+    assert allowed.parse_marker((top / MARKER).read_text()) == written
+    assert written.type and str(day) in allowed.by_what(str(top))
+    assert (top / MARKER).stat().st_mode & 0o777 == 0o644
+    with pytest.raises(NotAllowed, match="--replace"):
+        allowed.allow(str(top), (), (), None)
+    allowed.allow(str(top), ("nobody-at-all",), (), None, replace=True)
+    assert "nobody-at-all" in why_not(top)
+    assert os.listdir(top) == [MARKER]
+
+
+def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(top))
+    link = top.parent / "link"
+    link.symlink_to(top)
+    for path in ("/", str(top), str(link)):
+        with pytest.raises(NotAllowed):
+            allowed.allow(path, (), (), None, replace=True)
+    assert not list(top.iterdir())
+    assert not os.path.lexists(f"/{MARKER}")
+
+
+@ROOT_ONLY
+def test_only_root_and_the_owner_can_allow() -> None:
+    with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
+        os.chmod(name, 0o1777)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.setgroups([])
+                os.setresuid(12345, 12345, 12345)
+                allowed.allow(name, (), (), None)
+            except NotAllowed as error:
+                status = 0 if "only root and its owner" in str(error) else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert os.listdir(name) == []
+
+
+@pytest.fixture
+def shallow() -> Iterator[Path]:
+    if os.getuid() != 0:
+        pytest.skip("makes a directory in /")
+    path = Path(tempfile.mkdtemp(prefix="iogauge-place-test-", dir="/"))
+    yield path
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+
+
+def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
+    assert "lies directly below /" in why_not(shallow)
+    allowed.allow(str(shallow), (), (), None)
+    assert "everybody" in allowed.by_what(str(shallow))

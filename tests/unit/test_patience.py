@@ -1,0 +1,109 @@
+"""Asking in a child process: answers, exceptions, silence."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from iogauge import patience
+from iogauge.allowed import NotAllowed
+from iogauge.patience import NoAnswer
+
+
+def test_what_is_returned_comes_back() -> None:
+    assert patience.ask("/t", lambda: {"a": [1, "x" * 200_000]}) == {"a": [1, "x" * 200_000]}
+
+
+@pytest.mark.parametrize(
+    "error", [NotAllowed("why"), FileNotFoundError(2, "no", "/t"), ValueError("v")]
+)
+def test_what_is_raised_is_raised_here(error: Exception) -> None:
+    def work() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as found:
+        patience.ask("/t", work)
+    assert str(found.value) == str(error)
+
+
+def test_silence_ends_and_names_the_place() -> None:
+    start = time.monotonic()
+    with pytest.raises(
+        NoAnswer, match=r"/t does not answer since 1 s: .*iogauge clean --target /t"
+    ):
+        patience.ask("/t", lambda: time.sleep(60), 1.0)
+    assert 0.9 < time.monotonic() - start < 5
+
+
+def test_who_is_getting_on_may_take_longer() -> None:
+    def work(tell: patience.Tell) -> str:
+        for count in range(6):
+            time.sleep(0.3)
+            tell(count)
+        return "done"
+
+    heard: list[int] = []
+    assert patience.follow("/t", work, heard.append, 1.2) == "done"
+    assert heard == list(range(6))
+
+
+def test_a_child_that_is_killed_is_no_answer() -> None:
+    with pytest.raises(NoAnswer, match="was killed"):
+        patience.ask("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def test_no_child_and_no_descriptor_is_left() -> None:
+    before = os.listdir("/proc/self/fd")
+    patience.ask("/t", lambda: None)
+    with pytest.raises(NoAnswer):
+        patience.ask("/t", lambda: time.sleep(60), 0.1)
+    time.sleep(0.1)
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                raise AssertionError("a child runs on")
+        except ChildProcessError:
+            break
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_a_child_holds_nothing_of_the_caller(capfd: pytest.CaptureFixture[str]) -> None:
+    """Whoever waits for the end of the caller's output must not wait for a child that hangs."""
+
+    def look() -> tuple[list[str], bool]:
+        print("from the child", flush=True)
+        print("from the child", file=sys.stderr, flush=True)
+        links = [os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)]
+        return links, os.getsid(0) == os.getpid()
+
+    assert patience.ask("/t", look) == (["/dev/null"] * 3, True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+    """Or it would make a directory, once the storage is back, that nobody knows of."""
+    file = tmp_path / "pid"
+
+    def work() -> None:
+        file.write_text(str(os.getpid()))
+        time.sleep(60)
+
+    asking = os.fork()
+    if asking == 0:
+        try:
+            patience.ask("/t", work)
+        finally:
+            os._exit(0)
+    while not file.exists() or not file.read_text():
+        time.sleep(0.01)
+    os.kill(asking, signal.SIGKILL)
+    os.waitpid(asking, 0)
+    end = time.monotonic() + 5
+    while os.path.exists(f"/proc/{file.read_text()}/exe") and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{file.read_text()}/exe")

@@ -1,0 +1,299 @@
+"""Removing: all of a tree and nothing else, at a rate, in a time, whatever is swapped meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge import removal, target, workdir
+from iogauge.removal import NotRemoved, Progress, Removal
+
+SESSION = "20260101T000000-host-1"
+
+
+def empty(path: Path, **options: object) -> int:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        return Removal(**options).run(fd, str(path))  # type: ignore[arg-type]
+    finally:
+        os.close(fd)
+
+
+def fill(path: Path, files: int, depth: int = 0, width: int = 2) -> int:
+    """Make files, and directories of them; returns how many names that were."""
+    path.mkdir(exist_ok=True)
+    for number in range(files):
+        (path / f"f{number}").touch()
+    inner = (
+        sum(fill(path / f"d{n}", files, depth - 1, width) + 1 for n in range(width)) if depth else 0
+    )
+    return files + inner
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_the_default_is_the_sites() -> None:
+    assert target.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
+
+
+def test_a_tree_is_emptied_and_counted(tmp_path: Path) -> None:
+    made = fill(tmp_path, 30, depth=4)
+    before = descriptors()
+    assert empty(tmp_path) == made
+    assert list(tmp_path.iterdir()) == []
+    assert descriptors() == before
+
+
+def test_one_large_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(removal, "_LISTED", 700)  # several listings
+    fill(tmp_path, 3000)
+    assert empty(tmp_path, per_second=10**6) == 3000
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_odd_names_and_kinds(tmp_path: Path) -> None:
+    for name in ("-rf", "a b", "new\nline", "*", ".hidden", os.fsdecode(b"\xff")):
+        (tmp_path / name).touch()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to("/no/such")
+    assert empty(tmp_path) == 8
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+    precious, tree = tmp_path / "precious", tmp_path / "tree"
+    fill(precious, 5, 1)
+    (tree / "sub").mkdir(parents=True)
+    (tree / "sub" / "link").symlink_to(precious)
+    (tree / "file").symlink_to(precious / "f0")
+    empty(tree)
+    assert list(tree.iterdir()) == []
+    assert len(list(precious.rglob("f*"))) == 15
+
+
+def test_the_rate_is_kept(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    start = time.monotonic()
+    empty(tmp_path, per_second=200)  # a fifth of a second's worth may come at once
+    assert time.monotonic() - start >= 300 / 200 - 0.25
+
+
+@pytest.mark.parametrize("per_second", [1, 20])
+def test_a_low_rate_shows_that_it_is_getting_on(tmp_path: Path, per_second: int) -> None:
+    fill(tmp_path, 3 if per_second == 1 else 50)
+    heard: list[int] = []
+    empty(tmp_path, per_second=per_second, tell=heard.append)
+    assert len(heard) >= 2 and heard == sorted(heard)
+
+
+def test_it_ends_in_time(tmp_path: Path) -> None:
+    fill(tmp_path, 500)
+    start = time.monotonic()
+    with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
+        empty(tmp_path, per_second=100, seconds=0.5)
+    assert time.monotonic() - start < 2
+    left = len(list(tmp_path.iterdir()))
+    assert 0 < left < 500
+    time.sleep(0.2)
+    assert len(list(tmp_path.iterdir())) == left  # nothing goes on behind
+
+
+def test_in_parallel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a removal takes its time, as on a metadata server, several are under way."""
+    fill(tmp_path, 400)
+    unlink, inside, most = os.unlink, [0], [0]
+    lock = threading.Lock()
+
+    def slow(name: str, **options: int) -> None:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.002)
+        unlink(name, **options)  # type: ignore[arg-type]
+        with lock:
+            inside[0] -= 1
+
+    monkeypatch.setattr(os, "unlink", slow)
+    empty(tmp_path, workers=8)
+    assert 3 <= most[0] <= 8
+
+
+def test_names_that_keep_appearing_end_the_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "_PAUSE_S", 0)
+    unlink = os.unlink
+
+    def again(name: str, **options: int) -> None:
+        unlink(name, **options)  # type: ignore[arg-type]
+        (tmp_path / f"x{time.monotonic_ns()}").touch()
+
+    (tmp_path / "first").touch()
+    monkeypatch.setattr(os, "unlink", again)
+    with pytest.raises(NotRemoved, match="names keep appearing"):
+        empty(tmp_path)
+
+
+def test_progress_is_said_every_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    progress = Progress("/t/s", said.append)
+    for count in range(1, 13):
+        now[0] += 1
+        progress(count * 1000)
+    assert said == [
+        "iogauge: removing /t/s: 5000 names in 5 s",
+        "iogauge: removing /t/s: 10000 names in 10 s",
+    ]
+
+
+# --- what is mounted below ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mount() -> Iterator[Callable[..., None]]:
+    done: list[Path] = []
+
+    def run(*words: str | Path) -> None:
+        call = ["mount", *map(str, words)]
+        try:
+            subprocess.run(call, check=True, capture_output=True, text=True, timeout=30)
+        except (OSError, subprocess.CalledProcessError) as error:
+            pytest.skip(f"nothing can be mounted here: {error}")
+        done.append(Path(words[-1]))
+
+    yield run
+    for point in done:
+        subprocess.run(["umount", str(point)], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "bind"])
+def test_what_is_mounted_below_is_not_entered(
+    tmp_path: Path, mount: Callable[..., None], kind: str
+) -> None:
+    precious, tree = tmp_path / "precious", tmp_path / "tree"
+    fill(precious, 3)
+    point = tree / "sub" / "point"
+    point.mkdir(parents=True)
+    (tree / "file").touch()
+    if kind == "bind":  # of the same file system: st_dev alone does not tell
+        mount("--bind", precious, point)
+    else:
+        mount("-t", "tmpfs", "iogauge-place", point)
+        fill(point, 3)
+    with pytest.raises(NotRemoved, match="another file system is mounted at point"):
+        empty(tree)
+    assert len(list(point.iterdir())) == 3
+    assert [p.name for p in tree.iterdir()] == ["sub"]  # all else is gone
+
+
+# --- swaps ----------------------------------------------------------------------------------------
+
+
+def swap(spot: str, aside: str, precious: str, swaps: Any, stop: Any) -> None:
+    """Exchange a directory and a link to another one in one step, again and again; in a process of its own."""
+    exchange = ctypes.CDLL(None, use_errno=True).renameat2
+    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    while not stop.value:
+        if exchange(here, os.fsencode(spot), here, os.fsencode(aside), both) == 0:
+            swaps.value += 1
+            continue
+        if not os.path.islink(aside):  # one of them was removed: begin anew
+            with contextlib.suppress(OSError):
+                os.rename(aside, f"{aside}-{time.monotonic_ns()}")
+            with contextlib.suppress(OSError):
+                os.symlink(precious, aside)
+
+
+@contextlib.contextmanager
+def swapping(spot: Path, aside: Path, precious: Path) -> Iterator[Any]:
+    """Have a directory swapped meanwhile; gives the number of swaps."""
+    context = multiprocessing.get_context("fork")
+    swaps, stop = context.Value("l", 0), context.Value("b", 0)
+    aside.symlink_to(precious)
+    words = (str(spot), str(aside), str(precious), swaps, stop)
+    process = context.Process(target=swap, args=words, daemon=True)
+    process.start()
+    try:
+        yield swaps
+    finally:
+        stop.value = 1
+        process.join(10)
+    assert process.exitcode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["iogauge", "user", "session", "case", "inner"])
+def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, level: str) -> None:
+    """10,000 swaps of a directory for a link, at every level, while the removal runs over and over."""
+    precious, top = tmp_path / "precious", tmp_path / "target"
+    # It looks like ours at every level, so that only the link tells.
+    session = Path(workdir.session_dir(str(top), SESSION))
+    case = session / "case"
+    places = {
+        "iogauge": session.parents[1],
+        "user": session.parent,
+        "session": session,
+        "case": case,
+        "inner": case / "inner",
+    }
+    spot = places[level]
+    theirs = precious / (case / "inner").relative_to(spot)
+    theirs.mkdir(parents=True)
+    for where in (theirs, *theirs.parents):
+        if where == tmp_path:
+            break
+        (where / "data").write_text("precious")
+        (where / workdir.MARKER).write_text("{}")
+    before = set(precious.rglob("*"))
+    removed = refused = 0
+    end = time.monotonic() + 90
+    top.mkdir()
+    with swapping(spot, tmp_path / "aside", precious) as swaps:
+        while swaps.value < 10_000 or removed < 20 or (refused < 20 and level != "inner"):
+            assert time.monotonic() < end, (swaps.value, removed, refused)
+            with contextlib.suppress(OSError):
+                (case / "inner").mkdir(parents=True, exist_ok=True)
+                for where in (session, case, case / "inner"):
+                    (where / "f").touch()
+                (session / workdir.MARKER).touch()
+            for remove, path in ((workdir.remove_case, case), (workdir.remove, session)):
+                try:
+                    remove(str(path))
+                    removed += 1
+                except OSError:
+                    refused += 1
+    assert before <= set(precious.rglob("*"))
+    assert {p.read_text() for p in precious.rglob("data")} == {"precious"}
+
+
+def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
+    """A directory of ours that turns into a link while another case is made in it."""
+    elsewhere, top = tmp_path / "elsewhere", tmp_path / "target"
+    elsewhere.mkdir()
+    session = Path(workdir.session_dir(str(top), SESSION))
+    session.mkdir(parents=True)
+    made = refused = 0
+    end = time.monotonic() + 60
+    with swapping(session.parent, tmp_path / "aside", elsewhere) as swaps:
+        while swaps.value < 2000 or made < 20 or refused < 20:
+            assert time.monotonic() < end, (swaps.value, made, refused)
+            try:
+                workdir.create(str(top), SESSION, f"case{made + refused}")
+                made += 1
+            except OSError:
+                refused += 1
+    assert list(elsewhere.iterdir()) == []
