@@ -127,6 +127,7 @@ FOUND: dict[str, list[bytes]] = {
         b"1: 2\nsystems: [{1: 2}]\n",
         fuzz.SETTINGS[-1].replace(b"case_bytes: 2 GiB", b"bogus: 1"),
     ],
+    "references": [b"null: {a: 1}\n", b"1: {a: 1}\n2027-01-31: x\n"],
     "yamledit.put": [b"IorPosix: x\n", b"IorPosix: {'mysite:lustre': [1]}\n", b"- a\n"],
 }  # fmt: skip
 

@@ -108,7 +108,7 @@ def test_a_record_that_does_not_fit_the_disk_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
-    with pytest.raises(OSError, match="file system full"):
+    with pytest.raises(OSError, match="No space left on device"):
         history.append(tmp_path / "s", {"n": 1})
 
 

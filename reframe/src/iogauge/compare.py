@@ -391,7 +391,7 @@ def read(text: str) -> Subject:
             f"{', '.join(newest) or 'none'})"
         )
     try:
-        records = [r for f in files for r in history.read_whole(f) if isinstance(r, dict)]
+        records = [r for f in files for r in history.read(f) if isinstance(r, dict)]
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     chosen = choose(records, case, place)

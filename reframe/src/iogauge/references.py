@@ -141,7 +141,7 @@ class References:
     @property
     def checks(self) -> list[str]:
         """Names of the checks that the file has references for."""
-        return [name for name in self.data if not name.startswith("$")]
+        return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
 
     def path_for(self, check: str) -> Path | None:
         """The file, where it has an entry for the check."""
