@@ -142,7 +142,9 @@ def test_the_sound_variant_differs_where_it_is_said(
     sound, wanted = words_of(phases(case, "ior")["write"]), words_of(PRINTED[printed])
     less, more = set(wanted - sound), set(sound - wanted)
     assert less <= _LESS_ALWAYS, less
-    assert {word for word in more if not word.startswith(("--map-by=", "--bind-to="))} <= _MORE_WRITE, more
+    assert {
+        word for word in more if not word.startswith(("--map-by=", "--bind-to="))
+    } <= _MORE_WRITE, more
     reads = phases(case, "ior").get("read")
     assert (reads is None) == (printed == "Steady")
     if reads:

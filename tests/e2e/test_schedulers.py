@@ -13,9 +13,7 @@ from typing import Any
 from e2e.rig import ROOT, Rig, Run
 from e2e.test_golden import GOLDEN, TOOLS, Case, cases_of
 
-CASES = (
-    "^(IorPosix%files=per-process%order=sequential%cache=direct|MdtestEasy|RandomRead%.*4KiB%span=all)"
-)
+CASES = "^(IorPosix%files=per-process%order=sequential%cache=direct|MdtestEasy|RandomRead%.*4KiB%span=all)"
 FLUX = str(ROOT / "tests" / "support" / "flux")
 #: Scheduler, launcher, nodes.
 SCHEDULERS = {
@@ -52,7 +50,9 @@ def test_scripts_are_as_recorded(make_rig: Callable[..., Rig]) -> None:
         assert run.rc == 0, run.out
         found: list[Case] = cases_of(rig)
         assert len(found) == len(run.cases) == (3 if nodes > 1 else 2), run.out
-        texts = [case.text.replace(f"/stage/{rig.stage.name}/", "/stage/@SESSION@/") for case in found]
+        texts = [
+            case.text.replace(f"/stage/{rig.stage.name}/", "/stage/@SESSION@/") for case in found
+        ]
         parts += [f"==> {name}\n", *texts]
     text = "\n".join(parts)
     file = GOLDEN / "schedulers.txt"

@@ -36,7 +36,8 @@ def fio_clients(number: int) -> str:
     one, _, every = document["client_stats"]
     for way in ("read", "write", "trim"):
         every[way] = one[way] | {
-            key: number * one[way][key] for key in ("io_bytes", "total_ios", "bw_bytes", "bw", "iops")
+            key: number * one[way][key]
+            for key in ("io_bytes", "total_ios", "bw_bytes", "bw", "iops")
         }
     document["client_stats"] = [
         *(one | {"hostname": f"10.0.{n // 250}.{n % 250}"} for n in range(number)),

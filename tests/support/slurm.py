@@ -15,7 +15,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 from support import hosts as support

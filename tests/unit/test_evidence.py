@@ -116,6 +116,7 @@ def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> No
     ("told", "status", "state", "text"),
     [
         ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
+        ("ALRM", 142, None, "the time limit was reached, told to end by SIGALRM"),
         ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
         ("TERM", 143, "CANCELLED", "told to end by SIGTERM, the scheduler says CANCELLED"),
         (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),
@@ -141,7 +142,7 @@ def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage: Path) -> None
 
 
 def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage: Path) -> None:
-    with pytest.raises(ToolOutputError, match="all phases finished, but .*says TIMEOUT"):
+    with pytest.raises(ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"):
         evidence.collect(stage, PLAN, 0, None, "TIMEOUT")
 
 

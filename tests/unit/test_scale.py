@@ -26,7 +26,12 @@ EXTRAS = PartitionExtras.model_validate(
         "target": {"path": "/s", "type": "ext4"},
         "node": {"cores": 64, "memory": "512 GiB"},
         "scale": {"nodes": NODES, "tasks_per_node": scale.TASKS},
-        "limits": {"case_bytes": "1 TiB", "case_files": 10**6, "phase_seconds": "1 s", "tier": "quick"},
+        "limits": {
+            "case_bytes": "1 TiB",
+            "case_files": 10**6,
+            "phase_seconds": "1 s",
+            "tier": "quick",
+        },
     }
 )
 

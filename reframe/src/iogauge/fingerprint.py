@@ -308,8 +308,7 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
         said = [f"and {len(more)} more ({_digest(' | '.join(more))})"] if more else []
         return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *said])
 
-    return {key: joined(list(values)) for key, values in sorted(seen.items())
-    }
+    return {key: joined(list(values)) for key, values in sorted(seen.items())}
 
 
 def of_case(

@@ -31,7 +31,7 @@ iog_stop_tool() {
 # beside it.
 iog_close() {
     local status=$?
-    trap '' TERM INT HUP USR1
+    trap '' TERM INT HUP USR1 ALRM
     iog_stop_tool
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
@@ -58,6 +58,7 @@ iog_open() {
     trap 'iog_told INT 130' INT
     trap 'iog_told HUP 129' HUP
     trap 'iog_told USR1 138' USR1
+    trap 'iog_told ALRM 142' ALRM # Flux, at the time limit
     rm -f told.txt
     : >phases.tsv
     "$@" || exit $?
