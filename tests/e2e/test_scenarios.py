@@ -73,7 +73,7 @@ def run(rig: Rig, *words: str, **knobs: str) -> Run:
     stack = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"], str(stack)])
     settings = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
-    return rig.run(*words, timeout=300, **settings, **knobs)
+    return rig.run(*words, timeout=900, **settings, **knobs)
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,8 @@ class Cluster:
         settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
         # Ranks of several nodes share a core of this machine, and wait for each other.
         settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
+        # Where two ranks call each other at once over several interfaces, Open MPI 4.1.4 may crash.
+        settings["env_vars"].append(["OMPI_MCA_btl_tcp_if_include", "eth0"])
         settings["extras"] |= {
             "scale": {"nodes": NODES, "tasks_per_node": 2},
             "interface": "eth0",
@@ -179,7 +181,7 @@ def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
         ("IorPosix", "shared"): "FAIL",
         ("MdtestEasy", None): "INVALID",  # the nodes share one cache of attributes
         ("RandomRead", None): "PASS",
-    }, [record["reason"] for record in run.records]
+    }, "\n".join(record["reason"] for record in run.records)
     assert run.rc == 1
     (failed,) = (record for record in run.records if record["verdict"] == "FAIL")
     assert "read_bw" in failed["reason"]
@@ -265,7 +267,8 @@ def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) 
     run, _ = measured
     (script,) = run.stage.rglob(f"{of(run, 'MdtestEasy')[0]['check']}*/rfm_job.sh")
     text = script.read_text()
-    assert "#SBATCH --signal=B:USR1@30\n" in text
+    (warned,) = re.findall(r"^#SBATCH --signal=B:USR1@(\d+)$", text, re.MULTILINE)
+    assert int(warned) >= 30 and f"IOG_WARNED={warned}\n" in text
     assert "#SBATCH --no-requeue\n" in text
     assert "srun --distribution=block --cpu-bind=cores mdtest" in text
 
@@ -343,7 +346,7 @@ def test_scancel(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     process = cluster.start("-n", f"^{RANDOM_READ}")
     cluster.await_program("fio")
     slurm.run("scancel", *slurm.jobs())
-    run = rig.finish(process, 60)
+    run = rig.finish(process, 180)
     cluster.assert_nothing_left()
     reason = reason_of(run)
     assert "told to end by SIGTERM" in reason
