@@ -313,6 +313,7 @@ def _enter(case: dict[str, Any], target: str, of_job: bool) -> dict[str, Any]:
             case["session"],
             case["case"],
             case["host"],
+            owner_process=case["process"],
             of_job=of_job,
             time_limit_s=case["time_limit_s"],
             removals_per_second=case["removals_per_second"],

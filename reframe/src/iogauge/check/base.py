@@ -35,7 +35,7 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.utility import nodelist_abbrev
 from reframe.utility.typecheck import Duration
 
-from iogauge import budget, evidence, features, fingerprint, history, judge, session, workdir
+from iogauge import budget, evidence, features, fingerprint, history, judge, process, session, workdir
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
@@ -271,6 +271,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "restore": str(session.state_dir() / "restore"),
             "session": name,
             "host": socket.gethostname(),
+            "process": process.named(os.getpid()),
             "case": self.case_name,
             "lock": target.lock_place,
             # What is waited is part of the job's time: half of it is left for the case.
