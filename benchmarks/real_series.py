@@ -166,8 +166,9 @@ def main() -> None:
             done = subprocess.run([*IOGAUGE, "trend"], env=environment, check=False)
             print(f"  iogauge trend: exit status {done.returncode}", flush=True)
         if options.keep:
-            lines = "".join(json.dumps(record) + "\n" for record in records(home))
-            options.keep.write_bytes(gzip.compress(lines.encode(), mtime=0))
+            files = sorted((home / "history" / SYSTEM).glob("*.jsonl"))
+            lines = b"".join(file.read_bytes() for file in files)
+            options.keep.write_bytes(gzip.compress(lines, mtime=0))
 
 
 if __name__ == "__main__":

@@ -49,17 +49,24 @@ def parsing() -> None:
     print("| rows | IOR, by rank | mdtest, by rank |\n|---|---|---|")
     for ranks in (1_000, 10_000, 64_000):
         one, two = scale.ior_ranks(ranks), scale.mdtest_ranks(ranks)
-        times = cpu(lambda o=one: ior.rank_times_csv(o)), cpu(lambda t=two: mdtest.parse_rank_csv(t))
+        times = (
+            cpu(lambda o=one: ior.rank_times_csv(o)),
+            cpu(lambda t=two: mdtest.parse_rank_csv(t)),
+        )
         print(f"| {ranks:,} | {times[0]:.3f} s | {times[1]:.3f} s |")
     print("\n| clients | fio's JSON | |\n|---|---|---|")
     for number in (10, 100, 1_000):
         text = scale.fio_clients(number)
-        print(f"| {number:,} | {cpu(lambda t=text: fio.parse_json(t)):.3f} s | {len(text) >> 10} KiB |")
+        print(
+            f"| {number:,} | {cpu(lambda t=text: fio.parse_json(t)):.3f} s | {len(text) >> 10} KiB |"
+        )
 
 
 def answers(nodes: int) -> None:
     """All that a job of two repetitions leaves, read as after a job."""
-    print(f"\n| nodes, {scale.TASKS} tasks each | files | read | fingerprint in the record |\n|---|---|---|---|")
+    print(
+        f"\n| nodes, {scale.TASKS} tasks each | files | read | fingerprint in the record |\n|---|---|---|---|"
+    )
     for number in (nodes // 100, nodes // 10, nodes):
         with tempfile.TemporaryDirectory() as folder:
             stage = scale.build(Path(folder), number)
@@ -83,7 +90,9 @@ def servers(nodes: int) -> None:
         script = _AWAIT.format(library=ROOT / "reframe/src/iogauge", nodes=nodes)
         start = time.perf_counter()
         subprocess.run(["bash", "-c", script], cwd=folder, check=True)
-        print(f"\n{nodes:,} servers answered within {time.perf_counter() - start:.1f} s (wall-clock)")
+        print(
+            f"\n{nodes:,} servers answered within {time.perf_counter() - start:.1f} s (wall-clock)"
+        )
 
 
 def main() -> None:

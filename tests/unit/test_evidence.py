@@ -116,6 +116,7 @@ def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> No
     ("told", "status", "state", "text"),
     [
         ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
+        ("ALRM", 142, None, "the time limit was reached, told to end by SIGALRM"),
         ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
         ("TERM", 143, "CANCELLED", "told to end by SIGTERM, the scheduler says CANCELLED"),
         (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),

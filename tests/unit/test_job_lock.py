@@ -44,6 +44,11 @@ class Job:
             "files": 1,
             "max_fill": 1.0,
             "keep_free": 0.0,
+            "max_of_free": 1.0,
+            "removals_per_second": 5000,
+            "time_limit_s": 60,
+            "pieces": 1,
+            "pins": None,
             "striping": "none",
             "targets": None,
             "restore": str(base / "restore"),
@@ -137,10 +142,14 @@ def test_jobs_at_once_work_one_after_the_other(job: Callable[..., Job]) -> None:
     assert left(jobs[0]) == []
 
 
+#: The job's directory is removed with a pause before and after.
+SLOW_REMOVAL = (
+    'slowly() { sleep 0.5; "$@"; touch removed; sleep 1; }; IOG_AGENT=(slowly "${IOG_AGENT[@]}")'
+)
+
+
 def test_the_lock_outlasts_the_removal(job: Callable[..., Job]) -> None:
-    one = job("one").start(
-        'rm() { sleep 1; command rm "$@"; touch removed; sleep 1; }; iog_phase work touch "$IOG_DIR/x"'
-    )
+    one = job("one").start(f'{SLOW_REMOVAL}; iog_phase work touch "$IOG_DIR/x"')
     one.await_("removed")
     assert one.held()
     assert one.end()[0] == 0
@@ -152,8 +161,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
     job: Callable[..., Job], number: signal.Signals
 ) -> None:
     one = job("one").start(
-        'rm() { sleep 0.5; command rm "$@"; touch removed; sleep 0.5; }; '
-        "iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'"
+        f"{SLOW_REMOVAL}; iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'"
     )
     one.await_("began")
     os.killpg(one.process.pid, number)

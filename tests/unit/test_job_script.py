@@ -206,7 +206,7 @@ def test_a_reset_that_fails_ends_the_job(job: Job) -> None:
     assert job.phases() == []
 
 
-SIGNALS = [("TERM", 143), ("INT", 130), ("HUP", 129), ("USR1", 138)]
+SIGNALS = [("TERM", 143), ("INT", 130), ("HUP", 129), ("USR1", 138), ("ALRM", 142)]
 
 
 @pytest.mark.parametrize(("name", "status"), SIGNALS)
@@ -223,6 +223,7 @@ def test_a_signal_stops_the_tool_and_removes_the_directory(
     assert time.monotonic() - start < 3
     assert not job.directory.exists()
     assert gone(int(job.text("pid")))
+    assert job.text("told.txt") == f"{name}\n"
 
 
 def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:

@@ -680,14 +680,19 @@ def test_the_janitor_finds_the_dead_and_leaves_the_living(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_that_is_in_use_is_not_probed(tmp_path: Path) -> None:
-    from iogauge import cli
+def test_a_target_that_is_in_use_is_not_probed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from iogauge import cli, detect
 
-    with cli._probe_dir(str(tmp_path)) as directory:
-        assert directory is not None
+    def probe(directory: str) -> float:
         assert lock.standing(str(tmp_path)) is not None
-        with cli._probe_dir(str(tmp_path)) as second:
-            assert second is None
+        with pytest.raises(lock.Occupied):
+            cli._probe(str(tmp_path))
+        return 1e9
+
+    monkeypatch.setattr(detect, "probe_write", probe)
+    assert cli._probe(str(tmp_path))[0] == 1e9
     assert list(tmp_path.iterdir()) == []
 
 

@@ -249,7 +249,7 @@ def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
     )
     assert {key: found[key] for key in known} == known
     assert found["parameters"] == {"tasks": 4, "api": "posix", "fix.x": "1"}
-    added = {"schema", "session", "confirms"}
+    added = {"schema", "session", "confirms", "pinned", "selection", "accepts"}
     assert documented() - set(found) == UNKNOWN | added
     assert set(found) <= documented()
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ from iogauge.measurement import ToolOutput, ToolOutputError
 from iogauge.tools import fio
 
 LIBRARY = Path(workdir.__file__).parent
-AGENT = 'bash -c \'mkdir -p "$IOG_DIR" && touch "${IOG_DIR%/*}/.iogauge-session"\''
+#: Makes the directory; removing is the real agent's.
+AGENT = f"""[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent "$@"
+mkdir -p "$IOG_DIR" && touch "${{IOG_DIR%/*}}/.iogauge-session"
+"""
 UUID = Path("/proc/sys/kernel/random/uuid")
 
 pytestmark = [
@@ -86,9 +90,10 @@ class Servers:
         )
 
     def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
+        (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
             f". {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
-            f"iog_case() {{\n{case}\n}}\niog_open {AGENT}\niog_prepare\niog_repeat 1 1 iog_case\n"
+            f"iog_case() {{\n{case}\n}}\niog_open sh ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         return self.start(["bash", "job"])
 

@@ -434,7 +434,9 @@ def _checksums(state: str, directory: str, folder: str) -> int:
 
 
 def _remove(directory: str, seconds: float) -> int:
-    progress = removal.Progress(directory, lambda text: print(text, file=sys.stderr, flush=True))
+    progress = removal.Progress(
+        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
+    )
     workdir.remove_case(directory, seconds=seconds or None, tell=progress)
     return 0
 

@@ -29,7 +29,7 @@ SHOWN, BARS = 60, 30
 _NAMED: Final = 6
 _COLUMNS: Final = (
     *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
-    *("time", "session", "median", "metric_verdict", "verdict", "fingerprint"),
+    *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
 )
 _UNCHANGED: Final = (
     "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "

@@ -177,16 +177,16 @@ def _not_measured(
     lacking = sorted({name.split()[0] for name in everywhere} - {name.split()[0] for name in names})
     if lacking:
         console.print(
-            f"not run: {', '.join(lacking)}: no partition and environment of this site has what they need "
+            f"not run: {plain(', '.join(lacking))}: no partition and environment of this site has what they need "
             "(features, sweeps: docs/checks.md)"
         )
-    wrong = [f"-n {plain(text)} selects no case" for text in expect.without_match(arguments, names)]
+    wrong = [f"-n {text} selects no case" for text in expect.without_match(arguments, names)]
     mine = {record["session"] for record in records}
     for system in dict.fromkeys(str(record["system"]) for record in records):
         before = expect.seen_before(session.history_dir() / system, chosen, mine)
-        wrong += map(plain, expect.gone(before, records, system))
+        wrong += expect.gone(before, records, system)
     for line in wrong:
-        console.print(f"[bold red]missing: {line}[/]")
+        console.print(f"[bold red]missing: {plain(line)}[/]")
     if not wrong or accept:
         return 0
     console.print(
@@ -268,7 +268,7 @@ def _keep_budget(arguments: list[str]) -> None:
     over = planview.over_budget(_planned(arguments)[0])
     if over:
         for line in over:
-            typer.echo(f"iogauge: {line}", err=True)
+            typer.echo(visible_lines(f"iogauge: {line}"), err=True)
         typer.echo(
             "iogauge: nothing was run. 'iogauge plan' shows all; run it all the same: --over-budget",
             err=True,
@@ -405,9 +405,9 @@ def raise_alarm(
             session.history_dir(), records, gate=gate or was_gate, expected=expect or ()
         )
     except ValueError as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
-    typer.echo(found.text)
+    typer.echo(visible_lines(found.text))
     curves = [trouble.curve for trouble in found.troubles if trouble.curve]
     for number, curve in enumerate(curves if figures else (), 1):
         assert figures is not None
@@ -419,9 +419,9 @@ def raise_alarm(
     for name, receiver in receivers.items():
         try:
             receiver(sending.Message(found, link))
-            typer.echo(f"iogauge: alarm sent: {name}")
+            typer.echo(visible(f"iogauge: alarm sent: {name}"))
         except sending.SendError as error:
-            typer.echo(f"iogauge: ALARM NOT SENT: {name}: {error}", err=True)
+            typer.echo(visible_lines(f"iogauge: ALARM NOT SENT: {name}: {error}"), err=True)
             code = 3
     raise typer.Exit(code)
 
@@ -652,11 +652,11 @@ def allow(
             partial(allowed.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
         )
     except OSError as error:
-        typer.echo(f"iogauge: {error}", err=True)
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(1) from error
     file = os.path.join(path, allowed.MARKER)
     _console().print(plain(f"{file} allows {marker.meaning()}"))
-    typer.echo(marker.to_yaml(), nl=False)
+    typer.echo(visible_lines(marker.to_yaml()), nl=False)
     _console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )

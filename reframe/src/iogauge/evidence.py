@@ -105,6 +105,11 @@ _RUN: Final = re.compile(
 
 #: File in the stage directory with the signal that ended the job, as job.sh writes it.
 _TOLD: Final = "told.txt"
+#: Signals that have to do with the time limit: the warning that Slurm is asked for, and what Flux sends then.
+_LIMIT: Final = {
+    "USR1": "the scheduler warned of the time limit, ",
+    "ALRM": "the time limit was reached, ",
+}
 #: What a scheduler says of a job that it ended by itself; its exit status may be 0.
 _ENDED_BY_SCHEDULER: Final = frozenset(
     ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
@@ -116,8 +121,7 @@ def _cause(stage: Path, state: str | None) -> list[str]:
     found = []
     with contextlib.suppress(ToolOutputError):
         told = _text(stage / _TOLD, "job").strip()
-        warned = "the scheduler warned of the time limit, " if told == "USR1" else ""
-        found.append(f"{warned}told to end by SIG{told}")
+        found.append(f"{_LIMIT.get(told, '')}told to end by SIG{told}")
     if state in _ENDED_BY_SCHEDULER:
         found.append(f"the scheduler says {state}")
     return found

@@ -39,7 +39,7 @@ iog_stop_tool() {
 # Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
 iog_close() {
     local status=$?
-    trap '' TERM INT HUP USR1 PIPE
+    trap '' TERM INT HUP USR1 ALRM PIPE
     iog_stop_tool
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
@@ -76,6 +76,7 @@ iog_open() {
     trap 'iog_told INT 130' INT
     trap 'iog_told HUP 129' HUP
     trap 'iog_told USR1 138' USR1
+    trap 'iog_told ALRM 142' ALRM # Flux, at the time limit
     rm -f told.txt
     IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
@@ -90,7 +91,7 @@ iog_open() {
 iog_lock() {
     local line
     coproc IOG_KEEP {
-        trap '' TERM INT HUP USR1
+        trap '' TERM INT HUP USR1 ALRM
         read -r line
         exec setsid "$@"
     }

@@ -562,7 +562,7 @@ def command(console: Console, folder: Path, asked: Question) -> int:
             console.print(f"and {len(short) - _NAMED} more with too few runs")
         console.print(f"iogauge: {summary(found)}")
         if words := chance(found, asked.false_alarms):
-            console.print(words, soft_wrap=True)
+            console.print(escape(words), soft_wrap=True)
     return 1 if any(one.state is State.ALARM for one in found) else 0
 
 
@@ -603,5 +603,6 @@ def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
         view.add_row(*(escape(visible(cell)) for cell in cells))
     if rows:
         console.print(view)
-    console.print(f"iogauge: {len(rows)} change(s) of {changepoint.LEAST_CHANGE:.0%} or more")
+    least = f"{changepoint.LEAST_CHANGE:.0%}"
+    console.print(escape(f"iogauge: {len(rows)} change(s) of {least} or more"))
     return 0
