@@ -24,6 +24,7 @@ from iogauge import (
     compare,
     detect,
     doctor,
+    evidence,
     expect,
     guards,
     history,
@@ -101,6 +102,13 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
             status = process.wait()
         except KeyboardInterrupt:
             continue  # ReFrame got it too, cancels its jobs and cleans up
+    if status < 0:
+        status = 128 - status
+        typer.echo(
+            f"iogauge: ReFrame was {evidence.describe_status(status)}; what it had not decided has no record, "
+            "and may still run. What is left then: iogauge clean",
+            err=True,
+        )
     files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
     records = [r for file in files for r in history.read_whole(file) if isinstance(r, dict)]
     try:

@@ -200,7 +200,10 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
     new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
     with open(new, "w", encoding="utf-8") as file:
         json.dump(owner, file)
+        file.flush()
+        os.fsync(new)
     os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+    os.fsync(fd)  # after a crash of the storage, too, nothing of ours lies there without a marker
 
 
 def _read(fd: int) -> dict[str, Any]:

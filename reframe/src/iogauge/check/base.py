@@ -407,9 +407,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         try:
             owner = (session.current().name, self.case_name)
             job = self.job
-            found = evidence.collect(
-                Path(self.stagedir), self._plan, job.exitcode, owner, job.state
-            )
+            # Of its own children ReFrame keeps a killing signal apart from the exit status.
+            killed = getattr(job, "signal", None)
+            status = job.exitcode if killed is None else 128 + killed
+            found = evidence.collect(Path(self.stagedir), self._plan, status, owner, job.state)
             self._evidence = found
             references, unreferenced = self._find_references()
             judgement = judge.judge(
