@@ -33,8 +33,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from e2e.rig import Rig, mount_of, mounted, processes, program_of
-from iogauge import allowed, history, workdir
+from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
+from iogauge import allowed, history, workdir  # noqa: E402
 
 KILL, TERM, INT, HUP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 #: What is hit, and with what; ``janitor`` is a kill of everything, and then of ``iogauge clean``.
@@ -104,6 +104,14 @@ def lay_out(target: Path, chance: random.Random) -> None:
             os.chown(path, 65534, 65534, follow_symlinks=False)
 
 
+def is_orphan(pid: int) -> bool:
+    """Whether a process is the tool's, and what had started it is gone."""
+    with contextlib.suppress(OSError):
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return program_of(pid) == "fio" and program_of(parent) not in ("fio", "bash", "sh")
+    return True
+
+
 class Worker:
     """A rig on which one session after the other is hit."""
 
@@ -121,6 +129,8 @@ class Worker:
         self.before = snapshot(target)
         self.written: dict[Path, bytes] = {}
         self.verdicts: Counter[str] = Counter()
+        #: Kills after which processes of the tool had lost what started them, and waited for it.
+        self.orphans = 0
         #: Seconds from a session's first sign on the target to its end, as seen so far.
         self.span_s = 2.0
 
@@ -219,13 +229,20 @@ class Worker:
         elif time.monotonic() - began > 3 * self.span_s:
             self.span_s *= 1.05
         end = time.monotonic() + PATIENCE_S
+        before_that: list[int] = []
         while left := [pid for pid in processes(str(rig.base)) if program_of(pid)]:
+            if left == before_that and all(map(is_orphan, left)):
+                self.orphans += 1
+                break
             demand(time.monotonic() < end, f"runs on: {[*map(program_of, left)]}")
-            time.sleep(0.1)
+            before_that = left
+            time.sleep(0.5)
         if kind == "janitor":
             self.clean(self.chance.uniform(0.3, 2.5))
-        if cleaned := kind == "janitor" or self.chance.random() < 1 / 3:
+        if cleaned := kind == "janitor" or bool(left) or self.chance.random() < 1 / 3:
             self.clean()
+            left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+            demand(not left, f"runs on after iogauge clean: {[*map(program_of, left)]}")
         self.look(log.read_text(errors="replace"), before, cleaned)
         shutil.rmtree(rig.home / "reframe", ignore_errors=True)
         return count > 0
@@ -293,6 +310,7 @@ def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> di
     return {
         "done": dict(done),
         "sessions": sessions,
+        "orphans": worker.orphans,
         "verdicts": dict(worker.verdicts),
         "broken": broken,
     }
@@ -336,7 +354,8 @@ def main() -> None:
         print(f"{name:20} {count:5}")
     print(
         f"{sum(done.values())} kills of {sum(r['sessions'] for r in results)} sessions in "
-        f"{time.monotonic() - start:.0f} s; recorded: {dict(verdicts)}; broken promises: {len(broken)}"
+        f"{time.monotonic() - start:.0f} s; recorded: {dict(verdicts)}; {sum(r['orphans'] for r in results)} times "
+        f"processes of fio were left and ended by iogauge clean; broken promises: {len(broken)}"
     )
     for text in broken:
         print(text)

@@ -23,8 +23,15 @@ import pytest
 
 from e2e.rig import ROOT, Rig, mount_of, processes, program_of, wait_for
 from e2e.test_leaves_nothing import tools_of
-from e2e.test_never_pass import GENEROUS, IOR, IOR_BUFFERED, IOR_GENEROUS, MDTEST_GENEROUS
-from e2e.test_never_pass import METADATA, RANDOM_READ
+from e2e.test_never_pass import (
+    GENEROUS,
+    IOR,
+    IOR_BUFFERED,
+    IOR_GENEROUS,
+    MDTEST_GENEROUS,
+    METADATA,
+    RANDOM_READ,
+)
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge import workdir
 from support.hanging import Unavailable, mounted

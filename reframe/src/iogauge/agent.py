@@ -36,6 +36,7 @@ from iogauge import (
     lustre,
     pagecache,
     patience,
+    process,
     removal,
     tunables,
     workdir,
@@ -434,6 +435,8 @@ def _checksums(state: str, directory: str, folder: str) -> int:
 
 
 def _remove(directory: str, seconds: float) -> int:
+    for told in process.end(directory):
+        print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
     progress = removal.Progress(
         directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
     )

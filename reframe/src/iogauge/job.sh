@@ -92,6 +92,7 @@ iog_lock() {
     local line
     coproc IOG_KEEP {
         trap '' TERM INT HUP USR1 ALRM
+        unset IOG_DIR # What outlives the job is found by it.
         read -r line
         exec setsid "$@"
     }

@@ -35,7 +35,17 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.utility import nodelist_abbrev
 from reframe.utility.typecheck import Duration
 
-from iogauge import budget, evidence, features, fingerprint, history, judge, process, session, workdir
+from iogauge import (
+    budget,
+    evidence,
+    features,
+    fingerprint,
+    history,
+    judge,
+    process,
+    session,
+    workdir,
+)
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
