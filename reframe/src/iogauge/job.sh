@@ -23,6 +23,8 @@ IOG_PATIENCE=0
 IOG_WARNED=30
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
+# Where one rank dies, srun must not wait for the others until the time limit.
+export SLURM_KILL_BAD_EXIT=1
 
 iog_stop_tool() {
     [ -n "$IOG_PID" ] || return 0
