@@ -38,6 +38,7 @@ class Job:
             "source": None,
             "session": name,
             "host": os.uname().nodename,
+            "process": None,
             "case": "case",
             "held_bytes": 1 << 10,
             "files": 1,

@@ -33,7 +33,7 @@ from iogauge.units import visible
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One execution of a phase: repetition (0: preparing), exit status, wall-clock seconds of the step."""
+    """One execution of a phase: repetition (0: preparing), exit status, seconds since boot of the step."""
 
     repetition: int
     name: str
