@@ -105,9 +105,12 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
             continue  # ReFrame got it too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
+        ended = evidence.describe_status(status)
         typer.echo(
-            f"iogauge: ReFrame was {evidence.describe_status(status)}; what it had not decided has no record, "
-            "and may still run. What is left then: iogauge clean",
+            visible(
+                f"iogauge: ReFrame was {ended}; what it had not decided has no record, and may still run. "
+                "What is left then: iogauge clean"
+            ),
             err=True,
         )
     files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
