@@ -16,7 +16,7 @@ from iogauge import workdir
 
 LIBRARY = Path(workdir.__file__).parent / "job.sh"
 AGENT_WORDS = f"env PYTHONPATH={LIBRARY.parents[1]} {sys.executable} -m iogauge.agent"
-AGENT = 'mkdir -p "$IOG_DIR" && touch "${IOG_DIR%/*}/.iogauge-session"'
+AGENT = 'mkdir -p "$CASE_DIR" && touch "${CASE_DIR%/*}/.iogauge-session"'
 
 
 class Job:
@@ -32,14 +32,18 @@ class Job:
         # Removing is the real agent's.
         (self.stage / "agent").write_text(f'[ "$1" = open ] || exec {AGENT_WORDS} "$@"\n{agent}')
         script = (
-            f". {LIBRARY}\niog_case() {{\n{body}\n}}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}\niog_case() {{\n{body}\n}}\n"
             f"iog_open bash ./agent open case.json\niog_repeat {repeat} iog_case\n"
         )
         (self.stage / "job").write_text(script)
         return subprocess.Popen(
             ["bash", "job"],
             cwd=self.stage,
-            env={"PATH": os.environ["PATH"], "IOG_DIR": str(self.directory)},
+            env={
+                "PATH": os.environ["PATH"],
+                "IOG_DIR": str(self.directory),
+                "CASE_DIR": str(self.directory),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -146,7 +150,7 @@ def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
 )
 def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
     job = Job(tmp_path, name)
-    agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${IOG_DIR%/*}/bystander"'
+    agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${CASE_DIR%/*}/bystander"'
     status, printed = job.run('iog_reset; iog_phase p touch "$IOG_DIR/x"', agent=agent)
     assert status == 0, printed
     assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
@@ -170,7 +174,7 @@ def test_a_link_in_place_of_the_directory_is_not_followed(job: Job, tmp_path: Pa
     precious.mkdir()
     (precious / "data").touch()
     job.run(
-        "iog_phase p true", agent=AGENT + f' && rmdir "$IOG_DIR" && ln -s "{precious}" "$IOG_DIR"'
+        "iog_phase p true", agent=AGENT + f' && rmdir "$CASE_DIR" && ln -s "{precious}" "$CASE_DIR"'
     )
     assert (precious / "data").exists()
     assert job.directory.is_symlink()
