@@ -41,7 +41,6 @@ class Job:
             cwd=self.stage,
             env={
                 "PATH": os.environ["PATH"],
-                "IOG_DIR": str(self.directory),
                 "CASE_DIR": str(self.directory),
             },
             stdout=subprocess.PIPE,
@@ -159,9 +158,9 @@ def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "agent",
     [
-        'mkdir -p "$IOG_DIR"',
-        'mkdir -p "$IOG_DIR" && mkdir "${IOG_DIR%/*}/.iogauge-session"',
-        'mkdir -p "$IOG_DIR" && touch "$IOG_DIR/.iogauge-session"',
+        'mkdir -p "$CASE_DIR"',
+        'mkdir -p "$CASE_DIR" && mkdir "${CASE_DIR%/*}/.iogauge-session"',
+        'mkdir -p "$CASE_DIR" && touch "$CASE_DIR/.iogauge-session"',
     ],
 )
 def test_a_directory_without_our_marker_beside_it_stays(job: Job, agent: str) -> None:

@@ -49,15 +49,30 @@ def runs(process: object) -> bool:
     return True
 
 
+def _line() -> set[int]:
+    """This process and those it descends from: a job that tidies up, and whatever wraps its Python."""
+    found, pid = set(), os.getpid()
+    while pid > 0 and pid not in found:
+        found.add(pid)
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+    return found
+
+
 def of_case(directory: str) -> dict[int, str]:
     """Other processes of this user on this host that work for a case in a directory, or below it: their programs.
 
-    What keeps the target's lock is none: it ends by itself, and tells how that went.
+    Those that this one descends from are none. Nor is what keeps the target's lock: it ends by itself, and tells
+    how that went.
     """
     wanted = _VARIABLE + os.fsencode(directory)
+    spared = _line()
     found = {}
     for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+        if not entry.name.isdigit() or int(entry.name) in spared:
             continue
         with contextlib.suppress(OSError):
             if entry.stat().st_uid != os.getuid():
