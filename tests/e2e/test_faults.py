@@ -52,7 +52,11 @@ def data_of(rig: Rig) -> list[Path]:
     found = []
     for path in rig.leftovers():
         with contextlib.suppress(OSError):
-            if "/." not in str(path) and path.is_file() and path.stat().st_size:
+            if (
+                not re.search(r"/\.(iogauge|lock)", str(path))
+                and path.is_file()
+                and path.stat().st_size
+            ):
                 found.append(path)
     return found
 

@@ -3,7 +3,7 @@
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
  *   [SLOWFS_FAIL=OPERATION:ERRNO:N] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
  *
- * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for hidden names.
+ * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ static atomic_uint calls;
 
 static int fails(const char *operation, const char *path)
 {
-    if (strcmp(operation, failing) || strstr(path, "/."))
+    if (strcmp(operation, failing) || strstr(path, "/.iogauge") || strstr(path, "/.lock"))
         return 0;
     return ++calls % failing_every ? 0 : -failing_errno;
 }
