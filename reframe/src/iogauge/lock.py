@@ -255,6 +255,8 @@ class Lock:
             with open(self._path(self.name), "xb") as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(self.content + b"%020d\n" % self.beats)
+                file.flush()
+                os.fsync(file.fileno())  # after a crash of the storage, too, it tells whose it is
             os.rename(own, held)
         except OSError as error:
             # Another one was first, or has left and removed the directories on its way out.

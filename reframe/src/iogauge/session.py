@@ -157,11 +157,11 @@ class Session:
             if not os.path.isdir(target):
                 return None
             ended = process.end(path)
+            workdir.remove(path, tell=tell)
             holder = lock.standing(target)
             if holder is not None and holder.gone:
                 lock.remove(holder)
             lock.tidy(target)
-            workdir.remove(path, tell=tell)
             return ended
 
         try:
