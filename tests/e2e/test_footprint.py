@@ -33,6 +33,8 @@ class Watch:
     #: As ``held``, of the sizes of files.
     sizes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     elsewhere: set[str] = field(default_factory=set)
+    #: Files at a time in a directory of the target's lock.
+    locks: int = 0
     done: bool = False
 
     def look(self) -> None:
@@ -42,6 +44,9 @@ class Watch:
         sizes: dict[str, int] = defaultdict(int)
         for folder, _, names in os.walk(self.root):
             parts = Path(folder).relative_to(self.root).parts
+            if parts[1:2] == (".lock",):
+                self.locks = max(self.locks, len(names))
+                continue
             if len(parts) < 4:
                 ours = {".iogauge-session"} if len(parts) == 3 else set()
                 temporary = {n for n in names if n.startswith(".iogauge-session.")}
@@ -157,7 +162,7 @@ def test_it_is_every_check(everything: Everything) -> None:
 
 def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
     def cost(data: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in data.items() if key != "session"}
+        return {key: value for key, value in data.items() if key not in ("session", "process")}
 
     assert {n: cost(d) for n, d in everything.dry.items()} == {
         n: cost(d) for n, d in everything.real.items()
@@ -195,3 +200,4 @@ def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> N
 
 def test_nothing_is_written_elsewhere_on_the_target(everything: Everything) -> None:
     assert everything.watch.elsewhere == set()
+    assert everything.watch.locks <= 2

@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ from support import hosts as support
 from support.hosts import Hosts
 
 LIBRARY = Path(workdir.__file__).parent
-AGENT = 'bash -c \'mkdir -p "$IOG_DIR" && touch "${IOG_DIR%/*}/.iogauge-session"\''
+AGENT = f"""\
+[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent "$@"
+mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
+"""
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
@@ -93,14 +97,15 @@ class Job:
 
     def start(self, case: str, interface: str = "eth0", before: str = "") -> subprocess.Popen[str]:
         launcher = " ".join(plan.per_node_launcher("mpirun", 3, self.cluster.names))
+        (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f". {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\n"
+            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\n"
             f"iog_prepare() {{\n{before}\niog_servers 3 {interface} {launcher}\n"
             "iog_client layout layout.fio layout.json\n}\n"
-            f"iog_case() {{\n{case}\n}}\niog_open {AGENT}\niog_prepare\niog_repeat 1 1 iog_case\n"
+            f"iog_case() {{\n{case}\n}}\niog_open bash ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         environment = os.environ | {
-            "IOG_DIR": str(self.directory),
+            "CASE_DIR": str(self.directory),
             "IOG_SERVERS_LEASE": "4",
             "IOG_SERVERS_PATIENCE": "15",
             "OMPI_MCA_plm_rsh_agent": str(self.cluster.agent),

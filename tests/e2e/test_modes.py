@@ -22,7 +22,8 @@ def phases(run: Run, pattern: str) -> list[str]:
     """Phases of a case in the order in which they ran, as ``write.1``."""
     (stage,) = [path.parent for path in run.stage.rglob(f"{pattern}/phases.tsv")]
     lines = [line.split("\t") for line in (stage / "phases.tsv").read_text().splitlines()]
-    assert [line[3] for line in lines] == sorted(line[3] for line in lines)
+    begun = [float(line[3]) for line in lines]
+    assert begun == sorted(begun)
     return [f"{name}.{rep}" for rep, name, *_ in lines if not name.startswith("facts-")]
 
 
@@ -188,7 +189,7 @@ class TestDistribute:
         one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--distribute=all")
         run = rig.reframe("-c", "checks/", "--dry-run", *one)
         assert run.rc == 0, run.out
-        assert "mpirun -np 2 ior" in run.file("rfm_job.sh").read_text()
+        assert re.search("mpirun -np 2 [^|]*ior ", run.file("rfm_job.sh").read_text())
         run = rig.run(*one, "-S", "nodes=2")
         run.never_passed("nodes is 2, and --distribute pins the case to")
 

@@ -124,12 +124,11 @@ def test_how_soon(tmp_path: Path, sessions: Sessions) -> None:
 
 
 def test_the_end_of_the_slowdown_is_noticed(rig: Rig, sessions: Sessions) -> None:
-    """Within ten runs, but in the series that is noisy: its alarm stands for now."""
+    """Within ten runs, though a long window still holds slow ones."""
     run, found = judged(rig, sessions)
-    noisy = ("IorPosix", "write_bw")
     states = {series: row["state"] for series, row in found.items()}
-    assert states == dict.fromkeys(SERIES, "recovered") | {noisy: "alarm"}
-    assert run.rc == 1, run.out
+    assert states == dict.fromkeys(SERIES, "recovered")
+    assert run.rc == 0, run.out
 
 
 def test_the_records_say_nothing_of_where_they_were_made(sessions: Sessions) -> None:

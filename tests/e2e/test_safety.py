@@ -18,7 +18,7 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to an
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig(limits={"case_files": 2000})
+    return make_rig(limits={"case_files": 20_000})
 
 
 def flat(text: str) -> str:

@@ -77,7 +77,7 @@ class Cluster:
         settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
         # Ranks of several nodes share a core of this machine, and wait for each other.
         settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
-        # With Slurm 22.05's default fence of PMIx ranks of Open MPI 4.1.4 crash in MPI_Init, 9 starts of 120.
+        # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
         settings["env_vars"].append(["SLURM_PMIX_FENCE", "ring"])
         settings["extras"] |= {
             "scale": {"nodes": NODES, "tasks_per_node": 2},
@@ -117,14 +117,16 @@ class Cluster:
 
     def await_program(self, program: str) -> None:
         """Wait until a program runs on all nodes and there is data on the target."""
-        wait_for(lambda: self.running(program), 60, f"{program} on all nodes")
-        wait_for(lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 60, "data")
+        wait_for(lambda: self.running(program), 180, f"{program} on all nodes")
+        wait_for(
+            lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 180, "data"
+        )
 
     def data(self) -> list[Path]:
         """Files on the target, without the session's marker."""
         return [p for p in self.rig.leftovers() if not p.is_dir() and p.name != ".iogauge-session"]
 
-    def assert_nothing_left(self, seconds: float = 30) -> None:
+    def assert_nothing_left(self, seconds: float = 90) -> None:
         """No job, no process on any node, nothing on the target."""
         wait_for(lambda: not self.slurm.jobs(), seconds, "the end of all jobs")
         wait_for(lambda: not self.slurm.processes(), seconds, "the end of all processes")
@@ -133,7 +135,7 @@ class Cluster:
 
 def long_fio(make: Callable[..., Rig], **fields: Any) -> Rig:
     """A rig on which a random read lasts longer than anybody waits."""
-    limits = {"phase_seconds": "300 s", "case_bytes": "64 MiB"}
+    limits = {"phase_seconds": "300 s", "case_bytes": "64 MiB", "lock_lease": "10 s"}
     return make(tools=("fio", "ior"), limits=limits, **{"time_limit": LIMIT, **fields})
 
 
@@ -155,7 +157,7 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
         if shutil.which(program) is None:
             pytest.skip(f"not on PATH: {program}")
     rig = make_module_rig(
-        tools=("fio", "ior", "mdtest"), limits={"case_files": 4000}, time_limit=LIMIT
+        tools=("fio", "ior", "mdtest"), limits={"case_files": 20_000}, time_limit=LIMIT
     )
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
@@ -363,14 +365,12 @@ def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) ->
     process.communicate(timeout=20)
     assert slurm.jobs()
     slurm.run("scancel", *slurm.jobs())
-    wait_for(lambda: not slurm.processes(), 30, "the end of all processes")
-    wait_for(lambda: not cluster.data(), 30, "the job to tidy up")
+    wait_for(lambda: not slurm.processes(), 90, "the end of all processes")
+    wait_for(lambda: not cluster.data(), 90, "the job to tidy up")
     assert rig.leftovers()
     # The session's host is the head; it says that the process is gone.
-    name = rig.leftovers()[1]
-    done = rig.iogauge(
-        "clean", *(str(path) for path in name.iterdir()), "--target", str(rig.target)
-    )
+    sessions = rig.target.glob("iogauge/[!.]*/*")
+    done = rig.iogauge("clean", *map(str, sessions), "--target", str(rig.target))
     assert done.rc == 0, done.out
     cluster.assert_nothing_left()
 
@@ -394,8 +394,13 @@ def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig], node: str,
     try:
         run = rig.finish(process, 240)
         assert "the scheduler says NODE_FAIL" in reason_of(run)
-        wait_for(lambda: not slurm.jobs(), 60, "the end of the job")
-        wait_for(lambda: not slurm.processes(), 60, "the end of all processes")
+        wait_for(lambda: not slurm.jobs(), 120, "the end of the job")
+        wait_for(lambda: not slurm.processes(), 120, "the end of all processes")
+        if node == "n1":
+            # It kept the lock, and nobody can ask whether it is dead: that shows after a lease.
+            assert not cluster.data() or all(".lock" in path.parts for path in cluster.data())
+            done = rig.iogauge("clean", "--target", str(rig.target))
+            assert done.rc == 0 and "removed: the lock of" in done.out, done.out
         rig.assert_clean()
     finally:
         slurm.mend(node)

@@ -1,4 +1,4 @@
-"""A mount that can be made to hang: a FUSE daemon that is stopped and continued."""
+"""A mount that can be made to hang, or to fail: a FUSE daemon that is stopped and continued, or answers with errors."""
 
 from __future__ import annotations
 
@@ -50,13 +50,21 @@ def build(folder: Path) -> Path:
 
 
 @contextmanager
-def mounted(folder: Path) -> Iterator[Hanging]:
-    """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`."""
+def mounted(folder: Path, fail: str = "") -> Iterator[Hanging]:
+    """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`.
+
+    ``fail``: what fails, as ``OPERATION:ERRNO:N``, see slowfs.c.
+    """
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
     point.mkdir()
     words = [str(build(folder)), str(back), str(point), "-f", "-o", "fsname=slowfs-place"]
-    daemon = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    daemon = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env=os.environ | ({"SLOWFS_FAIL": fail} if fail else {}),
+    )
     try:
         end = time.monotonic() + 10
         while not os.path.ismount(point):

@@ -1,7 +1,9 @@
 /* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
  *
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
- *   slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *   [SLOWFS_FAIL=OPERATION:ERRNO:N] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *
+ * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -10,13 +12,26 @@
 #include <fcntl.h>
 #include <fuse.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 static char *root;
+static char failing[16];
+static int failing_errno;
+static unsigned failing_every;
+static atomic_uint calls;
+
+static int fails(const char *operation, const char *path)
+{
+    if (strcmp(operation, failing) || strstr(path, "/.iogauge") || strstr(path, "/.lock"))
+        return 0;
+    return ++calls % failing_every ? 0 : -failing_errno;
+}
 
 #define BELOW(name, path)                                                                                             \
     char name[PATH_MAX];                                                                                               \
@@ -85,17 +100,26 @@ static int fs_create(const char *path, mode_t mode, struct fuse_file_info *file)
 }
 static int fs_read(const char *path, char *data, size_t size, off_t at, struct fuse_file_info *file)
 {
-    (void)path;
+    int error = fails("read", path);
+    if (error)
+        return error;
     ssize_t done = pread(file->fh, data, size, at);
     return done < 0 ? -errno : (int)done;
 }
 static int fs_write(const char *path, const char *data, size_t size, off_t at, struct fuse_file_info *file)
 {
-    (void)path;
+    int error = fails("write", path);
+    if (error)
+        return error;
     ssize_t done = pwrite(file->fh, data, size, at);
     return done < 0 ? -errno : (int)done;
 }
 static int fs_statfs(const char *path, struct statvfs *info) { BELOW(at, path); ANSWER(statvfs(at, info)); }
+static int fs_flush(const char *path, struct fuse_file_info *file)
+{
+    (void)file;
+    return fails("close", path);
+}
 static int fs_release(const char *path, struct fuse_file_info *file)
 {
     (void)path;
@@ -104,7 +128,9 @@ static int fs_release(const char *path, struct fuse_file_info *file)
 }
 static int fs_fsync(const char *path, int data_only, struct fuse_file_info *file)
 {
-    (void)path;
+    int error = fails("fsync", path);
+    if (error)
+        return error;
     ANSWER(data_only ? fdatasync(file->fh) : fsync(file->fh));
 }
 static int fs_fallocate(const char *path, int mode, off_t at, off_t size, struct fuse_file_info *file)
@@ -141,7 +167,7 @@ static const struct fuse_operations operations = {
     .unlink = fs_unlink,     .rmdir = fs_rmdir,       .symlink = fs_symlink,   .rename = fs_rename,
     .chmod = fs_chmod,       .truncate = fs_truncate, .utimens = fs_utimens,   .open = fs_open,
     .create = fs_create,     .read = fs_read,         .write = fs_write,       .statfs = fs_statfs,
-    .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
+    .flush = fs_flush,       .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
 };
 
 int main(int count, char **words)
@@ -150,6 +176,9 @@ int main(int count, char **words)
         fprintf(stderr, "usage: slowfs DIRECTORY MOUNTPOINT [FUSE OPTIONS]\n");
         return 2;
     }
+    const char *fail = getenv("SLOWFS_FAIL");
+    if (fail && sscanf(fail, "%15[a-z]:%d:%u", failing, &failing_errno, &failing_every) != 3)
+        return 2;
     umask(0);
     words[1] = words[0];
     return fuse_main(count - 1, words + 1, &operations, NULL);

@@ -8,6 +8,7 @@ killed with the hosts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -142,7 +143,8 @@ class Slurm:
         """Take a node from the network, and kill all that runs there: as without power."""
         self.hosts.run("switch", ["ip", "link", "set", node, "down"])
         for pid in self.hosts.processes(node):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def mend(self, node: str) -> None:
         """Start a node that was cut."""

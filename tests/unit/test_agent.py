@@ -41,6 +41,7 @@ def case(place: Path, **change: Any) -> str:
         "source": mount.source,
         "session": "session",
         "host": "login",
+        "process": [1, 2],
         "case": "case",
         "held_bytes": 1 << 20,
         "files": 1,

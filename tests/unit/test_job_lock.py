@@ -38,6 +38,7 @@ class Job:
             "source": None,
             "session": name,
             "host": os.uname().nodename,
+            "process": None,
             "case": "case",
             "held_bytes": 1 << 10,
             "files": 1,
@@ -61,7 +62,7 @@ class Job:
     def start(self, body: str, host: str = "") -> Job:
         agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent open case.json"
         (self.stage / "job").write_text(
-            f". {LIBRARY}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
+            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )
         words = ["bash", "job"]
         if host:
@@ -69,7 +70,7 @@ class Job:
         self.process = subprocess.Popen(
             words,
             cwd=self.stage,
-            env={"PATH": os.environ["PATH"], "IOG_DIR": f"{self.session}/case"},
+            env={"PATH": os.environ["PATH"], "CASE_DIR": f"{self.session}/case"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -23,7 +23,7 @@ from iogauge.tools import fio
 LIBRARY = Path(workdir.__file__).parent
 #: Makes the directory; removing is the real agent's.
 AGENT = f"""[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent "$@"
-mkdir -p "$IOG_DIR" && touch "${{IOG_DIR%/*}}/.iogauge-session"
+mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
 """
 UUID = Path("/proc/sys/kernel/random/uuid")
 
@@ -51,7 +51,11 @@ class Servers:
         self.stage = base / "stage"
         self.directory = base / "target" / "iogauge" / "user" / "session" / "case"
         self.bin = base / "bin"
-        self.environment = {"PATH": os.environ["PATH"], "IOG_DIR": str(self.directory)}
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "IOG_DIR": str(self.directory),
+            "CASE_DIR": str(self.directory),
+        }
         self.stage.mkdir()
         (self.bin / "fake").mkdir(parents=True)
         fields: dict[str, Any] = {
@@ -92,7 +96,7 @@ class Servers:
     def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f". {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
             f"iog_case() {{\n{case}\n}}\niog_open sh ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         return self.start(["bash", "job"])

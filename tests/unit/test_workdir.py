@@ -478,9 +478,30 @@ def hang(target: Path) -> None:
 # --- expiry ---------------------------------------------------------------------------------------
 
 
+def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
+    make(tmp_path)
+    (found,) = workdir.sessions(str(tmp_path))
+    assert workdir.may_be_alive(found)
+    pid, start = found.owner["process"]
+    assert pid == os.getpid()
+    found.owner["process"] = [pid, start - 1]
+    assert not workdir.may_be_alive(found)
+
+
+@pytest.mark.parametrize("expires", [-10, 10])
+def test_a_process_that_can_be_asked_does_not_expire(tmp_path: Path, expires: int) -> None:
+    """A clock that was set forward makes nobody dead, nor one that was set back anybody alive."""
+    make(tmp_path, "any-name-at-all")
+    (found,) = workdir.sessions(str(tmp_path))
+    found.owner["expires"] = utc(time.time() + expires)
+    assert workdir.may_be_alive(found)
+    found.owner["process"] = [4194305, 1]
+    assert not workdir.may_be_alive(found)
+
+
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 @pytest.mark.parametrize(("expires", "alive"), [(-10, False), (10, True), (None, True)])
-def test_a_session_that_has_expired_is_dead_wherever_it_ran(
+def test_a_session_without_a_process_in_its_marker_expires(
     host: str, expires: int | None, alive: bool
 ) -> None:
     owner = {"session": f"t-h-{os.getpid()}", "host": host}

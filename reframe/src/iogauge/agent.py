@@ -36,6 +36,7 @@ from iogauge import (
     lustre,
     pagecache,
     patience,
+    process,
     removal,
     tunables,
     workdir,
@@ -313,6 +314,7 @@ def _enter(case: dict[str, Any], target: str, of_job: bool) -> dict[str, Any]:
             case["session"],
             case["case"],
             case["host"],
+            owner_process=case["process"],
             of_job=of_job,
             time_limit_s=case["time_limit_s"],
             removals_per_second=case["removals_per_second"],
@@ -433,6 +435,8 @@ def _checksums(state: str, directory: str, folder: str) -> int:
 
 
 def _remove(directory: str, seconds: float) -> int:
+    for told in process.end(directory):
+        print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
     progress = removal.Progress(
         directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
     )

@@ -46,6 +46,8 @@ CUT: Final = 2.5
 _WINDOWS: Final = (5, 15)
 _SUITS: Final = (0.06, 0.08)
 _HANDICAP: Final = math.log(10)
+#: Standard errors by which the newest runs of the short window are well again, compared with those before them.
+_WELL: Final = 3.0
 #: So many runs in a row at the cut are evidence of themselves.
 _ROW: Final = 3
 _ROW_EVIDENCE: Final = 10.0
@@ -123,14 +125,32 @@ def evidence(values: Doubles, baseline: int) -> Evidence:
     u = np.clip((values[:, baseline:] - location[:, None]) / scale[:, None], -CUT, CUT)
     noisy = np.interp(np.log(scale), np.log(_SUITS), (0, 1))[:, None]
     short, long = (_ratio(u, length, baseline) for length in _WINDOWS)
+    back = _back(u)
     loss, gain = (
         np.maximum(
-            np.maximum(sign * short - _HANDICAP * noisy, sign * long - _HANDICAP * (1 - noisy)),
+            np.maximum(
+                sign * short - _HANDICAP * noisy,
+                np.where(sign * back > _WELL, -np.inf, sign * long - _HANDICAP * (1 - noisy)),
+            ),
             np.where(_in_a_row(sign * u <= -CUT), _ROW_EVIDENCE, -np.inf),
         )
         for sign in (1, -1)
     )
     return Evidence(loss, gain, location, scale)
+
+
+def _back(u: Doubles) -> Doubles:
+    """Standard errors by which the newest runs of the short window lie above the others of the long one."""
+    short, long = _WINDOWS
+    total = np.concatenate((np.zeros((len(u), 1)), np.cumsum(u, axis=1)), axis=1)
+    to = np.arange(1, u.shape[1] + 1)
+    middle, begin = np.maximum(to - short, 0), np.maximum(to - long, 0)
+    newest = (total[:, to] - total[:, middle]) / (to - middle)
+    others = np.maximum(middle - begin, 1)
+    earlier = (total[:, middle] - total[:, begin]) / others
+    error = np.sqrt(1 / (to - middle) + 1 / others)
+    found: Doubles = np.where(middle > begin, (newest - earlier) / error, 0.0)
+    return found
 
 
 def _in_a_row(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from iogauge import (
     compare,
     detect,
     doctor,
+    evidence,
     expect,
     guards,
     history,
@@ -31,6 +32,7 @@ from iogauge import (
     outside,
     patience,
     planview,
+    process,
     references,
     removal,
     report,
@@ -101,6 +103,16 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
             status = process.wait()
         except KeyboardInterrupt:
             continue  # ReFrame got it too, cancels its jobs and cleans up
+    if status < 0:
+        status = 128 - status
+        ended = evidence.describe_status(status)
+        typer.echo(
+            visible(
+                f"iogauge: ReFrame was {ended}; what it had not decided has no record, and may still run. "
+                "What is left then: iogauge clean"
+            ),
+            err=True,
+        )
     files = sorted(session.history_dir().glob(f"*/{name}.jsonl"))
     records = [r for file in files for r in history.read_whole(file) if isinstance(r, dict)]
     try:
@@ -570,11 +582,13 @@ def clean(
             console.print(plain(f"kept: {path}: its session may be alive (--all removes it)"))
     for path in doomed:
         try:
-            patience.follow(
+            ended = patience.follow(
                 path,
                 partial(_remove, path, dry_run),
                 removal.Progress(path, lambda text: console.print(plain(text))),
             )
+            for told in ended:
+                console.print(plain(told))
             console.print(plain(f"{'would remove' if dry_run else 'removed'}: {path}"))
         except OSError as error:
             console.print(plain(f"refused: {error}"))
@@ -621,10 +635,14 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
     return True
 
 
-def _remove(path: str, dry_run: bool, tell: patience.Tell) -> None:
+def _remove(path: str, dry_run: bool, tell: patience.Tell) -> list[str]:
+    """Remove a session's directory, and end what still works in it; says what that was."""
     workdir.check_ours(path)
-    if not dry_run:
-        workdir.remove(path, tell=tell)
+    if dry_run:
+        return []
+    ended = process.end(os.path.abspath(path))
+    workdir.remove(path, tell=tell)
+    return ended
 
 
 @app.command()

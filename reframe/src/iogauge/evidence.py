@@ -33,7 +33,7 @@ from iogauge.units import visible
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One execution of a phase: repetition (0: preparing), exit status, wall-clock seconds of the step."""
+    """One execution of a phase: repetition (0: preparing), exit status, seconds since boot of the step."""
 
     repetition: int
     name: str
@@ -190,14 +190,24 @@ def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
 _SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
 
 
+_FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
+_TOOL_ERROR: Final = re.compile(r"\bERROR\b")
+
+
 def _last_lines(stage: Path, run: PhaseRun) -> str:
     """The line that tells best why a phase failed: the system's word, the tool's, or the last that was said."""
     printed: list[str] = []
-    for suffix in ("err", "out"):
+    name = f"{run.name}.{run.repetition}"
+    for file in (f"{name}.err", f"{name}.out", f"fio-{name}.json"):
         try:
-            text = outside.read_text(stage / f"{run.name}.{run.repetition}.{suffix}")
+            text = outside.read_text(stage / file)
         except OSError:
             continue
+        if file.endswith(".json"):  # fio complains before the results, or just gives a number
+            errors = (int(number) for number in _FIO_ERROR.findall(text))
+            text = text.partition("{")[0] + "".join(
+                f"error {n}: {os.strerror(n)}\n" for n in errors
+            )
         printed.append(text)
     said = [
         [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
@@ -205,6 +215,11 @@ def _last_lines(stage: Path, run: PhaseRun) -> str:
     ]
     for lines in said:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
+        if telling:
+            return visible(telling[0][:300])
+    for lines in said:
+        # IOR's and mdtest's own word, wherever the launcher says more.
+        telling = [x for x in lines if _TOOL_ERROR.search(x)]
         if telling:
             return visible(telling[0][:300])
     for lines in said:

@@ -937,7 +937,7 @@ def read_after_write(
 ) -> Finding:
     """G21: what is read was written before, by this run and in the same repetition.
 
-    ``reads`` are (repetition, seconds since the epoch at which it started), ``writes`` (repetition, seconds
+    ``reads`` are (repetition, seconds of one clock at which it started), ``writes`` (repetition, seconds
     at which it had finished). What the preparing repetition 0 has written stands for all, unless a
     repetition writes by itself. A write that goes on while the data are read is none. ``writes_first``: all
     repetitions were to write before the first one reads.

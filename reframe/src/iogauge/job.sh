@@ -4,7 +4,8 @@
 #   iog_open AGENT... open FILE   run the agent that takes the target's lock, checks the target and makes
 #                           $IOG_DIR; stops the job if refused. The same agent removes it
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
-#   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv
+#   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv, with the
+#                           seconds since boot, which no setting of the clock changes
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
@@ -93,6 +94,7 @@ iog_lock() {
     local line
     coproc IOG_KEEP {
         trap '' TERM INT HUP USR1 ALRM
+        unset IOG_DIR # What outlives the job is found by it.
         read -r line
         exec setsid "$@"
     }
@@ -118,16 +120,17 @@ iog_neighbours() {
 }
 
 iog_phase() {
-    local name=$1 status started
+    local name=$1 status started ended
     shift
-    started=$(date +%s.%N)
+    read -r started _ </proc/uptime
     # In the background, so that a signal to this script is acted upon at once.
     "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err" &
     IOG_PID=$!
     wait "$IOG_PID"
     status=$?
     IOG_PID=
-    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$(date +%s.%N)" >>phases.tsv || exit 1
+    read -r ended _ </proc/uptime
+    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$ended" >>phases.tsv || exit 1
     iog_neighbours
     if [ "$status" -ne 0 ]; then
         echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2

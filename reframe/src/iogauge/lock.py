@@ -51,7 +51,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iogauge import outside, workdir
+from iogauge import outside, process, workdir
 from iogauge.units import format_seconds, visible
 
 #: Seconds without a sign of life after which a holder that cannot be asked is dead.
@@ -91,30 +91,6 @@ def _node() -> list[str]:
         return [os.uname().nodename, file.read().strip(), os.readlink("/proc/self/ns/pid")]
 
 
-def _started(pid: int) -> int | None:
-    """When a process began, in ticks since boot: 0 for one that has ended, None where nobody tells."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            words = file.read().rpartition(")")[2].split()
-        return 0 if words[0] in "ZX" else int(words[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _runs(process: object) -> bool:
-    """Whether a process, given as [pid, start], is still there; True where that cannot be told."""
-    match process:
-        case [int(pid), int(start)] if 0 < pid < 1 << 31:
-            try:
-                os.kill(pid, 0)  # unlike /proc, this tells of other users' processes on every mount
-            except ProcessLookupError:
-                return False
-            except PermissionError:
-                pass
-            return _started(pid) in (start, None)
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Holder:
     """Who holds a lock: what was read of it. ``name`` is empty where it is no lock at all."""
@@ -146,7 +122,7 @@ class Holder:
             isinstance(processes, list)
             and bool(processes)
             and self.said.get("node") == _node()
-            and not any(map(_runs, processes))
+            and not any(map(process.runs, processes))
         )
 
     def __str__(self) -> str:
@@ -279,6 +255,8 @@ class Lock:
             with open(self._path(self.name), "xb") as file:
                 os.fchmod(file.fileno(), 0o644)
                 file.write(self.content + b"%020d\n" % self.beats)
+                file.flush()
+                os.fsync(file.fileno())  # after a crash of the storage, too, it tells whose it is
             os.rename(own, held)
         except OSError as error:
             # Another one was first, or has left and removed the directories on its way out.
@@ -326,7 +304,7 @@ def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "lease_s": lease_s,
         "node": _node(),
-        "processes": [[pid, _started(pid) or 0] for pid in processes],
+        "processes": [*map(process.named, processes)],
     }
     return json.dumps(said).encode() + b"\n"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from iogauge import lock, outside, patience, removal, workdir
+from iogauge import lock, outside, patience, process, removal, workdir
 from iogauge.budget import Cost, excess
 from iogauge.target import Budget
 from iogauge.units import visible_lines
@@ -153,18 +153,22 @@ class Session:
         path = workdir.session_dir(target, self.name)
         retry = f"iogauge clean --target {target}"
 
-        def work(tell: patience.Tell) -> bool:
+        def work(tell: patience.Tell) -> list[str] | None:
             if not os.path.isdir(target):
-                return False
+                return None
+            ended = process.end(path)
+            workdir.remove(path, tell=tell)
             holder = lock.standing(target)
             if holder is not None and holder.gone:
                 lock.remove(holder)
             lock.tidy(target)
-            workdir.remove(path, tell=tell)
-            return True
+            return ended
 
         try:
-            if not patience.follow(target, work, removal.Progress(path, _say)):
+            ended = patience.follow(target, work, removal.Progress(path, _say))
+            for told in ended or ():
+                _say(f"iogauge: {told}")
+            if ended is None:
                 _say(
                     f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
                     f"that sees it: {retry}"

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iogauge import allowed, removal
+from iogauge import allowed, process, removal
 from iogauge.filesystem import mount_id
 from iogauge.removal import Removal
 
@@ -117,13 +117,15 @@ def create(
     case: str,
     host: str = "",
     *,
+    owner_process: object = None,
     of_job: bool = False,
     time_limit_s: float = 0,
     removals_per_second: int = removal.PER_SECOND,
 ) -> str:
     """Make the session's directory with its marker, and the case's directory in it; returns the latter.
 
-    ``host`` is where the session's own process runs, if not here: a job knows it from its case.
+    ``host`` is where the session's own process runs, if not here, and ``owner_process`` that process, as from
+    :func:`iogauge.process.named`, if not this one: a job knows them from its case.
     ``time_limit_s``: how long the case may take, after which the marker expires. ``of_job``: see
     :func:`iogauge.allowed.opened`. Raises :class:`~iogauge.allowed.NotAllowed` where the target may not be
     written in, :class:`WorkdirError` where a component is a link or belongs to another user, OSError where
@@ -135,6 +137,7 @@ def create(
         "session": session,
         "user": user_name(),
         "host": host or socket.gethostname(),
+        "process": owner_process or process.named(os.getpid()),
         "created": _utc(time.time()),
         "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
         "removals_per_second": removals_per_second,
@@ -197,7 +200,10 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
     new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
     with open(new, "w", encoding="utf-8") as file:
         json.dump(owner, file)
+        file.flush()
+        os.fsync(new)
     os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+    os.fsync(fd)  # after a crash of the storage, too, nothing of ours lies there without a marker
 
 
 def _read(fd: int) -> dict[str, Any]:
@@ -237,14 +243,18 @@ def sessions(target: str) -> list[Session]:
 
 
 def may_be_alive(session: Session) -> bool:
-    """Whether a session may still run: it has not expired, and its process is here, or cannot be asked.
+    """Whether a session may still run: its process does, or cannot be asked and has not expired.
 
-    A process on another host cannot; a marker of before there was an expiry has none.
+    A process on another host cannot be asked; one here can, whatever the clock says. A marker of before there
+    was an expiry, or a process in it, has none.
     """
+    here = session.owner.get("host") == socket.gethostname()
+    if here and "process" in session.owner:
+        return process.runs(session.owner["process"])
     expires = session.owner.get("expires")
     if isinstance(expires, str) and expires < _utc(time.time()):
         return False
-    if session.owner.get("host") != socket.gethostname():
+    if not here:
         return True
     pid = str(session.owner.get("session", "")).rpartition("-")[2]
     return pid.isdigit() and os.path.exists(f"/proc/{pid}")

@@ -35,7 +35,17 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.utility import nodelist_abbrev
 from reframe.utility.typecheck import Duration
 
-from iogauge import budget, evidence, features, fingerprint, history, judge, session, workdir
+from iogauge import (
+    budget,
+    evidence,
+    features,
+    fingerprint,
+    history,
+    judge,
+    process,
+    session,
+    workdir,
+)
 from iogauge.measurement import Metric, ToolOutputError
 from iogauge.plan import (
     HOSTFILE,
@@ -271,6 +281,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "restore": str(session.state_dir() / "restore"),
             "session": name,
             "host": socket.gethostname(),
+            "process": process.named(os.getpid()),
             "case": self.case_name,
             "lock": target.lock_place,
             # What is waited is part of the job's time: half of it is left for the case.
@@ -406,9 +417,10 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         try:
             owner = (session.current().name, self.case_name)
             job = self.job
-            found = evidence.collect(
-                Path(self.stagedir), self._plan, job.exitcode, owner, job.state
-            )
+            # Of its own children ReFrame keeps a killing signal apart from the exit status.
+            killed = getattr(job, "signal", None)
+            status = job.exitcode if killed is None else 128 + killed
+            found = evidence.collect(Path(self.stagedir), self._plan, status, owner, job.state)
             self._evidence = found
             references, unreferenced = self._find_references()
             judgement = judge.judge(

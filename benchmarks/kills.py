@@ -1,0 +1,368 @@
+"""Sessions killed at random moments: what is left, what is lost, what runs on.
+
+    nice python benchmarks/kills.py [--kills 1000] [--seed 1] [--workers 4] [--place DIR]
+
+Each worker has a small ext4 of its own (a plain directory where that cannot be mounted) on which foreign files, another
+user's session and a living session of the caller's lie. It runs real sessions of one or two small fio cases on it and
+hits one of the processes, or all at once, at a random moment. Then it looks: nothing runs on, everything foreign is bit
+for bit as it was, every record is there. After every third kill it runs ``iogauge clean`` once: nothing of any
+session is left, and no lock. Exit status 1, with the kill's number, if one of these does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
+
+from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
+from iogauge import allowed, history, workdir  # noqa: E402
+
+KILL, TERM, INT, HUP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+#: What is hit, and with what; ``janitor`` is a kill of everything, and then of ``iogauge clean``.
+KINDS = {
+    "tool": (KILL, TERM, INT),
+    "job": (KILL, TERM, INT),
+    "agent": (KILL, TERM),
+    "session": (KILL, TERM, INT, HUP),
+    "everything": (KILL, TERM, INT),
+    "janitor": (KILL,),
+}
+CASES = (["-n", "FioRandomRead%block=4KiB"], ["-n", "FioRandomRead"])
+#: Seconds until everything that was hit must have ended, on a busy machine.
+PATIENCE_S = 90
+#: A line of ReFrame's about a case that is decided.
+DECIDED = re.compile(r"^\[ +(?:OK|FAIL|SKIP) +\] \( *[0-9]+/[0-9]+\) (\w+ [^/]*?) /", re.MULTILINE)
+
+
+class Broken(Exception):
+    """What was promised does not hold. The message says which."""
+
+
+def demand(holds: object, text: str) -> None:
+    if not holds:
+        raise Broken(text)
+
+
+def snapshot(target: Path) -> dict[str, str]:
+    """Everything below a directory, by its path: kind, owner, mode, and of files time and content."""
+    found = {}
+    for path in [target, *target.rglob("*")]:
+        info = path.lstat()
+        said = f"{info.st_mode:o} {info.st_uid} {info.st_gid}"
+        if path.is_symlink():
+            said += f" {os.readlink(path)}"
+        elif path.is_file():
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            said += f" {info.st_size} {info.st_mtime_ns} {digest}"
+        found[str(path.relative_to(target))] = said
+    return found
+
+
+def lay_out(target: Path, chance: random.Random) -> None:
+    """Foreign files, and sessions that no janitor may touch."""
+    ours = target / "iogauge" / workdir.user_name()
+    theirs = target / "iogauge" / "somebody" / "20260101T000000-elsewhere-1"
+    alive = ours / f"20260101T000000-{socket.gethostname()}-{os.getpid()}"
+    bare = ours / "20260101T000000-no-marker-1"
+    # Of half of the targets the directories of other cases lie there: what is measured is CONTAMINATED.
+    case = chance.choice(["case", "."])
+    for folder in (target / "data", theirs / case, alive / case, bare):
+        folder.mkdir(parents=True)
+        for number in range(5):
+            (folder / f"file{number}").write_bytes(chance.randbytes(chance.randrange(1, 20_000)))
+        (folder / "link").symlink_to("/etc/passwd")
+    (target / "data" / "inward").symlink_to(theirs)
+    for session in (theirs, alive):
+        said = {
+            "session": session.name,
+            "host": socket.gethostname(),
+            "expires": "2099-01-01T00:00:00Z",
+        }
+        (session / workdir.MARKER).write_text(json.dumps(said))
+    os.chmod(target / "iogauge", 0o1777)
+    if os.getuid() == 0:
+        for path in [theirs.parent, *theirs.parent.rglob("*")]:
+            os.chown(path, 65534, 65534, follow_symlinks=False)
+
+
+def is_orphan(pid: int) -> bool:
+    """Whether a process is the tool's, and what had started it is gone."""
+    with contextlib.suppress(OSError):
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return program_of(pid) == "fio" and program_of(parent) not in ("fio", "bash", "sh")
+    return True
+
+
+class Worker:
+    """A rig on which one session after the other is hit."""
+
+    def __init__(self, base: Path, target: Path, chance: random.Random) -> None:
+        self.chance = chance
+        self.rig = Rig(
+            base=base,
+            target=target,
+            limits={"case_bytes": "8 MiB", "phase_seconds": "0.2 s"},
+        )
+        generous = {"read_iops": [1, -0.5, None, "ops/s"], "read_bw": [0.001, -0.5, None, "MiB/s"]}
+        self.rig.write_references({"FioRandomRead": generous})
+        (target / allowed.MARKER).touch()
+        lay_out(target, chance)
+        self.before = snapshot(target)
+        self.written: dict[Path, bytes] = {}
+        self.verdicts: Counter[str] = Counter()
+        #: Kills after which processes of the tool had lost what started them, and waited for it.
+        self.orphans = 0
+        #: Seconds from a session's first sign on the target to its end, as seen so far.
+        self.span_s = 2.0
+
+    def of_kind(self, kind: str) -> list[int]:
+        """Processes of the session that a kind of kill may hit."""
+        mine = [pid for pid in processes(str(self.rig.base)) if program_of(pid)]
+        if kind == "everything":
+            return mine
+
+        def line(pid: int) -> bytes:
+            with contextlib.suppress(OSError):
+                return Path(f"/proc/{pid}/cmdline").read_bytes()
+            return b""
+
+        mark = {"tool": b"fio", "job": b"rfm_job.sh", "agent": b"iogauge.agent"}[kind]
+        if kind == "tool":
+            return [pid for pid in mine if program_of(pid) == "fio"]
+        return [pid for pid in mine if mark in line(pid)]
+
+    def sleep_until_near(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for a random moment; nine of ten are after the session's first sign on the target."""
+        if self.chance.random() < 0.1:
+            time.sleep(self.chance.uniform(0, 2 * self.span_s))
+            return
+        while process.poll() is None and not self.sessions():
+            time.sleep(0.005)
+        time.sleep(self.chance.uniform(0, 1.2 * self.span_s))
+
+    def sessions(self) -> list[str]:
+        """Directories of sessions of ours on the target, but for those that lie there."""
+        with contextlib.suppress(OSError):
+            names = os.listdir(self.rig.target / "iogauge" / workdir.user_name())
+            return [name for name in names if not name.startswith("20260101")]
+        return []
+
+    def hit(self, kind: str, number: signal.Signals, process: subprocess.Popen[bytes]) -> int:
+        """Send a signal to what the kind says; how many processes were there to get it."""
+        while True:
+            if kind == "session":
+                chosen = [process.pid] if process.poll() is None else []
+            else:
+                chosen = self.of_kind(kind)
+                if kind != "everything" and chosen:
+                    chosen = [self.chance.choice(chosen)]
+            if chosen or process.poll() is not None:
+                break
+            time.sleep(0.02)
+        for pid in chosen:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return len(chosen)
+
+    def clean(self, kill_after: float | None = None) -> None:
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        words = [sys.executable, "-c", code, "clean"]
+        environment = self.rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src"))
+        process = subprocess.Popen(
+            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        try:
+            out, _ = process.communicate(timeout=kill_after or PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            demand(kill_after, f"iogauge clean does not end: {out.decode()}")
+            return
+        demand(kill_after or process.returncode == 0, f"iogauge clean: {out.decode()}")
+
+    def once(self, kind: str, number: signal.Signals) -> bool:
+        """One session, one kill, one look; False where the session had ended before it could be hit."""
+        rig = self.rig
+        log = rig.base / "out.txt"
+        with open(log, "wb") as out:
+            process = subprocess.Popen(
+                [
+                    str(Path(sys.executable).with_name("reframe")),
+                    "-c",
+                    "checks/",
+                    "-r",
+                    *self.chance.choice(CASES),
+                ],
+                cwd=ROOT,
+                env=rig.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+            began = time.monotonic()
+            self.sleep_until_near(process)
+            before = self.records()
+            count = self.hit("everything" if kind == "janitor" else kind, number, process)
+            process.wait(PATIENCE_S)
+        if not count and self.chance.random() < 0.5:
+            self.span_s = max(0.2, 0.9 * self.span_s)
+        elif time.monotonic() - began > 3 * self.span_s:
+            self.span_s *= 1.05
+        end = time.monotonic() + PATIENCE_S
+        before_that: list[int] = []
+        while left := [pid for pid in processes(str(rig.base)) if program_of(pid)]:
+            if left == before_that and all(map(is_orphan, left)):
+                self.orphans += 1
+                break
+            demand(time.monotonic() < end, f"runs on: {[*map(program_of, left)]}")
+            before_that = left
+            time.sleep(0.5)
+        if kind == "janitor":
+            self.clean(self.chance.uniform(0.3, 2.5))
+        if cleaned := kind == "janitor" or bool(left) or self.chance.random() < 1 / 3:
+            self.clean()
+            left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+            demand(not left, f"runs on after iogauge clean: {[*map(program_of, left)]}")
+        self.look(log.read_text(errors="replace"), before, cleaned)
+        shutil.rmtree(rig.home / "reframe", ignore_errors=True)
+        return count > 0
+
+    def records(self) -> dict[Path, bytes]:
+        files = (self.rig.home / "history").rglob("*.jsonl")
+        return {file: file.read_bytes() for file in files}
+
+    def look(self, said: str, before: dict[Path, bytes], cleaned: bool) -> None:
+        """Raise :class:`Broken` unless all that was promised holds."""
+        now = snapshot(self.rig.target)
+        changed = [path for path, seen in self.before.items() if now.get(path) != seen]
+        demand(not changed, f"foreign, and not as it was: {changed[:5]}\n{said}")
+        left = sorted(now.keys() - self.before.keys())
+        demand(not (cleaned and left), f"left after iogauge clean: {left[:5]}\n{said}")
+        after = self.records()
+        for file, text in (self.written | before).items():
+            demand(after.get(file, b"").startswith(text), f"{file} was rewritten")
+        new = [file for file in after if file not in self.written]
+        demand(len(new) <= 1, f"more than one file of records: {new}")
+        found = [one for file in new for one in history.read_whole(file)]
+        odd = [one for one in found if isinstance(one, history.Damaged)]
+        demand(not odd, f"damaged: {odd}")
+        kept = [one["case"] for one in found if isinstance(one, dict)]
+        decided = [name.partition(" @")[0].strip() for name in DECIDED.findall(said)]
+        lost = [name for name in decided if name not in kept]
+        demand(not lost, f"decided and not recorded: {lost} (recorded: {kept})\n{said}")
+        demand(len(kept) == len(set(kept)), f"recorded twice: {kept}\n{said}")
+        self.verdicts.update(one["verdict"] for one in found if isinstance(one, dict))
+        self.written = after
+
+
+def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> dict[str, object]:
+    """Deliver some kills; counts by kind, and what broke."""
+    chance = random.Random(seed)
+    done: Counter[str] = Counter()
+    sessions = 0
+    broken: list[str] = []
+    base.mkdir(parents=True)
+    with contextlib.ExitStack() as stack:
+        target = place
+        if os.getuid() == 0 and shutil.which("mkfs.ext4"):
+            with contextlib.suppress(OSError):
+                target = stack.enter_context(mounted(place, "ext4", 96 << 20, base / "image"))
+                # Else what lies below counts as a cache, and nothing could pass.
+                device = mount_of(target)[1]
+                subprocess.run(["losetup", "--direct-io=on", device], check=True, timeout=60)
+        worker = Worker(base / "rig", target, chance)
+        for kind, number in kinds:
+            name = f"{kind} {signal.Signals(number).name}"
+            try:
+                for _ in range(20):
+                    sessions += 1
+                    if worker.once(kind, signal.Signals(number)):
+                        break
+                else:
+                    raise Broken("twenty sessions ended before they could be hit")
+                done[name] += 1
+                print(f"{sum(done.values())}/{len(kinds)} {name}", file=sys.stderr, flush=True)
+            except Exception as error:
+                text = str(error) if isinstance(error, Broken) else traceback.format_exc()
+                broken.append(f"seed {seed}, kill {sum(done.values()) + 1} ({name}): {text}")
+                print(broken[-1], file=sys.stderr, flush=True)
+                break
+    return {
+        "done": dict(done),
+        "sessions": sessions,
+        "orphans": worker.orphans,
+        "verdicts": dict(worker.verdicts),
+        "broken": broken,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument(
+        "--place", type=Path, default=Path(tempfile.gettempdir()), help="directory on storage"
+    )
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    all_kinds = [(kind, number) for kind, numbers in KINDS.items() for number in numbers]
+    kills = [(k, int(n)) for k, n in (all_kinds * given.kills)[: given.kills]]
+    chance.shuffle(kills)
+    start = time.monotonic()
+    base = Path(tempfile.mkdtemp(prefix="iogauge-kills-", dir=given.place))
+    with multiprocessing.get_context("fork").Pool(given.workers) as pool:
+        jobs = [
+            (
+                base / f"w{n}",
+                base / f"w{n}" / "place",
+                given.seed * 1000 + n,
+                kills[n :: given.workers],
+            )
+            for n in range(given.workers)
+        ]
+        results = pool.starmap(work, jobs)
+    done: Counter[str] = Counter()
+    verdicts: Counter[str] = Counter()
+    for result in results:
+        done.update(result["done"])
+        verdicts.update(result["verdicts"])
+    broken = [text for result in results for text in result["broken"]]
+    for name, count in sorted(done.items()):
+        print(f"{name:20} {count:5}")
+    print(
+        f"{sum(done.values())} kills of {sum(r['sessions'] for r in results)} sessions in "
+        f"{time.monotonic() - start:.0f} s; recorded: {dict(verdicts)}; {sum(r['orphans'] for r in results)} times "
+        f"processes of fio were left and ended by iogauge clean; broken promises: {len(broken)}"
+    )
+    for text in broken:
+        print(text)
+    if broken:
+        sys.exit(1)
+    shutil.rmtree(base)
+
+
+if __name__ == "__main__":
+    main()

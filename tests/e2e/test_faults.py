@@ -1,0 +1,457 @@
+"""What breaks while a case runs: the storage, its room, its rights, the processes, the clock.
+
+Never a pass, the cause is named, nothing runs on, and what is left on the target the janitor removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from errno import EDQUOT, EIO
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import ROOT, Rig, mount_of, processes, program_of, wait_for
+from e2e.test_leaves_nothing import tools_of
+from e2e.test_never_pass import (
+    GENEROUS,
+    IOR,
+    IOR_BUFFERED,
+    IOR_GENEROUS,
+    MDTEST_GENEROUS,
+    METADATA,
+    RANDOM_READ,
+)
+from e2e.test_scenarios import STAND_INS, striped
+from iogauge import workdir
+from support.hanging import Unavailable, mounted
+
+WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
+MDTEST = ("-n", "MdtestHard")
+ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
+#: A case whose read takes four seconds, and nothing else long.
+LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
+
+
+def start(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
+    rig.write_references(ALL_GENEROUS)
+    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+
+
+def data_of(rig: Rig) -> list[Path]:
+    """Files with something in them below the directory of a case."""
+    found = []
+    for path in rig.leftovers():
+        with contextlib.suppress(OSError):
+            if (
+                not re.search(r"/\.(iogauge|lock)", str(path))
+                and path.is_file()
+                and path.stat().st_size
+            ):
+                found.append(path)
+    return found
+
+
+def command_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+def those(rig: Rig, *words: str) -> list[int]:
+    """Processes of a rig whose command line holds all of the words."""
+    mine = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+    return sorted(pid for pid in mine if all(word in command_of(pid) for word in words))
+
+
+def kill(*pids: int) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def stopped(rig: Rig) -> Iterator[None]:
+    """The tools stand still meanwhile, in the middle of their work."""
+    pids = tools_of(rig)
+    assert pids
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
+def nothing_runs_on(rig: Rig) -> None:
+    wait_for(lambda: not those(rig), 30, "everything to end")
+
+
+def janitor_removes_all(rig: Rig) -> None:
+    done = rig.iogauge("clean")
+    assert done.rc == 0, done.out
+    rig.assert_clean()
+
+
+# --- room, quota, storage that fails --------------------------------------------------------------
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.parametrize("tool", ["ior", "mdtest"])
+def test_a_target_that_fills_up_in_the_middle(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str
+) -> None:
+    """By another process, after the look at the room."""
+    rig = make_rig(
+        tools=(tool,),
+        target=small_fs("ext4", 256 << 20),
+        limits={"case_bytes": "96 MiB", "case_files": 20_000},
+    )
+    words = [*IOR, "-S", "transfer_bytes=4096"] if tool == "ior" else [*MDTEST]
+    process = start(rig, *words)
+    wait_for(lambda: data_of(rig), 60, "the first data")
+    with stopped(rig):
+        filler = f"cat /dev/zero >{rig.target}/filler"
+        subprocess.run(["bash", "-c", filler], check=False, stderr=subprocess.DEVNULL, timeout=60)
+    run = rig.finish(process)
+    run.never_passed("No space left on device", "ERROR")
+    assert run.record["verdict"] == "ERROR"
+    (rig.target / "filler").unlink()
+    rig.assert_clean()
+
+
+@pytest.fixture
+def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..., Rig]]:
+    """Makes a rig on a mount on which every N-th operation of a kind fails."""
+    with contextlib.ExitStack() as stack:
+
+        def make(fail: str, *tools: str) -> Rig:
+            folder = storage / f"failing{time.monotonic_ns()}"
+            folder.mkdir()
+            try:
+                mount = stack.enter_context(mounted(folder, fail))
+            except Unavailable as error:
+                pytest.skip(str(error))
+            (mount.point / "target").mkdir()
+            rig = make_rig(
+                target=mount.point / "target",
+                tools=tools,
+                limits={"case_bytes": "8 MiB", "case_files": 200, "phase_seconds": "0.5 s"},
+                # Then reads are O_DIRECT, which this daemon passes on.
+                declared={"honours_o_direct": True},
+            )
+            rig.write_references(ALL_GENEROUS)
+            return rig
+
+        yield make
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tool", "words", "fail", "told"),
+    [
+        ("ior", IOR, (WRITE, EIO, 5), os.strerror(EIO)),
+        ("ior", IOR, (READ, EIO, 5), os.strerror(EIO)),
+        ("ior", IOR_BUFFERED, (CLOSE, EIO, 2), r"ERROR: close\(\d+\) failed"),
+        ("ior", IOR, (WRITE, EDQUOT, 5), os.strerror(EDQUOT)),
+        ("mdtest", MDTEST, (WRITE, EIO, 20), os.strerror(EIO)),
+        ("mdtest", MDTEST, (WRITE, EDQUOT, 20), os.strerror(EDQUOT)),
+        ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
+        ("fio", RANDOM_READ, (WRITE, EDQUOT, 2), os.strerror(EDQUOT)),
+        ("fio", RANDOM_READ, (FSYNC, EIO, 1), os.strerror(EIO)),
+    ],
+)
+def test_an_error_of_the_storage_is_an_error(
+    failing: Callable[..., Rig],
+    tool: str,
+    words: tuple[str, ...],
+    fail: tuple[str, int, int],
+    told: str,
+) -> None:
+    """Whichever rank meets it, and if only one does."""
+    rig = failing(":".join(map(str, fail)), tool)
+    run = rig.run(*words)
+    run.never_passed("ERROR", told)
+    assert run.record["verdict"] == "ERROR"
+    assert re.search(told, run.record["reason"]), run.record["reason"]
+    rig.assert_clean()
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Rig]) -> None:
+    """IOR warns, and its status is that of a success."""
+    rig = failing(f"{FSYNC}:{EIO}:2", "ior")
+    run = rig.run(*IOR_BUFFERED)
+    run.never_passed("INVALID", r"fsync\(\d+\) failed")
+    rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+def test_the_same_mount_without_an_error_passes(failing: Callable[..., Rig]) -> None:
+    run = failing("write:5:1000000", "fio").run(*RANDOM_READ)
+    assert run.record["verdict"] == "PASS", run.record["reason"]
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_a_target_that_becomes_read_only_between_two_phases(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
+) -> None:
+    rig = make_rig(target=small_fs("ext4", 64 << 20), limits={"case_files": 200})
+    remount = f"until mount -o remount,ro {rig.target}; do sleep 0.1; done 2>/dev/null"
+    # A file system on which somebody is writing cannot be made so.
+    rig.program("fio", f'case $* in *stat*) {remount} ;; esac; exec "$real" "$@"')
+    rig.write_references(ALL_GENEROUS)
+    run = rig.run(*METADATA)
+    run.never_passed("ERROR", "Read-only file system")
+    (session,) = (rig.target / "iogauge" / workdir.user_name()).iterdir()
+    clean = f"left behind, remove it with: iogauge clean --target {rig.target}"
+    assert re.search(f"{re.escape(str(session))}.*{re.escape(clean)}", run.out), run.out
+    refused = rig.iogauge("clean")
+    assert refused.rc == 1, refused.out
+    assert f"refused: {session}" in refused.out.replace("\n", "")
+    assert "Read-only file system" in refused.out
+    subprocess.run(["mount", "-o", "remount,rw", str(rig.target)], check=True, timeout=30)
+    janitor_removes_all(rig)
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("death", "cause"),
+    [("read-only", "Read-only file system"), ("gone", "Input/output error")],
+)
+def test_a_target_that_dies_under_the_tool(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], death: str, cause: str
+) -> None:
+    """ext4 sees an error in itself and becomes read-only; ext4 is shut down, and everything fails."""
+    rig = make_rig(
+        tools=("ior",),
+        target=small_fs("ext4", 256 << 20),
+        limits={"case_bytes": "96 MiB", "lock_lease": "5 s"},
+    )
+    device = mount_of(rig.target)[1]
+    if death == "read-only":
+        subprocess.run(
+            ["mount", "-o", "remount,errors=remount-ro", str(rig.target)], check=True, timeout=30
+        )
+    process = start(rig, *IOR, "-S", "transfer_bytes=4096")
+    wait_for(lambda: data_of(rig), 60, "the first data")
+    if death == "read-only":
+        Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("1")
+    else:
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=30)
+    run = rig.finish(process)
+    run.never_passed("ERROR", cause, f"iogauge clean --target {rig.target}")
+    assert run.record["verdict"] == "ERROR"
+    subprocess.run(["umount", str(rig.target)], check=True, timeout=30)
+    # The loop device went with the mount.
+    again = ["mount", "-o", "loop", str(rig.target.parent / "image"), str(rig.target)]
+    subprocess.run(again, check=True, timeout=30)
+    assert data_of(rig) or rig.leftovers()
+    janitor_removes_all(rig)
+
+
+# --- processes that are killed --------------------------------------------------------------------
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+class TestKilled:
+    """One of the processes of a run, in the middle of a phase."""
+
+    @pytest.fixture
+    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+        # fio waits for ever for a process that was killed before it had begun; the time limit does not.
+        return make_rig(limits=LONG, time_limit="25s")
+
+    def begin(self, rig: Rig) -> subprocess.Popen[str]:
+        process = start(rig, *RANDOM_READ)
+        wait_for(lambda: those(rig, "fio", "randread.fio"), 60, "the read")
+        return process
+
+    def test_the_job(self, rig: Rig) -> None:
+        process = self.begin(rig)
+        kill(those(rig, "rfm_job.sh")[0])
+        run = rig.finish(process)
+        run.never_passed("ERROR", "killed by SIGKILL")
+        assert run.record["verdict"] == "ERROR"
+        nothing_runs_on(rig)
+        rig.assert_clean()  # what the job left, the session has removed
+
+    def test_what_keeps_the_lock(self, rig: Rig) -> None:
+        process = self.begin(rig)
+        kill(*those(rig, "iogauge.agent", "open"))
+        run = rig.finish(process)
+        run.shows_no_pass()
+        assert run.record["verdict"] == "CONTAMINATED"
+        assert "was killed before it could tell" in run.record["reason"]
+        nothing_runs_on(rig)
+        rig.assert_clean()
+
+    def test_reframe_below_our_own_command(self, rig: Rig) -> None:
+        """The cases that had passed do not make a success of it."""
+        rig.write_references(ALL_GENEROUS)
+        # The first case passes at once, the second waits.
+        rig.program("fio", 'case $PWD in *128KiB*|*7d516c0f*) sleep 4 ;; esac; exec "$real" "$@"')
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        process = rig.start(
+            [sys.executable, "-c", code, "run", "--exec-policy=serial", "-n", "FioRandomRead"],
+            PYTHONPATH=str(ROOT / "reframe" / "src"),
+        )
+        wait_for(rig.records, 60, "the first record")
+        kill(*those(rig, "bin/reframe"))
+        run = rig.finish(process)
+        assert run.rc == 137, run.out
+        assert [record["verdict"] for record in run.records] == ["PASS"]
+        assert "ReFrame was killed by SIGKILL (exit status 137)" in run.out
+        assert "iogauge: FAILED" in run.out
+        nothing_runs_on(rig)
+        janitor_removes_all(rig)
+
+
+# --- killed while removing ------------------------------------------------------------------------
+
+MANY = 20_000
+
+
+def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) -> Rig:
+    """A rig whose only case fails and leaves many names."""
+    rig = make_rig(limits={"removals_per_second": per_second})
+    rig.program("fio", f'cd "$IOG_DIR" && seq {names} | xargs touch; exit 1')
+    return rig
+
+
+def wait_for_half(rig: Rig, names: int) -> None:
+    def few() -> bool:
+        left = sum(1 for path in rig.leftovers() if path.name.isdigit())
+        return 0 < left < 0.8 * names
+
+    wait_for(lambda: those(rig, "iogauge.agent", "remove"), 60, "the job to remove")
+    wait_for(few, 60, "the removal to be under way")
+
+
+def marked(rig: Rig) -> list[Path]:
+    return [path for path in rig.leftovers() if path.name == workdir.MARKER]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["agent", "job", "session"])
+def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig], who: str) -> None:
+    if shutil.which("fio") is None:
+        pytest.skip("not on PATH: fio")
+    rig = slow_to_remove(make_rig, 3000, 1000)
+    process = start(rig, *METADATA)
+    wait_for_half(rig, 3000)
+    if who == "agent":
+        kill(*those(rig, "iogauge.agent", "remove"))
+    else:
+        # The job's removal first: then the session does it.
+        kill(*those(rig, "rfm_job.sh"), *those(rig, "iogauge.agent", "remove"))
+    if who == "session":
+        left = len(rig.leftovers())
+        wait_for(lambda: len(rig.leftovers()) < left - 200, 60, "the session to remove")
+        kill(process.pid)
+    run = rig.finish(process)
+    run.never_passed(*(["left behind: .*the session removes it"] if who == "agent" else []))
+    nothing_runs_on(rig)
+    if who == "session":
+        assert marked(rig)
+        janitor_removes_all(rig)
+    rig.assert_clean()
+
+
+@pytest.mark.slow
+def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig()
+    child = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"from iogauge import workdir; workdir.create({str(rig.target)!r}, 'dead', 'case', "
+            "removals_per_second=8000)",
+        ],
+        env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
+        check=True,
+        timeout=30,
+    )
+    assert child.returncode == 0
+    case = Path(workdir.session_dir(str(rig.target), "dead"), "case")
+    for number in range(MANY):
+        (case / str(number)).touch()
+    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+    janitor = rig.start(
+        [sys.executable, "-c", code, "clean", "--target", str(rig.target)],
+        PYTHONPATH=str(ROOT / "reframe" / "src"),
+    )
+    wait_for(lambda: 0 < len(os.listdir(case)) < 0.8 * MANY, 60, "the removal to be under way")
+    kill(janitor.pid)
+    janitor.communicate(timeout=30)
+    nothing_runs_on(rig)
+    left = len(os.listdir(case))
+    assert left > 0 and marked(rig)
+    time.sleep(0.3)
+    assert len(os.listdir(case)) == left  # nobody removes on
+    done = rig.iogauge("clean", "--target", str(rig.target))
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    rig.assert_clean()
+
+
+# --- settings of the system -----------------------------------------------------------------------
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
+def test_checksums_come_back_after_session_and_job_were_killed(
+    make_rig: Callable[..., Rig],
+) -> None:
+    """On the stand-ins of Lustre's commands: by the next case that starts, with the former value on record."""
+    rig = striped(make_rig, rights=["lustre-checksums"])
+    state = rig.base / "lfs"
+    state.mkdir()
+    path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
+    knobs = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
+
+    def value() -> set[str]:
+        out = subprocess.run(
+            ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"],
+            env=os.environ | knobs,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        ).stdout
+        return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
+
+    assert value() == {"1"}
+    process = rig.start(["reframe", "-c", "checks/", "-r", "-n", "ChecksumOverhead"], **knobs)
+    wait_for(lambda: value() == {"0"}, 120, "the checksums to be off")
+    kill(process.pid, *those(rig))
+    process.communicate(timeout=30)
+    nothing_runs_on(rig)
+    assert value() == {"0"}
+    (kept,) = (rig.home / "restore").iterdir()
+    assert set(json.loads(kept.read_text())["found"].values()) == {"1"}
+
+    done = rig.iogauge("clean", **knobs)
+    assert done.rc == 0, done.out
+    process = rig.start(["reframe", "-c", "checks/", "-r", *METADATA], **knobs)
+    rig.finish(process)
+    assert value() == {"1"}
+    assert list((rig.home / "restore").iterdir()) == []

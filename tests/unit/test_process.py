@@ -1,0 +1,87 @@
+"""A process is named by its number and its start; what a job has left working for its case is found and ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iogauge import process
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts programs with IOG_DIR set; None: without."""
+    running = []
+
+    def start(directory: Path | None, *words: str) -> subprocess.Popen[bytes]:
+        environment = {"PATH": os.environ["PATH"]} | (
+            {"IOG_DIR": str(directory)} if directory else {}
+        )
+        running.append(subprocess.Popen(words or ("sleep", "60"), env=environment))
+        while (
+            process.started(running[-1].pid)
+            and b"sleep" not in Path(f"/proc/{running[-1].pid}/cmdline").read_bytes()
+        ):
+            time.sleep(0.01)
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.kill()
+        one.wait()
+
+
+def test_a_number_alone_names_nobody(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    pid, began = process.named(start(None).pid)
+    assert process.runs([pid, began])
+    assert not process.runs([pid, began - 1])
+    assert process.runs("damaged")  # that cannot be told
+
+
+def test_one_that_has_ended_does_not_run(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+    one = start(None)
+    name = process.named(one.pid)
+    one.kill()
+    os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+    assert not process.runs(name)  # a zombie
+    one.wait()
+    assert not process.runs(name)
+
+
+def test_what_works_in_a_directory_is_ended_and_nothing_else(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    session = tmp_path / "session"
+    # As fio's: in a session of its own, and stopped.
+    case = start(session / "case", "setsid", "sleep", "60")
+    itself = start(session)
+    beside = start(tmp_path / "session2" / "case")
+    above = start(tmp_path)
+    none = start(None)
+    assert process.of_case(str(session)).keys() == {case.pid, itself.pid}
+    said = process.end(str(session))
+    assert sorted(said) == sorted(
+        f"killed sleep (process {one.pid}), which had outlived its job" for one in (case, itself)
+    )
+    assert case.wait(5) == itself.wait(5) == -9
+    assert [one.poll() for one in (beside, above, none)] == [None] * 3
+    assert process.end(str(session)) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
+def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
+    words = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]
+    other = subprocess.Popen(words, env=os.environ | {"IOG_DIR": str(tmp_path)})
+    try:
+        while b"setpriv" in Path(f"/proc/{other.pid}/cmdline").read_bytes():
+            time.sleep(0.01)
+        assert process.end(str(tmp_path)) == []
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
