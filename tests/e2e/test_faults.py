@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ from e2e.test_never_pass import (
 )
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge import workdir
+from iogauge.derive import VALID
 from support.hanging import Unavailable, mounted
 
 WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
@@ -284,6 +286,20 @@ class TestKilled:
         wait_for(lambda: those(rig, "fio", "randread.fio"), 60, "the read")
         return process
 
+    def test_one_process_of_the_tool(self, rig: Rig) -> None:
+        process = self.begin(rig)
+        rank = wait_for(
+            lambda: [p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"][1:],
+            30,
+            "a process for each task",
+        )[-1]
+        kill(rank)
+        run = rig.finish(process)
+        run.never_passed("ERROR", "randread|job timed out")
+        assert run.record["verdict"] == "ERROR"
+        nothing_runs_on(rig)
+        rig.assert_clean()
+
     def test_the_job(self, rig: Rig) -> None:
         process = self.begin(rig)
         kill(those(rig, "rfm_job.sh")[0])
@@ -455,3 +471,47 @@ def test_checksums_come_back_after_session_and_job_were_killed(
     rig.finish(process)
     assert value() == {"1"}
     assert list((rig.home / "restore").iterdir()) == []
+
+
+# --- the clock ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
+@pytest.mark.parametrize("jump", [-15, 2 * 86400], ids=["-15s", "+2d"])
+@pytest.mark.parametrize(
+    ("tool", "words"), [("fio", RANDOM_READ), ("ior", IOR)]
+)
+def test_the_clock_is_set_in_the_middle(
+    make_rig: Callable[..., Rig], tool: str, words: tuple[str, ...], jump: int
+) -> None:
+    """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"not on PATH: {tool}")
+    # By an hour back ReFrame would sleep for an hour: docs/safety.md.
+    rig = make_rig(tools=(tool,), limits={"phase_seconds": "2 s"}, time_limit="25s")
+    library, clock = rig.base / "clock.so", rig.base / "clock"
+    source = ROOT / "tests" / "support" / "clock.c"
+    subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    clock.write_bytes(struct.pack("q", 0))
+    fake = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(clock)}
+    began = time.monotonic()
+    process = start(rig, *words, **fake)
+    wait_for(lambda: data_of(rig), 60, "the first data")
+    with open(clock, "r+b") as file:
+        file.write(struct.pack("q", jump))
+    kept = rig.iogauge("clean", **fake)
+    assert kept.rc == 0 and "removed" not in kept.out, kept.out
+    run = rig.finish(process)
+    took = time.monotonic() - began
+    (record,) = run.records
+    if record["verdict"] in VALID:
+        for finding in record["findings"]:
+            if finding["guard"] == "G4":
+                (seconds,) = re.findall(r"lasted ([0-9.]+) s", finding["saw"])
+                assert 0 < float(seconds) < took
+    else:
+        run.never_passed()
+        assert record["verdict"] in ("ERROR", "INVALID"), record["reason"]
+    nothing_runs_on(rig)
+    rig.assert_clean()
