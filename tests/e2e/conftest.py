@@ -7,6 +7,7 @@ import itertools
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,12 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
 
     yield make
     for rig in made:
-        left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+        # What was told to end may take a moment.
+        for _ in range(100):
+            left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+            if not left:
+                break
+            time.sleep(0.2)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -87,10 +87,12 @@ def stopped(rig: Rig) -> Iterator[None]:
     pids = tools_of(rig)
     assert pids
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
     yield
     for pid in pids:
-        os.kill(pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
 def nothing_runs_on(rig: Rig) -> None:
@@ -479,9 +481,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
 @pytest.mark.parametrize("jump", [-15, 2 * 86400], ids=["-15s", "+2d"])
-@pytest.mark.parametrize(
-    ("tool", "words"), [("fio", RANDOM_READ), ("ior", IOR)]
-)
+@pytest.mark.parametrize(("tool", "words"), [("fio", RANDOM_READ), ("ior", IOR)])
 def test_the_clock_is_set_in_the_middle(
     make_rig: Callable[..., Rig], tool: str, words: tuple[str, ...], jump: int
 ) -> None:

@@ -157,7 +157,7 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
         if shutil.which(program) is None:
             pytest.skip(f"not on PATH: {program}")
     rig = make_module_rig(
-        tools=("fio", "ior", "mdtest"), limits={"case_files": 20_000}, time_limit=LIMIT
+        tools=("fio", "ior", "mdtest"), limits={"case_files": 60_000}, time_limit=LIMIT
     )
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"

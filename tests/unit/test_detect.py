@@ -269,7 +269,8 @@ def test_without_mpi_there_is_nothing_to_launch() -> None:
 
 
 def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
-    case = Path(workdir.create(str(tmp_path), "t-h-4194305", "case"))
+    gone = [4194305, 1]
+    case = Path(workdir.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
     texts = [f"{c.text} {c.remedy}" for c in doctor._target(str(tmp_path))]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
 

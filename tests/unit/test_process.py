@@ -85,3 +85,14 @@ def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
     finally:
         other.kill()
         other.wait()
+
+
+def test_what_keeps_the_lock_is_left_alone(tmp_path: Path) -> None:
+    environment = os.environ | {"IOG_DIR": str(tmp_path), "IOG_KEEPS": "1"}
+    keeper = subprocess.Popen(["sleep", "60"], env=environment)
+    try:
+        assert process.end(str(tmp_path)) == []
+        assert keeper.poll() is None
+    finally:
+        keeper.kill()
+        keeper.wait()

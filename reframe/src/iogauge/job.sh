@@ -94,7 +94,7 @@ iog_lock() {
     local line
     coproc IOG_KEEP {
         trap '' TERM INT HUP USR1 ALRM
-        unset IOG_DIR # What outlives the job is found by it.
+        export IOG_KEEPS=1 # It is not among what has outlived the job.
         read -r line
         exec setsid "$@"
     }

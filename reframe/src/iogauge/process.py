@@ -16,6 +16,8 @@ from typing import Final
 
 #: Variable in which everything that a job starts for its case finds the case's directory.
 _VARIABLE: Final = b"IOG_DIR="
+#: What keeps the target's lock has this as well.
+_KEEPER: Final = b"IOG_KEEPS=1"
 #: Seconds to wait for processes that were killed; one that waits for dead storage may never end.
 _PATIENCE_S: Final = 5.0
 
@@ -78,7 +80,9 @@ def of_case(directory: str) -> dict[int, str]:
             if entry.stat().st_uid != os.getuid():
                 continue
             words = (entry / "environ").read_bytes().split(b"\0")
-            if any(word == wanted or word.startswith(wanted + b"/") for word in words):
+            if _KEEPER not in words and any(
+                word == wanted or word.startswith(wanted + b"/") for word in words
+            ):
                 found[int(entry.name)] = (entry / "comm").read_text(errors="replace").strip()
     return {pid: program for pid, program in found.items() if started(pid)}
 
