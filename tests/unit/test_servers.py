@@ -223,10 +223,14 @@ def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
     status, printed = servers.run(
         f"iog_servers 3 '' {servers.bin / 'launch'}", f"{lose}\niog_client read read.fio read.json"
     )
-    # fio itself calls that a success.
-    assert status == 0, printed
-    with pytest.raises(ToolOutputError, match=r"a server's report is missing; fio said: .*connect"):
-        servers.measured("read.json", "read.1.out", "read.1.err")
+    if (
+        status == 0
+    ):  # fio itself calls that a success, unless it met a connection that was about to close
+        told = r"a server's report is missing; fio said: .*connect"
+        with pytest.raises(ToolOutputError, match=told):
+            servers.measured("read.json", "read.1.out", "read.1.err")
+    else:
+        assert "phase read, repetition 1: exit status" in printed
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
