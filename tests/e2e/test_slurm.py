@@ -192,7 +192,7 @@ def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
     rates = {metric["name"]: metric["verdict"] for metric in mdtest["metrics"]}
     removed = rates.pop("remove_rate")
     assert rates == {"create_rate": "PASS", "stat_rate": "INVALID"}, mdtest["reason"]
-    # Four ranks on two cores do not always end together.
+    # On two cores it is INVALID in some runs; which guard spoke is in the record.
     assert removed == "PASS" or "remove_rate: G" in mdtest["reason"], mdtest["reason"]
 
 
