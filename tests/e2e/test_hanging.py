@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import signal
@@ -11,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import Rig, processes, wait_for
+from e2e.rig import Rig, processes, program_of, wait_for
+from e2e.test_faults import data_of, start, stopped, those
 from e2e.test_leaves_nothing import tools_of
-from support.hanging import Hanging, Unavailable, mounted
+from e2e.test_never_pass import IOR
+from iogauge import lock
+from support.hanging import Frozen, Hanging, Unavailable, mounted
 
 #: ReFrame's start and end, agent and job, on a busy machine.
 MARGIN_S = 45
@@ -29,6 +34,13 @@ def mount(storage: Path) -> Iterator[Hanging]:
             yield found
     except Unavailable as error:
         pytest.skip(str(error))
+
+
+def state_of(pid: int) -> str:
+    """As ps shows it: D waits, and cannot be interrupted."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 @pytest.fixture
@@ -70,7 +82,9 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     for words in (["clean"], ["plan", *RANDOM_READ]):
         began = time.monotonic()
         done = rig.iogauge(*words, timeout=PATIENCE_S + MARGIN_S)
-        assert done.rc == 1 and "does not answer since" in " ".join(done.out.split()), done.out
+        told = " ".join(done.out.split())
+        assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
+        assert "watching the lock" not in told
         assert time.monotonic() - began >= PATIENCE_S - 1
 
     mount.wake()
@@ -78,6 +92,65 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     assert any(p.is_file() for p in rig.leftovers())
     done = rig.iogauge("clean")
     assert done.rc == 0 and "removed: " in done.out, done.out
+    rig.assert_clean()
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_a_tool_that_not_even_kill_can_end(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
+) -> None:
+    rig = make_rig(
+        tools=("ior",),
+        target=small_fs("ext4", 256 << 20),
+        limits={"case_bytes": "96 MiB", "lock_lease": "5 s"},
+    )
+    rig.time_limit = "15s"
+    rig.write_settings()
+    frozen = Frozen(rig.target)
+    process = start(rig, *IOR, "-S", "transfer_bytes=4096")
+    try:
+        wait_for(lambda: data_of(rig), 60, "the first data")
+        with stopped(rig):
+            frozen.hang()
+        run = rig.finish(process, timeout=15 + PATIENCE_S + MARGIN_S)
+        waiting = [program_of(pid) for pid in processes(str(rig.base)) if state_of(pid) == "D"]
+        done = rig.iogauge("clean", timeout=PATIENCE_S + MARGIN_S)
+    finally:
+        frozen.wake()
+    run.never_passed("TIMEOUT, time limit 15 s", "does not answer since")
+    assert run.record["verdict"] == "ERROR"
+    assert "ior" in waiting, waiting
+    told = " ".join(done.out.split())
+    assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
+    wait_for(lambda: not those(rig), 30, "the processes that waited to end")
+    done = rig.iogauge("clean")
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    rig.assert_clean()
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
+) -> None:
+    """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
+    rig = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
+    said = {"host": "elsewhere", "lease_s": 2}
+    assert lock.Lock(str(rig.target), json.dumps(said).encode() + b"\n").claim()
+    frozen = Frozen(rig.target)
+    frozen.hang()
+    try:
+        done = rig.iogauge("clean", "--target", str(rig.target), timeout=PATIENCE_S + MARGIN_S)
+    finally:
+        frozen.wake()
+    told = " ".join(done.out.split())
+    assert done.rc == 1 and "watching the lock" in told, done.out
+    assert f"{rig.target} does not answer since" in told, done.out
+    # What had been begun is ended by the kernel when it goes on, though who began it was killed.
+    done = rig.iogauge("clean", "--target", str(rig.target))
+    assert done.rc == 0, done.out
     rig.assert_clean()
 
 

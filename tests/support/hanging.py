@@ -33,6 +33,19 @@ class Hanging:
         os.kill(self.daemon.pid, signal.SIGCONT)
 
 
+class Frozen(Hanging):
+    """A mounted file system on which from some moment on nobody can write."""
+
+    def __init__(self, point: Path) -> None:
+        self.point = point
+
+    def hang(self) -> None:
+        subprocess.run(["fsfreeze", "--freeze", str(self.point)], check=True, timeout=60)
+
+    def wake(self) -> None:
+        subprocess.run(["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=60)
+
+
 def build(folder: Path) -> Path:
     """The daemon's program; raises :class:`Unavailable`."""
     for name in ("gcc", "pkg-config", "fusermount3"):

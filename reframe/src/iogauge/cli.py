@@ -568,33 +568,45 @@ def clean(
     """
     console, failed = _console(), False
     places = [] if paths else target or session.known_targets() or [detect.target_path()]
-    found = []
+    silent: set[str] = set()  # what did not answer once is not waited for again
+    doomed = [(os.path.abspath(os.path.join(path, *[".."] * 3)), path) for path in paths or ()]
     for place in places:
         try:
-            seen = patience.ask(place, partial(workdir.sessions, place))
-            found += [(one.path, workdir.may_be_alive(one)) for one in seen]
+            for one in patience.ask(place, partial(workdir.sessions, place)):
+                if everything or not workdir.may_be_alive(one):
+                    doomed.append((place, one.path))
+                else:
+                    text = f"kept: {one.path}: its session may be alive (--all removes it)"
+                    console.print(plain(text))
+        except patience.NoAnswer as error:
+            console.print(plain(str(error)))
+            silent.add(place)
         except OSError as error:
             console.print(plain(str(error)))
             failed = True
-    doomed = list(paths or [path for path, alive in found if everything or not alive])
-    for path, alive in found:
-        if alive and not everything and not paths:
-            console.print(plain(f"kept: {path}: its session may be alive (--all removes it)"))
-    for path in doomed:
+    for place, path in doomed:
+        if place in silent:
+            console.print(plain(f"left: {path}"))
+            continue
         try:
             ended = patience.follow(
-                path,
+                place,
                 partial(_remove, path, dry_run),
                 removal.Progress(path, lambda text: console.print(plain(text))),
             )
             for told in ended:
                 console.print(plain(told))
             console.print(plain(f"{'would remove' if dry_run else 'removed'}: {path}"))
+        except patience.NoAnswer as error:
+            console.print(plain(f"left: {path}: {error}"))
+            silent.add(place)
         except OSError as error:
             console.print(plain(f"refused: {error}"))
             failed = True
-    locks = [_clean_lock(console, place, dry_run, everything) for place in places]
-    failed = failed or None in locks
+    locks = [
+        _clean_lock(console, place, dry_run, everything) for place in places if place not in silent
+    ]
+    failed = failed or bool(silent) or None in locks
     stages = [] if paths else session.old_stages()
     for stage in stages:
         if not dry_run:
@@ -615,16 +627,14 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
             if not holder.gone:
                 text = f"watching the lock of {holder} for at most {holder.lease_s:g} s"
                 console.print(plain(text), soft_wrap=True)
-            dead = lock.find_dead(place)
+            dead = patience.follow(place, partial(_watch_lock, place), lambda _: None)
             if dead is None:
                 text = f"kept: the lock of {holder}: it is in use (--all breaks it)"
                 console.print(plain(text), soft_wrap=True)
                 return False
             holder = dead
         if not dry_run:
-            if holder is not None:
-                lock.remove(holder)
-            lock.tidy(place)
+            patience.ask(place, partial(_break_lock, place, holder))
     except OSError as error:
         console.print(plain(f"refused: {error}"), soft_wrap=True)
         return None
@@ -633,6 +643,22 @@ def _clean_lock(console: Console, place: str, dry_run: bool, everything: bool) -
     word = "would remove" if dry_run else "removed"
     console.print(plain(f"{word}: the lock of {holder}"), soft_wrap=True)
     return True
+
+
+def _watch_lock(place: str, tell: patience.Tell) -> lock.Holder | None:
+    """The holder of a place's lock if it is dead; says at each look that the place answers."""
+
+    def pause(seconds: float) -> None:
+        tell(0)
+        time.sleep(seconds)
+
+    return lock.find_dead(place, pause)
+
+
+def _break_lock(place: str, holder: lock.Holder | None) -> None:
+    if holder is not None:
+        lock.remove(holder)
+    lock.tidy(place)
 
 
 def _remove(path: str, dry_run: bool, tell: patience.Tell) -> list[str]:
