@@ -47,8 +47,10 @@ KINDS = {
     "janitor": (KILL,),
 }
 CASES = (["-n", "FioRandomRead%block=4KiB"], ["-n", "FioRandomRead"])
+#: A case's time limit: fio waits for ever where one of its processes was killed before it began.
+TIME_LIMIT = "40s"
 #: Seconds until everything that was hit must have ended, on a busy machine.
-PATIENCE_S = 90
+PATIENCE_S = 120
 #: A line of ReFrame's about a case that is decided.
 DECIDED = re.compile(r"^\[ +(?:OK|FAIL|SKIP) +\] \( *[0-9]+/[0-9]+\) (\w+ [^/]*?) /", re.MULTILINE)
 
@@ -104,6 +106,12 @@ def lay_out(target: Path, chance: random.Random) -> None:
             os.chown(path, 65534, 65534, follow_symlinks=False)
 
 
+def unignore() -> None:
+    """What a caller may ignore (nohup, a shell's background) must reach the session."""
+    for number in (INT, HUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def is_orphan(pid: int) -> bool:
     """Whether a process is the tool's, and what had started it is gone."""
     with contextlib.suppress(OSError):
@@ -122,6 +130,8 @@ class Worker:
             target=target,
             limits={"case_bytes": "8 MiB", "phase_seconds": "0.2 s"},
         )
+        self.rig.time_limit = TIME_LIMIT
+        self.rig.write_settings()
         generous = {"read_iops": [1, -0.5, None, "ops/s"], "read_bw": [0.001, -0.5, None, "MiB/s"]}
         self.rig.write_references({"FioRandomRead": generous})
         (target / allowed.MARKER).touch()
@@ -218,6 +228,7 @@ class Worker:
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
+                preexec_fn=unignore,
             )
             began = time.monotonic()
             self.sleep_until_near(process)

@@ -363,7 +363,7 @@ class Rig:
 def mounted(
     point: Path, kind: str, size: int, image: Path | None = None, options: str = ""
 ) -> Iterator[Path]:
-    """A small file system at a directory (tmpfs, or ext4 in an image); raises OSError where not allowed."""
+    """A small file system at a directory (tmpfs, or ext4 or btrfs in an image); raises OSError where not allowed."""
     point.mkdir(parents=True, exist_ok=True)
     if kind == "tmpfs":
         words = ["mount", "-t", "tmpfs", "-o", f"size={size}{options}", "iogauge-test", str(point)]
@@ -371,8 +371,8 @@ def mounted(
         assert image is not None
         with open(image, "wb") as file:
             file.truncate(size)
-        make = ["mkfs.ext4", "-q", "-m", "0", "-F", str(image)]
-        subprocess.run(make, check=True, capture_output=True, timeout=60)
+        make = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-F"], "btrfs": ["mkfs.btrfs", "-q"]}[kind]
+        subprocess.run([*make, str(image)], check=True, capture_output=True, timeout=60)
         words = ["mount", "-o", "loop", str(image), str(point)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     if done.returncode != 0:

@@ -134,6 +134,29 @@ def test_a_target_that_fills_up_in_the_middle(
     rig.assert_clean()
 
 
+@pytest.mark.needs_loop
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("tool", "words"), [("ior", IOR), ("mdtest", MDTEST), ("fio", RANDOM_READ)]
+)
+def test_a_quota_is_met(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str, words: tuple[str, ...]
+) -> None:
+    """The kernel's own, of btrfs, which nobody who looks at the free space can see."""
+    target = small_fs("btrfs", 512 << 20)
+    for command in (["quota", "enable", target], ["qgroup", "limit", "1M", target]):
+        subprocess.run(["btrfs", *map(str, command)], check=True, timeout=60)
+    rig = make_rig(
+        tools=(tool,), target=target, limits={"case_bytes": "32 MiB", "case_files": 4000}
+    )
+    rig.write_references(ALL_GENEROUS)
+    run = rig.run(*words)
+    run.never_passed("ERROR", os.strerror(EDQUOT))
+    assert run.record["verdict"] == "ERROR"
+    rig.assert_clean()
+
+
 @pytest.fixture
 def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..., Rig]]:
     """Makes a rig on a mount on which every N-th operation of a kind fails."""

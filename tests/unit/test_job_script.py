@@ -203,6 +203,30 @@ def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
     assert [job.text(f"p.{n}.out") for n in (1, 2)] == ["", ""]
 
 
+def test_a_reset_keeps_the_pace_that_the_marker_says(job: Job) -> None:
+    """As any removal does: a metadata server has other work."""
+    agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 100}' >")
+    began = time.monotonic()
+    status, printed = job.run(
+        'touch "$IOG_DIR"/{1..150}; iog_reset; iog_phase p ls -A "$IOG_DIR"', agent=agent
+    )
+    assert status == 0, printed
+    assert time.monotonic() - began >= 1
+    assert job.text("p.1.out") == ""
+
+
+def test_a_signal_while_the_directory_is_emptied_ends_the_job(job: Job) -> None:
+    agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 50}' >")
+    body = 'touch "$IOG_DIR"/{1..400}; echo >ready x; iog_reset; iog_phase p true'
+    process = job.start(body, agent=agent)
+    job.await_file(job.stage / "ready")
+    time.sleep(0.5)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert job.phases() == []
+
+
 def test_a_reset_that_fails_ends_the_job(job: Job) -> None:
     status, _ = job.run('rm -rf "$IOG_DIR"; iog_reset; iog_phase p true')
     assert status == 1

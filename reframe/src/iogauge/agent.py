@@ -8,7 +8,7 @@ Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its
 with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
 KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
 that back; ``open`` does so too, for jobs that were killed before they could. ``remove DIR SECONDS`` removes
-a case's directory, or as much of it as the time allows (0: all). What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
+a case's directory, or as much of it as the time allows (0: all), ``empty DIR`` what is in it. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
 """
 
 from __future__ import annotations
@@ -434,13 +434,21 @@ def _checksums(state: str, directory: str, folder: str) -> int:
     return 0
 
 
+def _progress(directory: str) -> removal.Progress:
+    return removal.Progress(
+        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
+    )
+
+
 def _remove(directory: str, seconds: float) -> int:
     for told in process.end(directory):
         print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
-    progress = removal.Progress(
-        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
-    )
-    workdir.remove_case(directory, seconds=seconds or None, tell=progress)
+    workdir.remove_case(directory, seconds=seconds or None, tell=_progress(directory))
+    return 0
+
+
+def _empty(directory: str) -> int:
+    workdir.empty_case(directory, tell=_progress(directory))
     return 0
 
 
@@ -466,6 +474,8 @@ def _command(argv: list[str]) -> int | None:
             return _checksums(state, directory, folder)
         case ["restore", folder]:
             return _restore(folder)
+        case ["empty", directory]:
+            return _empty(directory)
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["stripes", directory, out]:
@@ -486,7 +496,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
-        "facts DIR OUT | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
+        "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
     )
     print(visible(f"usage: python -m iogauge.agent {usage}, not {argv}"), file=sys.stderr)
     return 2

@@ -12,7 +12,8 @@
 # $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out, and then
 # the lock is given up.
 
-IOG_PID=
+# What was last started in the background and is no tool: bash sets $! with the start, before any signal is acted upon.
+IOG_OTHER=
 IOG_REP=0
 IOG_MINE=
 IOG_KEEPER=
@@ -27,15 +28,26 @@ unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 # Where one rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 
+# Run a tool and wait for it: in the background, so that a signal to this script is acted upon at once.
+iog_run() {
+    local status
+    IOG_OTHER=$!
+    "$@" &
+    wait "$!"
+    status=$?
+    IOG_OTHER=$!
+    return "$status"
+}
+
 iog_stop_tool() {
-    [ -n "$IOG_PID" ] || return 0
-    kill -TERM "$IOG_PID" 2>/dev/null
-    local _
+    local tool=$! _
+    [ "$tool" != "$IOG_OTHER" ] || return 0
+    kill -TERM "$tool" 2>/dev/null
     for _ in 1 2 3 4 5 6 7 8; do
-        kill -0 "$IOG_PID" 2>/dev/null || return 0
+        kill -0 "$tool" 2>/dev/null || return 0
         sleep 0.1
     done
-    kill -KILL "$IOG_PID" 2>/dev/null
+    kill -KILL "$tool" 2>/dev/null
 }
 
 # Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
@@ -123,12 +135,8 @@ iog_phase() {
     local name=$1 status started ended
     shift
     read -r started _ </proc/uptime
-    # In the background, so that a signal to this script is acted upon at once.
-    "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err" &
-    IOG_PID=$!
-    wait "$IOG_PID"
+    iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
     status=$?
-    IOG_PID=
     read -r ended _ </proc/uptime
     printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$ended" >>phases.tsv || exit 1
     iog_neighbours
@@ -144,7 +152,7 @@ iog_at_close() {
 }
 
 iog_reset() {
-    find "$IOG_DIR" -xdev -mindepth 1 -delete || exit 1
+    iog_run "${IOG_AGENT[@]}" empty "$IOG_DIR" || exit
 }
 
 iog_repeat() {

@@ -333,6 +333,20 @@ def remove(
             raise
 
 
+def _empty(ours: _Ours, case: str, path: str, work: Removal) -> None:
+    with _inside(ours.fd, case, path) as fd:
+        if mount_id(fd) != mount_id(ours.fd):
+            raise WorkdirError(f"another file system is mounted at {path}: not removed")
+        work.run(fd, path)
+
+
+def empty_case(path: str, *, tell: Callable[[int], None] | None = None) -> None:
+    """Remove what is in a case's directory, and keep that; raises as :func:`remove` does, and OSError where it is gone."""
+    session, _, case = os.path.abspath(path).rpartition(os.sep)
+    with _ours(session) as ours:
+        _empty(ours, case, path, Removal(per_second=_pace(ours.owner), tell=tell))
+
+
 def remove_case(
     path: str,
     *,
@@ -342,8 +356,6 @@ def remove_case(
     """Remove a case's directory from a session's that is ours; raises as :func:`remove` does."""
     session, _, case = os.path.abspath(path).rpartition(os.sep)
     with contextlib.suppress(FileNotFoundError), _ours(session) as ours:
-        with _inside(ours.fd, case, path) as fd:
-            if mount_id(fd) != mount_id(ours.fd):
-                raise WorkdirError(f"another file system is mounted at {path}: not removed")
-            Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell).run(fd, path)
+        work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
+        _empty(ours, case, path, work)
         os.rmdir(case, dir_fd=ours.fd)
