@@ -266,6 +266,25 @@ def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
     assert not job.directory.exists()
 
 
+def test_a_tool_is_told_before_it_is_killed(job: Job) -> None:
+    """srun ends what it has started elsewhere only if it is told."""
+    process = job.start(
+        "iog_phase p bash -c 'trap \"echo told >heard; exit\" TERM; echo $$ >pid; while :; do sleep 0.05; done'"
+    )
+    job.await_file(job.stage / "pid")
+    process.terminate()
+    assert process.wait(10) == 143
+    assert job.text("heard") == "told\n"
+
+
+def test_a_job_ends_after_the_lock_was_given_up(job: Job) -> None:
+    """What the agent writes of it then must be there when the case is judged."""
+    keeper = "\necho opened; read -r; sleep 1; touch given-up"
+    status, printed = job.run("iog_phase p true", agent=AGENT + keeper)
+    assert status == 0, printed
+    assert (job.stage / "given-up").exists()
+
+
 def test_a_second_signal_does_not_stop_the_removal(job: Job) -> None:
     process = job.start(
         "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"

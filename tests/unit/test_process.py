@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,6 +72,15 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(
     assert case.wait(5) == itself.wait(5) == -9
     assert [one.poll() for one in (beside, above, none)] == [None] * 3
     assert process.end(str(session)) == []
+
+
+def test_what_tidies_up_spares_those_it_descends_from(tmp_path: Path) -> None:
+    """A shell of the job's, and what may wrap its Python."""
+    code = f"from iogauge import process; print(process.end({str(tmp_path)!r}))"
+    words = ["sh", "-c", '"$0" -c "$1"; echo lives', sys.executable, code]
+    environment = os.environ | {"IOG_DIR": str(tmp_path)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\nlives\n", done
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
