@@ -85,7 +85,8 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
         told = " ".join(done.out.split())
         assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
         assert "watching the lock" not in told
-        assert time.monotonic() - began >= PATIENCE_S - 1
+        # Waited for once, whatever more there is to do.
+        assert PATIENCE_S - 1 <= time.monotonic() - began < 2 * PATIENCE_S - 1
 
     mount.wake()
     wait_for(lambda: not processes(str(rig.base)), 20, "the processes that waited to end")
