@@ -85,8 +85,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
         told = " ".join(done.out.split())
         assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
         assert "watching the lock" not in told
-        # Waited for once, whatever more there is to do.
-        assert PATIENCE_S - 1 <= time.monotonic() - began < 2 * PATIENCE_S - 1
+        assert time.monotonic() - began >= PATIENCE_S - 1
 
     mount.wake()
     wait_for(lambda: not processes(str(rig.base)), 20, "the processes that waited to end")
@@ -117,7 +116,9 @@ def test_a_tool_that_not_even_kill_can_end(
             frozen.hang()
         run = rig.finish(process, timeout=15 + PATIENCE_S + MARGIN_S)
         waiting = [program_of(pid) for pid in processes(str(rig.base)) if state_of(pid) == "D"]
+        began = time.monotonic()
         done = rig.iogauge("clean", timeout=PATIENCE_S + MARGIN_S)
+        took = time.monotonic() - began
     finally:
         frozen.wake()
     run.never_passed("TIMEOUT, time limit 15 s", "does not answer since")
@@ -125,6 +126,7 @@ def test_a_tool_that_not_even_kill_can_end(
     assert "ior" in waiting, waiting
     told = " ".join(done.out.split())
     assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
+    assert took < 2 * PATIENCE_S  # waited for once, though the lock is there as well
     wait_for(lambda: not those(rig), 30, "the processes that waited to end")
     done = rig.iogauge("clean")
     assert done.rc == 0 and "removed: " in done.out, done.out
