@@ -3,8 +3,8 @@
     nice python benchmarks/kills.py [--kills 1000] [--seed 1] [--workers 4] [--place DIR]
 
 Each worker has a small ext4 of its own (a plain directory where that cannot be mounted) on which foreign files, another
-user's session and a living session of the caller's lie. It runs real sessions of one or two small fio cases on it and
-hits one of the processes, or all at once, at a random moment. Then it looks: nothing runs on, everything foreign is bit
+user's session and a living session of the caller's lie. It runs real sessions of one to three small cases of fio on it, or of one of
+IOR or mdtest under mpirun where these are on PATH, and hits one of the processes, or all at once, at a random moment. Then it looks: nothing runs on, everything foreign is bit
 for bit as it was, every record is there. After every third kill it runs ``iogauge clean`` once: nothing of any
 session is left, and no lock. Exit status 1, with the kill's number, if one of these does not hold.
 """
@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
 from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
+from e2e.test_faults import ALL_GENEROUS, MDTEST  # noqa: E402
+from e2e.test_never_pass import IOR  # noqa: E402
 from iogauge import allowed, history, workdir  # noqa: E402
 
 KILL, TERM, INT, HUP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
@@ -46,7 +48,10 @@ KINDS = {
     "everything": (KILL, TERM, INT),
     "janitor": (KILL,),
 }
-CASES = (["-n", "FioRandomRead%block=4KiB"], ["-n", "FioRandomRead"])
+CASES = [("-n", "FioRandomRead%block=4KiB"), ("-n", "FioRandomRead")]
+if all(map(shutil.which, ("ior", "mdtest", "mpirun"))):
+    CASES += [IOR, MDTEST]
+TOOLS = ("fio", "ior", "mdtest", "mpirun")
 #: A case's time limit: fio waits for ever where one of its processes was killed before it began.
 TIME_LIMIT = "40s"
 #: Seconds until everything that was hit must have ended, on a busy machine.
@@ -116,7 +121,7 @@ def is_orphan(pid: int) -> bool:
     """Whether a process is the tool's, and what had started it is gone."""
     with contextlib.suppress(OSError):
         parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        return program_of(pid) == "fio" and program_of(parent) not in ("fio", "bash", "sh")
+        return program_of(pid) in TOOLS and program_of(parent) not in (*TOOLS, "bash", "sh")
     return True
 
 
@@ -128,12 +133,12 @@ class Worker:
         self.rig = Rig(
             base=base,
             target=target,
-            limits={"case_bytes": "8 MiB", "phase_seconds": "0.2 s"},
+            tools=("fio", "ior", "mdtest") if MDTEST in CASES else ("fio",),
+            limits={"case_bytes": "8 MiB", "case_files": 2000, "phase_seconds": "0.2 s"},
         )
         self.rig.time_limit = TIME_LIMIT
         self.rig.write_settings()
-        generous = {"read_iops": [1, -0.5, None, "ops/s"], "read_bw": [0.001, -0.5, None, "MiB/s"]}
-        self.rig.write_references({"FioRandomRead": generous})
+        self.rig.write_references(ALL_GENEROUS)
         (target / allowed.MARKER).touch()
         lay_out(target, chance)
         self.before = snapshot(target)
@@ -155,9 +160,9 @@ class Worker:
                 return Path(f"/proc/{pid}/cmdline").read_bytes()
             return b""
 
-        mark = {"tool": b"fio", "job": b"rfm_job.sh", "agent": b"iogauge.agent"}[kind]
         if kind == "tool":
-            return [pid for pid in mine if program_of(pid) == "fio"]
+            return [pid for pid in mine if program_of(pid) in TOOLS]
+        mark = {"job": b"rfm_job.sh", "agent": b"iogauge.agent"}[kind]
         return [pid for pid in mine if mark in line(pid)]
 
     def sleep_until_near(self, process: subprocess.Popen[bytes]) -> None:
@@ -366,7 +371,7 @@ def main() -> None:
     print(
         f"{sum(done.values())} kills of {sum(r['sessions'] for r in results)} sessions in "
         f"{time.monotonic() - start:.0f} s; recorded: {dict(verdicts)}; {sum(r['orphans'] for r in results)} times "
-        f"processes of fio were left and ended by iogauge clean; broken promises: {len(broken)}"
+        f"processes of a tool were left and ended by iogauge clean; broken promises: {len(broken)}"
     )
     for text in broken:
         print(text)
