@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import multiprocessing
@@ -11,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -348,10 +350,10 @@ def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
 ) -> None:
     rename = os.rename
 
-    def swept(source: str, target: str) -> None:
+    def swept(source: str, target: str, **fds: int) -> None:
         monkeypatch.setattr(os, "rename", rename)
-        os.unlink(os.path.join(source, os.path.basename(source)))
-        rename(source, target)
+        (tmp_path / "iogauge" / ".lock" / source / source).unlink()
+        rename(source, target, **fds)
 
     monkeypatch.setattr(os, "rename", swept)
     mine = Lock(str(tmp_path), describe())
@@ -369,8 +371,8 @@ def test_a_rename_that_a_server_was_asked_for_twice(
 
     rename = os.rename
 
-    def twice(source: str, target: str) -> None:
-        rename(source, target)
+    def twice(source: str, target: str, **fds: int) -> None:
+        rename(source, target, **fds)
         raise OSError(getattr(errno, number), "the second time")
 
     monkeypatch.setattr(os, "rename", twice)
@@ -383,10 +385,10 @@ def test_a_file_system_that_renames_over_nothing_only(
 ) -> None:
     rename = os.rename
 
-    def strict(source: str, target: str) -> None:
-        if os.path.lexists(target):
+    def strict(source: str, target: str, **fds: int) -> None:
+        if os.path.lexists(tmp_path / "iogauge" / ".lock" / target):
             raise FileExistsError(17, "exists")
-        rename(source, target)
+        rename(source, target, **fds)
 
     monkeypatch.setattr(os, "rename", strict)
     held(tmp_path).mkdir(parents=True)
@@ -661,6 +663,63 @@ def test_a_target_that_may_not_be_written_is_refused(shared: Path) -> None:
     said = as_user(65534, lambda: take(shared))
     assert said.startswith("PermissionError: ")
     assert str(shared) in said
+
+
+def precious(tmp_path: Path) -> tuple[Path, list[str]]:
+    """A directory whose names look like those of a lock, and all that lies in it."""
+    found = tmp_path / "precious"
+    for name in ("0" * 32, "1" * 32):
+        (found / name).mkdir(parents=True)
+        (found / name / name).write_text("precious")
+    (found / ("2" * 32)).write_text("precious")
+    return found, sorted(map(str, found.rglob("*")))
+
+
+@pytest.mark.parametrize("link", ["iogauge", "iogauge/.lock", "iogauge/.lock/held"])
+def test_nothing_is_touched_through_a_link(tmp_path: Path, link: str) -> None:
+    place = tmp_path / "place"
+    away, before = precious(tmp_path)
+    for name in (".lock", "held"):
+        (away / name).mkdir()
+    before = sorted(map(str, away.rglob("*")))
+    (place / link).parent.mkdir(parents=True)
+    (place / link).symlink_to(away)
+    with pytest.raises((OSError, Occupied)):
+        take(place, wait_s=0)
+    lock.tidy(str(place))
+    with contextlib.suppress(OSError):
+        lock.find_dead(str(place), pause=lambda seconds: None)
+    assert sorted(map(str, away.rglob("*"))) == before
+    assert (place / link).is_symlink()
+
+
+def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    (place / "iogauge").mkdir(parents=True)
+    away, before = precious(tmp_path)
+    away.chmod(0o700)
+    (place / "link").symlink_to(away)
+    rename = ctypes.CDLL(None).renameat2
+    names = [os.fsencode(place / name) for name in ("iogauge", "link")]
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            rename(-100, names[0], -100, names[1], 2)  # RENAME_EXCHANGE
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        for _ in range(500):
+            with contextlib.suppress(OSError):
+                if (mine := Lock(str(place), describe())).claim():
+                    mine.release()
+            lock.tidy(str(place))
+    finally:
+        stop.set()
+        thread.join()
+    assert sorted(map(str, away.rglob("*"))) == before
+    assert away.stat().st_mode & 0o7777 == 0o700
 
 
 # --- other users of the lock ----------------------------------------------------------------------------------

@@ -10,14 +10,16 @@ import os
 import signal
 import socket
 import stat
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from iogauge import allowed, workdir
+from iogauge import allowed, process, workdir
 from iogauge.removal import NotRemoved
 from iogauge.workdir import MARKER, WorkdirError
 
@@ -25,8 +27,8 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another 
 SESSION = "20260101T000000-host-1"
 
 
-def make(target: Path, session: str = SESSION, case: str = "case") -> Path:
-    return Path(workdir.create(str(target), session, case))
+def make(target: Path, session: str = SESSION, case: str = "case", **more: Any) -> Path:
+    return Path(workdir.create(str(target), session, case, **more))
 
 
 def parent(target: Path, session: str = SESSION) -> Path:
@@ -417,7 +419,7 @@ def test_sessions_are_listed_oldest_first(tmp_path: Path) -> None:
     for age, name in ((10, "young"), (1000, "old"), (100, "middle")):
         marker = make(tmp_path, name).parent / MARKER
         os.utime(marker, (time.time() - age,) * 2)
-    (parent(tmp_path).parent / "no-session").mkdir()
+    (parent(tmp_path).parent / "no-session" / "data").mkdir(parents=True)
     found = workdir.sessions(str(tmp_path))
     assert [Path(one.path).name for one in found] == ["old", "middle", "young"]
     assert [round(one.age_s, -1) for one in found] == [1000, 100, 10]
@@ -430,6 +432,52 @@ def test_a_session_with_a_damaged_marker_is_still_found(tmp_path: Path, content:
     (case.parent / MARKER).write_text(content, encoding="latin-1")
     (found,) = workdir.sessions(str(tmp_path))
     assert (found.path, found.owner) == (str(case.parent), {})
+
+
+@pytest.mark.parametrize("left", [[], [f"{MARKER}.node.17"]])
+def test_what_was_killed_before_its_marker_is_removed_after_a_week(
+    tmp_path: Path, left: list[str]
+) -> None:
+    session = parent(tmp_path).parent / "killed"
+    session.mkdir(parents=True)
+    for name in left:
+        (session / name).touch()
+    (found,) = workdir.sessions(str(tmp_path))
+    assert workdir.may_be_alive(found)
+    os.utime(session, (time.time() - 8 * 86400,) * 2)
+    (found,) = workdir.sessions(str(tmp_path))
+    assert not workdir.may_be_alive(found)
+    workdir.remove(found.path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_target_that_cannot_be_looked_at_is_not_without_sessions(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="gone"):
+        workdir.sessions(str(tmp_path / "gone"))
+
+
+def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: Path) -> None:
+    one = subprocess.Popen(["sleep", "60"])
+    try:
+        dead = [one.pid, 1]
+        first = make(tmp_path, owner_process=dead)
+        make(tmp_path, case="second", owner_process=process.named(os.getpid()))
+        (found,) = workdir.sessions(str(tmp_path))
+        assert found.owner["process"] == process.named(os.getpid())
+        assert workdir.may_be_alive(found)
+        with pytest.raises(WorkdirError, match="which runs: give this one another name"):
+            make(tmp_path, case="third", owner_process=process.named(one.pid))
+        assert first.is_dir()
+    finally:
+        one.kill()
+        one.wait()
+
+
+def test_a_marker_that_nests_without_end_is_damaged(tmp_path: Path) -> None:
+    case = make(tmp_path)
+    (case.parent / MARKER).write_text("[" * 60_000)
+    (found,) = workdir.sessions(str(tmp_path))
+    assert found.owner == {}
 
 
 def test_a_target_without_sessions(tmp_path: Path) -> None:

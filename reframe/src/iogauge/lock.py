@@ -34,7 +34,8 @@ directory before it became ``held``, and look for the file in it afterwards. ``i
 users cannot remove each other's directories; ``.lock`` is not, so that anybody can break the lock of the dead. Hence
 an empty ``.lock`` of another user may stay, until that user's next session.
 
-What stands in the way and is no lock (a file, a link, a directory with other names) is never removed.
+What stands in the way and is no lock (a file, a link, a directory with other names) is never removed. Every
+step is taken from the descriptor of the directory above, so that nothing is made, renamed or removed elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ import re
 import stat
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -60,6 +61,7 @@ LEASE_S: Final = 120.0
 BEATS: Final = 12
 _LOOK_S: Final = 1.0
 _TOLD_S: Final = 30.0
+_FOLDER: Final = ".lock"
 _HELD: Final = "held"
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 #: What somebody else who takes or gives up the lock makes fail.
@@ -82,7 +84,26 @@ def _new_name() -> str:
 
 def folder(place: str) -> str:
     """The directory that holds nothing but the lock of a place."""
-    return os.path.join(workdir.root_dir(place), ".lock")
+    return os.path.join(workdir.root_dir(place), _FOLDER)
+
+
+@contextlib.contextmanager
+def _opened(place: str, make: bool = False) -> Iterator[tuple[int, int, int]]:
+    """Descriptors of a place, its ``iogauge`` and the lock's directory; makes the latter two if asked to.
+
+    Raises OSError where they are missing, :class:`~iogauge.workdir.WorkdirError` where they are links.
+    """
+    with contextlib.ExitStack() as stack:
+        above = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, above)
+        root = stack.enter_context(
+            workdir.root_of(above, place)
+            if make
+            else workdir.inside(above, workdir.ROOT, workdir.root_dir(place))
+        )
+        if make:
+            workdir.make(root, folder(place), 0o777)
+        yield above, root, stack.enter_context(workdir.inside(root, _FOLDER, folder(place)))
 
 
 def _node() -> list[str]:
@@ -147,59 +168,81 @@ def standing(place: str) -> Holder | None:
     """Who holds the lock of a place, None where nobody does; raises OSError where that cannot be seen."""
     held = os.path.join(folder(place), _HELD)
     try:
-        if not stat.S_ISDIR(os.lstat(held).st_mode):
-            return Holder(held, "", b"")
-        names = sorted(os.listdir(held), key=lambda name: (not _NAME.fullmatch(name), name))
+        with _opened(place) as (_, _, fd):
+            if not stat.S_ISDIR(os.stat(_HELD, dir_fd=fd, follow_symlinks=False).st_mode):
+                return Holder(held, "", b"")
+            with workdir.inside(fd, _HELD, held) as inner:
+                names = sorted(
+                    os.listdir(inner), key=lambda name: (not _NAME.fullmatch(name), name)
+                )
+                if not names:
+                    return None
+                path = os.path.join(held, names[0])
+                if not _NAME.fullmatch(names[0]):
+                    return Holder(path, "", b"")
+                return Holder(path, names[0], _content(inner, names[0]))
     except FileNotFoundError:
         return None
-    if not names:
-        return None
-    path = os.path.join(held, names[0])
-    if not _NAME.fullmatch(names[0]):
-        return Holder(path, "", b"")
-    content = b""
+
+
+def _content(fd: int, name: str) -> bytes:
+    """What the file of a holder says; nothing where it cannot be read."""
     with contextlib.suppress(OSError):
         # Opened anew each time, which is when NFS looks at what others wrote. No lock may be a pipe to wait on.
-        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
         try:
-            content = os.read(file, _MOST_BYTES)
+            return os.read(file, _MOST_BYTES)
         finally:
             os.close(file)
-    return Holder(path, names[0], content)
+    return b""
 
 
 def remove(holder: Holder) -> None:
     """Break the lock of a holder, if it still has it; raises :class:`LockError` where that cannot be done."""
+    place = holder.path
+    for _ in range(4):
+        place = os.path.dirname(place)
     try:
         if holder.name:
-            os.unlink(holder.path)
-    except (FileNotFoundError, NotADirectoryError):
+            _unlink(place, holder.name)
+    except FileNotFoundError:
         return
     except OSError as error:
-        raise LockError(f"the lock of {holder} cannot be broken: {error.strerror}") from error
+        raise LockError(
+            f"the lock of {holder} cannot be broken: {error.strerror or error}"
+        ) from error
+
+
+def _unlink(place: str, name: str) -> None:
+    """Remove the file of a holder from ``held``; raises OSError, FileNotFoundError where it is not there."""
+    held = os.path.join(folder(place), _HELD)
+    with _opened(place) as (_, _, fd), workdir.inside(fd, _HELD, held) as inner:
+        os.unlink(name, dir_fd=inner)
 
 
 def tidy(place: str) -> None:
     """Remove what is empty, and what takers that died have left, of the lock's directories."""
-    base = folder(place)
-    with contextlib.suppress(OSError):
-        for name in os.listdir(base):
-            if _NAME.fullmatch(name) and not os.path.islink(os.path.join(base, name)):
-                with contextlib.suppress(OSError):
-                    _sweep(base, name)
+    with contextlib.suppress(OSError), _opened(place) as (above, root, fd):
+        for name in filter(_NAME.fullmatch, os.listdir(fd)):
+            with contextlib.suppress(OSError):
+                _sweep(fd, name)
         with contextlib.suppress(OSError):
-            os.rmdir(os.path.join(base, _HELD))
-        os.rmdir(base)
-        os.rmdir(os.path.dirname(base))
+            os.rmdir(_HELD, dir_fd=fd)
+        os.rmdir(_FOLDER, dir_fd=root)
+        os.rmdir(workdir.ROOT, dir_fd=above)
 
 
-def _sweep(base: str, name: str) -> None:
-    """Remove the directory of a taker that has not become ``held``, under another name."""
-    away = os.path.join(base, _new_name())
-    os.rename(os.path.join(base, name), away)
-    for file in filter(_NAME.fullmatch, os.listdir(away)):
-        os.unlink(os.path.join(away, file))
-    os.rmdir(away)
+def _sweep(fd: int, name: str) -> None:
+    """Remove the directory of a taker that has not become ``held``, under another name; nothing else."""
+    with workdir.inside(fd, name, name) as inner:
+        if [file for file in os.listdir(inner) if not _NAME.fullmatch(file)]:
+            return
+    away = _new_name()
+    os.rename(name, away, src_dir_fd=fd, dst_dir_fd=fd)
+    with workdir.inside(fd, away, away) as inner:
+        for file in filter(_NAME.fullmatch, os.listdir(inner)):
+            os.unlink(file, dir_fd=inner)
+    os.rmdir(away, dir_fd=fd)
 
 
 @dataclass(slots=True)
@@ -238,44 +281,51 @@ class Lock:
     name: str = field(default_factory=_new_name)
     beats: int = 0
 
-    def _path(self, directory: str) -> str:
-        return os.path.join(folder(self.place), directory, self.name)
-
     def claim(self) -> bool:
         """Take the lock if nobody has it, whole or not at all; raises OSError where none can be made."""
-        held, own = os.path.dirname(self._path(_HELD)), os.path.dirname(self._path(self.name))
-        with contextlib.suppress(OSError):
-            os.rmdir(held)
-        if os.path.lexists(held):
-            return False
         try:
-            workdir.make_root(self.place)
-            workdir.make_shared(os.path.dirname(own), 0o777)
-            workdir.make_shared(own, 0o777)
-            with open(self._path(self.name), "xb") as file:
-                os.fchmod(file.fileno(), 0o644)
-                file.write(self.content + b"%020d\n" % self.beats)
-                file.flush()
-                os.fsync(file.fileno())  # after a crash of the storage, too, it tells whose it is
-            os.rename(own, held)
+            with _opened(self.place, make=True) as (_, _, fd):
+                with contextlib.suppress(OSError):
+                    os.rmdir(_HELD, dir_fd=fd)
+                try:
+                    os.stat(_HELD, dir_fd=fd, follow_symlinks=False)
+                    return False
+                except FileNotFoundError:
+                    self._put(fd)
         except OSError as error:
             # Another one was first, or has left and removed the directories on its way out.
             if error.errno not in _RACES or not os.path.isdir(self.place):
                 raise
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path(self.name))
-            with contextlib.suppress(OSError):
-                os.rmdir(own)
         return self.beat()
+
+    def _put(self, fd: int) -> None:
+        """Make a directory of our own with our file in it, and rename it to ``held``."""
+        try:
+            workdir.make(fd, os.path.join(folder(self.place), self.name), 0o777)
+            with workdir.inside(fd, self.name, self.name) as own:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with open(os.open(self.name, flags, 0o644, dir_fd=own), "wb") as file:
+                    os.fchmod(file.fileno(), 0o644)
+                    file.write(self.content + b"%020d\n" % self.beats)
+                    file.flush()
+                    # After a crash of the storage, too, it tells whose it is.
+                    os.fsync(file.fileno())
+            os.rename(self.name, _HELD, src_dir_fd=fd, dst_dir_fd=fd)
+        finally:
+            with contextlib.suppress(OSError), workdir.inside(fd, self.name, self.name) as own:
+                os.unlink(self.name, dir_fd=own)
+            with contextlib.suppress(OSError):
+                os.rmdir(self.name, dir_fd=fd)
 
     def beat(self) -> bool:
         """Give a sign of life; False where the lock was lost. Raises OSError where the file cannot be written."""
         self.beats += 1
+        held = os.path.join(folder(self.place), _HELD)
         try:
-            # Opened by its name, which nobody else's lock has, and closed, which is when NFS writes it back.
-            file = os.open(self._path(_HELD), os.O_WRONLY | os.O_NOFOLLOW)
-        except (FileNotFoundError, NotADirectoryError):
+            with _opened(self.place) as (_, _, fd), workdir.inside(fd, _HELD, held) as inner:
+                # Opened by its name, which nobody else's lock has, and closed, which is when NFS writes it back.
+                file = os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=inner)
+        except (FileNotFoundError, workdir.WorkdirError):
             return False
         try:
             os.pwrite(file, b"%020d\n" % self.beats, len(self.content))
@@ -286,8 +336,8 @@ class Lock:
     def release(self) -> bool:
         """Give the lock up; True where it was held without a break until now. Raises OSError where that cannot be told."""
         try:
-            os.unlink(self._path(_HELD))
-        except (FileNotFoundError, NotADirectoryError):
+            _unlink(self.place, self.name)
+        except (FileNotFoundError, workdir.WorkdirError):
             return False
         tidy(self.place)
         return True

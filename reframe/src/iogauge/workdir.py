@@ -21,14 +21,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from iogauge import allowed, process, removal
+from iogauge import allowed, outside, process, removal
 from iogauge.filesystem import mount_id
-from iogauge.removal import Removal
+from iogauge.removal import NotRemoved, Removal
 
 MARKER: Final = ".iogauge-session"
-_ROOT: Final = "iogauge"
+ROOT: Final = "iogauge"
 #: How long after a case's time limit its session counts as alive where it cannot be asked.
 _MARGIN_S: Final = 86400
+#: How long a directory counts as that of a living session where its marker says nothing.
+_UNKNOWN_S: Final = 7 * 86400
+#: More than a marker can have.
+_MOST_BYTES: Final = 1 << 16
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -47,50 +51,25 @@ def user_name() -> str:
 
 def root_dir(target: str) -> str:
     """Path of the directory on a target that holds all that is ours, of all users."""
-    return os.path.join(target, _ROOT)
-
-
-def make_shared(path: str, mode: int) -> None:
-    """Make a directory for all users, or accept one that is there; raises OSError where it cannot be.
-
-    It has its mode from the beginning, so that nobody is turned away meanwhile.
-    """
-    mask = os.umask(0)
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, mode)
-    finally:
-        os.umask(mask)
-    if not stat.S_ISDIR(os.lstat(path).st_mode):
-        raise WorkdirError(
-            f"{path} is not a directory (symbolic links are not followed): remove it"
-        )
-
-
-def make_root(target: str) -> None:
-    """Make the directory of :func:`root_dir`, or accept one that is there; raises OSError where it cannot be."""
-    root = root_dir(target)
-    make_shared(root, 0o1777)
-    if os.stat(root).st_uid == os.getuid():
-        os.chmod(root, 0o1777)  # other users' sessions come here too
+    return os.path.join(target, ROOT)
 
 
 def session_dir(target: str, session: str) -> str:
     """Path of a session's directory on a target."""
-    return os.path.join(target, _ROOT, user_name(), session)
+    return os.path.join(target, ROOT, user_name(), session)
 
 
 def require_name(name: str) -> None:
     """Raise :class:`WorkdirError` unless a text is a plain name for a directory, for every tool and shell."""
-    if not re.fullmatch(r"[A-Za-z0-9_%+=@,~-][A-Za-z0-9_%+=@,.~-]{0,200}", name):
+    if not re.fullmatch(r"[A-Za-z0-9_%+=,~-][A-Za-z0-9_%+=,.~-]{0,200}", name):
         raise WorkdirError(
-            f"{name!r} is not a name for a directory: letters, digits and _ % + = @ , . ~ - are, "
+            f"{name!r} is not a name for a directory: letters, digits and _ % + = , . ~ - are, "
             "and no dot in front"
         )
 
 
 @contextlib.contextmanager
-def _inside(fd: int, name: str, path: str) -> Iterator[int]:
+def inside(fd: int, name: str, path: str) -> Iterator[int]:
     """Open a directory by its name in an open one; raises :class:`WorkdirError` where it is a link."""
     try:
         inner = os.open(name, _DIRECTORY, dir_fd=fd)
@@ -106,9 +85,39 @@ def _inside(fd: int, name: str, path: str) -> Iterator[int]:
         os.close(inner)
 
 
-def _make(fd: int, name: str, mode: int) -> None:
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, mode, dir_fd=fd)
+def make(fd: int, path: str, mode: int) -> None:
+    """Make a directory in an open one, its path's parent, or accept what is there; it has its mode from the beginning."""
+    mask = os.umask(0)
+    try:
+        os.mkdir(os.path.basename(path), mode, dir_fd=fd)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, path) from None
+    finally:
+        os.umask(mask)
+
+
+@contextlib.contextmanager
+def root_of(fd: int, target: str) -> Iterator[int]:
+    """Open the directory of :func:`root_dir` in an open target, and make it where it is missing.
+
+    Raises :class:`WorkdirError` where it is a link, of another file system, or open to swaps by others.
+    """
+    root = root_dir(target)
+    make(fd, root, 0o1777)
+    with inside(fd, ROOT, root) as shared:
+        info = os.fstat(shared)
+        if mount_id(shared) != mount_id(fd):
+            raise WorkdirError(f"another file system is mounted at {root}: not written to")
+        if info.st_uid == os.getuid():
+            os.fchmod(shared, 0o1777)  # other users' sessions come here too
+        elif info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
+            raise WorkdirError(
+                f"others could put something else in our place in {root}: have it made sticky "
+                f"(chmod +t {root})"
+            )
+        yield shared
 
 
 def create(
@@ -155,25 +164,11 @@ def create(
 
 def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]) -> str:
     path = session_dir(target, session)
-    user_dir = os.path.dirname(path)
-    root = os.path.dirname(user_dir)
-    _make(fd, _ROOT, 0o1777)
     with contextlib.ExitStack() as stack:
-        shared = stack.enter_context(_inside(fd, _ROOT, root))
-        info = os.fstat(shared)
-        if mount_id(shared) != mount_id(fd):
-            raise WorkdirError(f"another file system is mounted at {root}: not written to")
-        if info.st_uid == os.getuid():
-            os.fchmod(shared, 0o1777)  # other users' sessions come here too
-        elif info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
-            raise WorkdirError(
-                f"others could put something else in our place in {root}: have it made sticky "
-                f"(chmod +t {root})"
-            )
-        above = shared
-        for directory in (user_dir, path):
-            _make(above, os.path.basename(directory), 0o700)
-            above = stack.enter_context(_inside(above, os.path.basename(directory), directory))
+        above = stack.enter_context(root_of(fd, target))
+        for directory in (os.path.dirname(path), path):
+            make(above, directory, 0o700)
+            above = stack.enter_context(inside(above, os.path.basename(directory), directory))
             if os.fstat(above).st_uid != os.getuid():
                 raise WorkdirError(f"{directory} belongs to another user: not written to")
         _mark(above, owner)
@@ -190,11 +185,22 @@ def _utc(moment: float) -> str:
 
 
 def _mark(fd: int, owner: dict[str, Any]) -> None:
-    """Write the marker, or put off the expiry of the one that is there."""
+    """Write the marker, or put off the expiry of the one that is there.
+
+    One of a session of the same name that has ended is taken over; raises :class:`WorkdirError` where that runs.
+    """
+    before: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
         before = _read(fd)
-        if str(before.get("expires", "")) >= owner["expires"]:
-            return
+    if any(before.get(key) != owner[key] for key in ("host", "process")):
+        if before.get("host") == socket.gethostname() and process.runs(before.get("process", [0])):
+            raise WorkdirError(
+                f"session {owner['session']} is that of process {before['process']} as well, which runs: "
+                "give this one another name (IOGAUGE_SESSION)"
+            )
+    elif str(before.get("expires", "")) >= owner["expires"]:
+        return
+    else:
         owner = owner | before | {"expires": owner["expires"]}
     scratch = f"{MARKER}.{socket.gethostname()}.{os.getpid()}"
     new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
@@ -209,9 +215,9 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
 def _read(fd: int) -> dict[str, Any]:
     """Content of the marker in an open directory; empty where it is damaged, as on a full target."""
     marker = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
-    with open(marker, encoding="utf-8", errors="replace") as file:
+    with open(marker, "rb") as file:
         try:
-            found = json.load(file)
+            found = outside.parse_json(file.read(_MOST_BYTES).decode("utf-8", "replace"))
         except ValueError:
             return {}
     return found if isinstance(found, dict) else {}
@@ -227,18 +233,24 @@ class Session:
 
 
 def sessions(target: str) -> list[Session]:
-    """Sessions of this user on a target, oldest first; directories without our marker are not listed."""
+    """Sessions of this user on a target, oldest first; what is not ours is not listed.
+
+    Raises OSError where the target, or the directory of the user's sessions, cannot be looked at.
+    """
+    os.stat(target)
     base = os.path.dirname(session_dir(target, "x"))
     found = []
     try:
         names = os.listdir(base)
-    except OSError:
+    except FileNotFoundError:
         return []
     for name in names:
         path = os.path.join(base, name)
-        with contextlib.suppress(OSError), _ours(path) as ours:
-            age = time.time() - os.stat(MARKER, dir_fd=ours.fd, follow_symlinks=False).st_mtime
-            found.append(Session(path, ours.owner, age))
+        with (
+            contextlib.suppress(WorkdirError, FileNotFoundError, PermissionError),
+            _ours(path) as ours,
+        ):
+            found.append(Session(path, ours.owner, time.time() - ours.changed))
     return sorted(found, key=lambda s: -s.age_s)
 
 
@@ -246,8 +258,10 @@ def may_be_alive(session: Session) -> bool:
     """Whether a session may still run: its process does, or cannot be asked and has not expired.
 
     A process on another host cannot be asked; one here can, whatever the clock says. A marker of before there
-    was an expiry, or a process in it, has none.
+    was an expiry, or a process in it, has none. One that says nothing counts for a week.
     """
+    if not session.owner.keys() & {"host", "expires", "session"}:
+        return session.age_s < _UNKNOWN_S
     here = session.owner.get("host") == socket.gethostname()
     if here and "process" in session.owner:
         return process.runs(session.owner["process"])
@@ -262,18 +276,19 @@ def may_be_alive(session: Session) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Ours:
-    """A session's directory that is ours, open: its descriptor, those above it, what its marker says."""
+    """A session's directory that is ours, open: its descriptor, those above it, what its marker says, and since when."""
 
     fd: int
     above: tuple[int, int, int]
     owner: dict[str, Any]
+    changed: float
 
 
 @contextlib.contextmanager
 def _ours(path: str) -> Iterator[_Ours]:
     """Open a session's directory; raises :class:`WorkdirError` where it is not ours."""
     parts = path.split(os.sep)
-    if len(parts) < 4 or parts[-3] != _ROOT:
+    if len(parts) < 4 or parts[-3] != ROOT:
         raise WorkdirError(f"{path} is not <target>/iogauge/<user>/<session>: not removed")
     target = os.sep.join(parts[:-3]) or os.sep
     with contextlib.ExitStack() as stack:
@@ -282,17 +297,25 @@ def _ours(path: str) -> Iterator[_Ours]:
         chain, so_far = [fd], target
         for name in parts[-3:]:
             so_far = os.path.join(so_far, name)
-            chain.append(stack.enter_context(_inside(chain[-1], name, so_far)))
+            chain.append(stack.enter_context(inside(chain[-1], name, so_far)))
         fd = chain[-1]
+        info = os.fstat(fd)
+        owner: dict[str, Any] = {}
+        if info.st_uid != os.getuid():
+            raise WorkdirError(f"{path} belongs to another user: not removed")
         try:
             info = os.stat(MARKER, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
-            raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
-        if not stat.S_ISREG(info.st_mode):
-            raise WorkdirError(f"{path}/{MARKER} is not a regular file: {path} is not removed")
-        if info.st_uid != os.getuid() or os.fstat(fd).st_uid != os.getuid():
-            raise WorkdirError(f"{path} belongs to another user: not removed")
-        yield _Ours(fd, (chain[0], chain[1], chain[2]), _read(fd))
+            # Who was killed before the marker was whole, or after it was removed, has left nothing else.
+            if not all(name.startswith(f"{MARKER}.") for name in os.listdir(fd)):
+                raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
+        else:
+            if not stat.S_ISREG(info.st_mode):
+                raise WorkdirError(f"{path}/{MARKER} is not a regular file: {path} is not removed")
+            if info.st_uid != os.getuid():
+                raise WorkdirError(f"{path} belongs to another user: not removed")
+            owner = _read(fd)
+        yield _Ours(fd, (chain[0], chain[1], chain[2]), owner, info.st_mtime)
 
 
 def check_ours(path: str) -> None:
@@ -324,7 +347,14 @@ def remove(
         with _ours(path) as ours:
             work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
             work.run(ours.fd, path, keep=frozenset({MARKER}))
-            os.unlink(MARKER, dir_fd=ours.fd)
+            try:
+                os.unlink(MARKER, dir_fd=ours.fd)
+            except FileNotFoundError:
+                pass  # another one removes it too
+            except OSError as error:
+                raise NotRemoved(
+                    f"{path} could not be emptied: {MARKER}: {error.strerror}"
+                ) from error
             names = path.split(os.sep)[-3:]
             for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
                 removal.rmdir_if_empty(name, fd)
@@ -334,7 +364,7 @@ def remove(
 
 
 def _empty(ours: _Ours, case: str, path: str, work: Removal) -> None:
-    with _inside(ours.fd, case, path) as fd:
+    with inside(ours.fd, case, path) as fd:
         if mount_id(fd) != mount_id(ours.fd):
             raise WorkdirError(f"another file system is mounted at {path}: not removed")
         work.run(fd, path)
