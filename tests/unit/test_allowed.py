@@ -294,6 +294,35 @@ def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.Mon
 
 
 @ROOT_ONLY
+@pytest.mark.parametrize(
+    ("users", "expires", "why"),
+    [
+        (("",), None, "users is"),
+        ((), datetime.date(2020, 1, 1), "expires is 2020-01-01, which is over"),
+    ],
+)
+def test_allow_writes_nothing_that_allows_nobody(
+    top: Path, users: tuple[str, ...], expires: datetime.date | None, why: str
+) -> None:
+    with pytest.raises(NotAllowed, match=why):
+        allowed.allow(str(top), users, (), expires)
+    assert list(top.iterdir()) == []
+
+
+def test_two_slashes_in_front_are_one() -> None:
+    """normpath(3) keeps them, and the rules compare paths."""
+    for path in ("//", "//etc", f"//{os.path.expanduser('~').lstrip('/')}"):
+        with pytest.raises(NotAllowed):
+            allowed.allow(path, (), (), None) if path != "//etc" else allowed.by_what(path)
+
+
+@pytest.mark.parametrize("text", ["#" * 70_000 + "\nusers: [nobody]\n", "[" * 30_000])
+def test_a_marker_that_cannot_be_read_whole_allows_nothing(top: Path, text: str) -> None:
+    (top / allowed.MARKER).write_text(text)
+    with pytest.raises(NotAllowed, match=r"longer than 65536 bytes|not YAML"):
+        allowed.by_what(str(top))
+
+
 def test_only_root_and_the_owner_can_allow() -> None:
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         os.chmod(name, 0o1777)

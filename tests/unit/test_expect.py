@@ -61,6 +61,12 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
     assert set(names(tmp_path)) == {"a"}
 
 
+def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "zzz.jsonl").mkdir()
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    assert expect.seen_before(tmp_path, CHOSEN) == {}
+
+
 def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path: Path) -> None:
     for number in range(40):
         write(tmp_path, f"t{number:02}", f"case {number}")

@@ -554,6 +554,59 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "moment", ["0001-01-01T00:00:00+23:59", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]
+)
+def test_a_moment_that_no_run_can_have_had_is_damage(folder: Path, moment: str) -> None:
+    file = put(folder, "rig/s", 1)
+    history.append(file, NOW | {"time": moment})
+    assert history.load(folder)["record"].n_unique() == 1
+    (found,) = history.damaged(folder)
+    assert found.problem.startswith(f"time is '{moment}'")
+
+
+def test_a_link_that_leads_to_itself_is_damage(folder: Path) -> None:
+    put(folder, "rig/s", 1)
+    (folder / "rig" / "loop.jsonl").symlink_to("loop.jsonl")
+    assert history.load(folder)["record"].n_unique() == 1
+    (found,) = history.damaged(folder)
+    assert (found.file.name, found.line) == ("loop.jsonl", 0)
+    (found,) = history.read_whole(folder / "rig" / "loop.jsonl")
+    assert isinstance(found, Damaged)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"verdict": "GOOD"}, "verdict"),
+        ({"median": 1.7e308}, "median"),
+        ({"name": "half \ud800"}, "surrogates"),
+        ({"reference": {"value": 0.0, "lower": None}}, "not more than 0"),
+        ({"reference": {"value": 1.0, "lower": None, "upper": "x"}}, "upper"),
+    ],
+)
+def test_a_metric_that_cannot_be_shown_is_damage(
+    tmp_path: Path, change: dict[str, Any], problem: str
+) -> None:
+    metric = {
+        "name": "write_bw",
+        "unit": "MiB/s",
+        "median": 1.0,
+        "spread": None,
+        "verdict": "PASS",
+        "reason": "",
+        "reference": None,
+        "ceiling": None,
+    }
+    case = {"case": "c", "partition": "p", "verdict": "PASS", "reason": "", "findings": []}
+    file = tmp_path / "s.jsonl"
+    history.append(file, case | {"metrics": [metric]})
+    history.append(file, case | {"metrics": [metric | change]})
+    good, bad = history.read_whole(file)
+    assert isinstance(good, dict) and isinstance(bad, Damaged)
+    assert problem in bad.problem
+
+
 def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
     a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
     for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):

@@ -7,6 +7,7 @@ import ctypes
 import multiprocessing
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +47,30 @@ def descriptors() -> int:
 
 def test_the_default_is_the_sites() -> None:
     assert target.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
+
+
+def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:
+    """By default; the limit is raised, or the removal says where it stops."""
+    code = (
+        "import os, resource, sys; from iogauge import removal\n"
+        "soft, hard = int(sys.argv[2]), int(sys.argv[3])\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
+        "fd = os.open(sys.argv[1], os.O_RDONLY)\n"
+        "try: print(removal.Removal().run(fd, sys.argv[1]))\n"
+        "except removal.NotRemoved as error: print(error)\n"
+    )
+    path = tmp_path
+    for _ in range(400):
+        path = path / "d"
+        path.mkdir()
+
+    def run(soft: int, hard: int) -> str:
+        words = [sys.executable, "-c", code, str(tmp_path), str(soft), str(hard)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60).stdout
+
+    assert "Too many open files" in run(100, 100)
+    assert run(100, 1000) == "400\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_tree_is_emptied_and_counted(tmp_path: Path) -> None:

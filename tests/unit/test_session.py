@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -152,4 +153,24 @@ def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         stage.mkdir(parents=True)
         then = time.time() - days * 86400
         os.utime(stage, (then, then))
+    (tmp_path / "reframe" / "stage" / "link").symlink_to("old")
     assert [path.name for path in session.old_stages()] == ["old"]
+
+
+def test_the_stage_of_a_session_that_runs_is_not_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    session.Session("mine").track(str(tmp_path / "target"))
+    stage = tmp_path / "reframe" / "stage" / "mine"
+    whose = stage / ".iogauge-session"
+
+    def old(days: float, **change: object) -> bool:
+        whose.write_text(json.dumps(json.loads(whose.read_text()) | change))
+        os.utime(stage, (time.time() - days * 86400,) * 2)
+        return session.old_stages() == [stage]
+
+    assert not old(100)
+    assert old(8, process=[os.getpid(), 1])
+    assert not old(8, host="elsewhere")  # its jobs may wait
+    assert old(29)

@@ -154,6 +154,8 @@ def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, all
         (f"{PARTITION}.time_limit", DELETE, f"{NAMED}.time_limit: found nothing", "30m"),
         (f"{PARTITION}.time_limit", None, f"{NAMED}.time_limit: found nothing", "30m"),
         (f"{PARTITION}.time_limit", "soon", f"{NAMED}.time_limit: found 'soon'", "30m"),
+        (f"{PARTITION}.time_limit", "0d0s", f"{NAMED}.time_limit: found '0d0s'", "more than 0"),
+        (f"{PARTITION}.name", "disk\n", "partitions: found the name 'disk", "a letter in front"),
         (f"{PARTITION}.max_jobs", DELETE, f"{NAMED}.max_jobs: found None", "1: two cases"),
         (f"{PARTITION}.max_jobs", 4, f"{NAMED}.max_jobs: found 4", "1: two cases"),
         (

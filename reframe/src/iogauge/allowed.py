@@ -67,7 +67,7 @@ class Marker:
 def _names(key: str, value: Any) -> tuple[str, ...]:
     found = value if isinstance(value, list) else [value]
     if not found or not all(isinstance(one, (str, int)) and one != "" for one in found):
-        raise ValueError(f"{key} is {value!r}: expected a name, or a list of them")
+        raise ValueError(f"{key} is {repr(value)[:80]}: expected a name, or a list of them")
     return tuple(str(one) for one in found)
 
 
@@ -75,8 +75,8 @@ def parse_marker(text: str) -> Marker:
     """An administrator's file; empty is allowed. Raises ValueError with what is wrong."""
     try:
         data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"not YAML: {' '.join(str(error).split())[:200]}") from error
     if data is None:
         return Marker()
     if not isinstance(data, dict):
@@ -266,8 +266,12 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
             )
         if info.st_mode & 0o022:
             return None, f"{file} does not count: others may write it (chmod go-w {file})"
-        text = os.read(inner, _MOST_BYTES).decode("utf-8", "replace")
+        with open(os.dup(inner), "rb") as whole:
+            data = whole.read(_MOST_BYTES + 1)
     try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"longer than {_MOST_BYTES} bytes, name a group instead")
+        text = data.decode("utf-8", "replace")
         return parse_marker(text), ""
     except ValueError as error:
         raise NotAllowed(f"{file}: {error}. Have it corrected") from error
@@ -306,6 +310,12 @@ def _home_of(fd: int, path: str) -> str:
     return next((one.pw_name for one in pwd.getpwall() if os.path.normpath(one.pw_dir) == path), "")
 
 
+def _plain(path: str) -> str:
+    """A path with one spelling: normpath(3) keeps two slashes in front."""
+    path = os.path.normpath(path)
+    return f"/{path.lstrip('/')}" if path.startswith("/") else path
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """A directory that may be written in: its descriptor, its path, and what allows it."""
@@ -322,7 +332,7 @@ def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
     ``of_job``: a resource manager made it for this job. Raises :class:`NotAllowed`, or OSError where the
     directory cannot be reached.
     """
-    path = os.path.normpath(path)
+    path = _plain(path)
     with _closing(open_directory(path)) as fd:
         owner = os.fstat(fd).st_uid
         marker, ignored = _read_marker(fd, path, owner)
@@ -355,7 +365,7 @@ def allow(
 
     Raises :class:`NotAllowed` where no marker can allow it, where it would not count, or where there is one.
     """
-    path = os.path.normpath(path)
+    path = _plain(path)
     with _closing(open_directory(path)) as fd:
         _refuse_always(path, _home_of(fd, path))
         owner = os.fstat(fd).st_uid
@@ -374,6 +384,12 @@ def allow(
             groups=groups,
             expires=expires,
         )
+        try:
+            parse_marker(marker.to_yaml())
+            if expires and expires < datetime.date.today():
+                raise ValueError(f"expires is {expires}, which is over")
+        except ValueError as error:
+            raise NotAllowed(f"that would allow nobody: {error}") from error
         scratch = f"{MARKER}.{os.getpid()}"
         new = os.open(
             scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd

@@ -673,10 +673,11 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
         key = (str(row["system"]), str(row["session"]))
         if key not in sessions:
             file = folder / key[0] / f"{key[1]}.jsonl"
-            try:
-                whole = list(history.read_whole(file))
-            except OSError as error:
-                raise CalibrateError(f"{file}: {error.strerror}") from error
+            if file.parent.parent != folder or ".." in key:
+                raise CalibrateError(f"{key!r}: a record names a session that is none")
+            whole = list(history.read_whole(file))
+            if len(whole) == 1 and isinstance(whole[0], history.Damaged):
+                raise CalibrateError(f"{file}: {whole[0].problem}")
             sessions[key] = [record for record in whole if isinstance(record, dict)]
         found: Mapping[str, Any]
         for found in reversed(sessions[key]):

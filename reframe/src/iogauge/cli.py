@@ -345,7 +345,7 @@ def _sessions(console: Console, names: list[str]) -> tuple[list[dict[str, Any]],
         if name not in known:
             newest = ", ".join(known[-5:]) or "none"
             raise typer.BadParameter(
-                f"no session {name!r} in {session.history_dir()} (newest: {newest})"
+                visible(f"no session {name!r} in {session.history_dir()} (newest: {newest})")
             )
     records = []
     for file in files:
@@ -581,8 +581,11 @@ def clean(
         except patience.NoAnswer as error:
             console.print(plain(str(error)))
             silent.add(place)
+        except FileNotFoundError:
+            console.print(plain(f"{place} is not there: if it is not mounted, clean it when it is"))
+            failed = failed or bool(target)
         except OSError as error:
-            console.print(plain(str(error)))
+            console.print(plain(f"{place} cannot be looked at: {error}"))
             failed = True
     for place, path in doomed:
         if place in silent:
@@ -591,7 +594,7 @@ def clean(
         try:
             ended = patience.follow(
                 place,
-                partial(_remove, path, dry_run),
+                partial(_remove, path, dry_run, bool(paths)),
                 removal.Progress(path, lambda text: console.print(plain(text))),
             )
             for told in ended:
@@ -611,7 +614,8 @@ def clean(
     for stage in stages:
         if not dry_run:
             shutil.rmtree(stage, ignore_errors=True)
-        console.print(plain(f"{'would remove' if dry_run else 'removed'}: {stage} (a week old)"))
+        word = "would remove" if dry_run else "left" if stage.exists() else "removed"
+        console.print(plain(f"{word}: {stage} (a week old)"))
     if not doomed and not any(locks) and not stages:
         console.print("nothing to remove")
     raise typer.Exit(1 if failed else 0)
@@ -661,9 +665,17 @@ def _break_lock(place: str, holder: lock.Holder | None) -> None:
     lock.tidy(place)
 
 
-def _remove(path: str, dry_run: bool, tell: patience.Tell) -> list[str]:
-    """Remove a session's directory, and end what still works in it; says what that was."""
-    workdir.check_ours(path)
+def _remove(path: str, dry_run: bool, is_named: bool, tell: patience.Tell) -> list[str]:
+    """Remove a session's directory, and end what still works in it; says what that was.
+
+    One that is gone meanwhile is an error only where the user has named it.
+    """
+    try:
+        workdir.check_ours(path)
+    except FileNotFoundError:
+        if is_named:
+            raise
+        return []
     if dry_run:
         return []
     ended = process.end(os.path.abspath(path))

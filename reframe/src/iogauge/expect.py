@@ -43,8 +43,11 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
     for file in sorted(folder.glob("*.jsonl"), key=lambda path: path.name, reverse=True):
         if file.stem in mine:
             continue
-        records = (record for record in history.read(file) if isinstance(record, dict))
-        first = next(records, None)
+        try:
+            records = (record for record in history.read(file) if isinstance(record, dict))
+            first = next(records, None)
+        except OSError:  # history names what cannot be read
+            continue
         if first is None or first.get("selection") != chosen:
             continue
         if sessions == _SESSIONS or (accepted and not first.get("accepts")):

@@ -14,6 +14,7 @@ import re
 import reprlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -162,6 +163,10 @@ _FINDING: Final[Mapping[str, Any]] = {
     "saw": str,
     "demands": str,
 }
+#: The largest figure that is believed, and the last moment: what is drawn and sorted stays finite.
+_MOST: Final = 1e300
+_LAST: Final = 200_000_000_000_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _PRICE: Final[Mapping[str, Any]] = {
     "source": str,
     "currency": str,
@@ -171,15 +176,33 @@ _PRICE: Final[Mapping[str, Any]] = {
 
 
 def read_whole(file: Path) -> Iterator[dict[str, Any] | Damaged]:
-    """As :func:`read`; a record that lacks what every record has, or has another type there, is damaged."""
-    for number, found in read_numbered(file):
-        try:
-            if isinstance(found, dict):
-                _check_form(found)
-        except TypeError as error:
-            yield Damaged(file, number, str(error))
-        else:
-            yield found
+    """As :func:`read`; a record that lacks what every record has, or has another type there, is damaged.
+
+    So is, as line 0, a file that cannot be read.
+    """
+    try:
+        for number, found in read_numbered(file):
+            try:
+                if isinstance(found, dict):
+                    _check_form(found)
+            except (TypeError, ValueError) as error:
+                yield Damaged(file, number, str(error))
+            else:
+                yield found
+    except OSError as error:
+        yield Damaged(file, 0, f"cannot be read: {error.strerror or error}")
+
+
+def microseconds(text: object) -> int:
+    """Microseconds since 1970 of a time such as 2026-01-31T12:00:00Z; raises ValueError, also for times before that."""
+    try:
+        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        found = (moment - _EPOCH) // timedelta(microseconds=1)
+    except (ValueError, TypeError, OverflowError):
+        found = -1
+    if not 0 <= found < _LAST:
+        raise ValueError(f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z")
+    return found
 
 
 def _check_form(record: Mapping[str, Any]) -> None:
@@ -195,14 +218,19 @@ def _check_form(record: Mapping[str, Any]) -> None:
 
     check(record, _CASE, "")
     check(record, {key: kind for key, kind in _OF_CASE.items() if key in record}, "")
+    if record.get("time") is not None:
+        microseconds(record["time"])
     for number, metric in enumerate(record["metrics"]):
-        check(metric, _METRIC, f"metrics[{number}].")
+        where = f"metrics[{number}]."
+        check(metric, _METRIC, where)
+        metric["name"].encode()  # half a surrogate pair is no text
+        if abs(metric["median"]) > _MOST:
+            raise ValueError(f"{where}median is {metric['median']!r}: expected {_MOST:g} at most")
         if metric["reference"] is not None:
-            check(
-                metric["reference"],
-                {"value": float, "lower": _Number},
-                f"metrics[{number}].reference.",
-            )
+            check(metric["reference"], {"value": float, "lower": _Number}, f"{where}reference.")
+            check({"upper": None, **metric["reference"]}, {"upper": _Number}, f"{where}reference.")
+            if metric["reference"]["value"] <= 0:
+                raise ValueError(f"{where}reference.value is not more than 0")
     for number, finding in enumerate(record["findings"]):
         check(finding, _FINDING, f"findings[{number}].")
     if record.get("target") is not None:

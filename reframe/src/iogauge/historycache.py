@@ -35,7 +35,7 @@ import polars as pl
 
 from iogauge import outside
 from iogauge.fingerprint import identity
-from iogauge.history import Damaged, keys_of, read_numbered
+from iogauge.history import Damaged, keys_of, microseconds, read_numbered
 
 #: Columns of :func:`load`.
 COLUMNS: Final[Mapping[str, Any]] = {
@@ -121,16 +121,6 @@ def _number(values: Mapping[str, Any], name: str) -> float | None:
     raise ValueError(f"{name} is {value!r:.60}: expected a finite number")
 
 
-def _microseconds(text: object) -> int:
-    """Microseconds since the epoch of a time such as 2026-01-31T12:00:00Z."""
-    try:
-        moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-        return (moment - _EPOCH) // _MICROSECOND
-    except (ValueError, TypeError) as error:
-        message = f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z"
-        raise ValueError(message) from error
-
-
 def _object(value: object, name: str) -> Mapping[str, Any]:
     if value is None:
         return {}
@@ -164,7 +154,7 @@ def rows_of(
 ) -> list[tuple[Any, ...]]:
     """The rows of a record, in the order of the stored columns; raises ValueError for what has no such form."""
     case = (
-        _microseconds(record.get("time")),
+        microseconds(record.get("time")),
         *(_text(record, name) for name in _CASE_TEXTS),
         _count(record, "nodes"),
         _count(record, "tasks_per_node"),
@@ -519,9 +509,14 @@ def _session_files(folder: Path) -> dict[str, _State]:
     """Session files below a folder."""
     found = {}
     for path in folder.rglob("*.jsonl"):
-        with contextlib.suppress(FileNotFoundError):
+        try:
             stat = path.stat()
-            found[path.relative_to(folder).as_posix()] = (stat.st_size, stat.st_mtime_ns)
+            state = (stat.st_size, stat.st_mtime_ns)
+        except FileNotFoundError:
+            continue
+        except OSError:  # reading it says what is wrong
+            state = (0, 0)
+        found[path.relative_to(folder).as_posix()] = state
     return found
 
 

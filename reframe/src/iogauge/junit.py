@@ -31,7 +31,7 @@ def junit(records: Sequence[dict[str, Any]], gate: bool) -> str:
     suites: dict[str, ElementTree.Element] = {}
     counts: dict[str, dict[str, int]] = {}
     for record in records:
-        place = visible(f"{record['system']}:{record['partition']}")
+        place = visible(f"{record.get('system')}:{record['partition']}")
         if place not in suites:
             suites[place] = ElementTree.SubElement(top, "testsuite", name=place)
             counts[place] = {"tests": 0, "failure": 0, "error": 0, "skipped": 0}
@@ -39,7 +39,7 @@ def junit(records: Sequence[dict[str, Any]], gate: bool) -> str:
         case = ElementTree.SubElement(
             suites[place],
             "testcase",
-            classname=f"{place}.{visible(str(record['check']))}",
+            classname=f"{place}.{visible(str(record.get('check')))}",
             name=visible(report.short_name(record["case"])),
         )
         counts[place]["tests"] += 1

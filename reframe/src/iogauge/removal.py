@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable
@@ -78,6 +79,11 @@ class Removal:
 
         Raises :class:`NotRemoved` where something is left; whatever could be removed is.
         """
+        # A directory is open for each level of the tree.
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if soft != hard:
+            with contextlib.suppress(ValueError, OSError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._place = (os.fstat(fd).st_dev, mount_id(fd))
         self._keep = keep
         top = _Directory(os.dup(fd), None, path)
@@ -220,7 +226,12 @@ class Removal:
         with self._condition:
             self._open.add(fd)
         below = _Directory(fd, directory, name)
-        if (os.fstat(fd).st_dev, mount_id(fd)) != self._place:
+        try:
+            place = (os.fstat(fd).st_dev, mount_id(fd))
+        except OSError as error:  # too many open files
+            self._problem(f"{name} in {directory.name}: {error.strerror}")
+            return self._finish(below, given_up=True)
+        if place != self._place:
             self._problem(f"another file system is mounted at {name} in {directory.name}")
             return self._finish(below, given_up=True)
         return self._look(below)

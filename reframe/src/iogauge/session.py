@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import re
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from iogauge import lock, outside, patience, process, removal, workdir
 from iogauge.budget import Cost, excess
@@ -48,11 +51,42 @@ def known_targets() -> list[str]:
         return []
 
 
+#: File in a session's stage directory that names its process and host.
+_WHOSE: Final = ".iogauge-session"
+
+
+def _stages() -> Path:
+    return state_dir() / "reframe" / "stage"
+
+
 def old_stages(days: float = 7.0) -> list[Path]:
-    """Stage directories of sessions that began so many days ago; every session has one of its own."""
-    oldest = time.time() - days * 86400
-    found = (state_dir() / "reframe" / "stage").glob("*")
-    return sorted(path for path in found if path.is_dir() and path.lstat().st_mtime < oldest)
+    """Stage directories of sessions that began so many days ago; every session has one of its own.
+
+    Not of one that runs; of other hosts, which cannot be asked, only after four times as many days.
+    """
+    found = []
+    for path in sorted(_stages().glob("*")):
+        with contextlib.suppress(OSError):
+            info = path.lstat()
+            age = (time.time() - info.st_mtime) / 86400
+            if stat.S_ISDIR(info.st_mode) and age > days:
+                whose = _whose(path)
+                if whose.get("host", socket.gethostname()) != socket.gethostname():
+                    runs = age <= 4 * days
+                else:
+                    runs = "process" in whose and process.runs(whose["process"])
+                if not runs:
+                    found.append(path)
+    return found
+
+
+def _whose(stage: Path) -> dict[str, Any]:
+    """What a stage directory says of its session; empty where it says nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        said = outside.read_json(stage / _WHOSE)
+        if isinstance(said, dict):
+            return said
+    return {}
 
 
 def is_gate() -> bool:
@@ -133,6 +167,10 @@ class Session:
         if target in self.targets:
             return
         self.targets.add(target)
+        stage = _stages() / self.name
+        stage.mkdir(parents=True, exist_ok=True)
+        whose = {"host": socket.gethostname(), "process": process.named(os.getpid())}
+        (stage / _WHOSE).write_text(json.dumps(whose), encoding="utf-8")
         if target not in known_targets():
             file = state_dir() / _TARGETS
             file.parent.mkdir(parents=True, exist_ok=True)

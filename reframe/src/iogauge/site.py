@@ -55,7 +55,11 @@ _ENVIRONMENT_EXTRAS: Final = {
     DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
 }
 _NO_EXTRAS: Final = (re.compile(r"(?!)"), f"the keys {', '.join(_ENVIRONMENT_EXTRAS)}")
-_TIME_LIMIT: Final = re.compile(r"(?=\d)(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
+_TIME_LIMIT: Final = re.compile(
+    r"(?=\d)(?=.*[1-9])(\d{1,6}d)?(\d{1,6}h)?(\d{1,6}m)?(\d{1,6}s)?", re.ASCII
+)
+#: ReFrame's own pattern lets a name end in a newline.
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 _MISSING: Final = "nothing"
 
 
@@ -145,7 +149,7 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
                 file,
                 f"{key}.time_limit",
                 show(limit) if limit else "nothing",
-                "a time limit such as 30m or 1h30m: storage that hangs must end",
+                "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end",
             )
         )
     if partition.get("max_jobs") != 1:
@@ -184,6 +188,13 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
                 file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
             )
         )
+    named = [("environments", one["name"]) for one in data.get("environments", [])]
+    named += [("partitions", one["name"]) for system in systems for one in system["partitions"]]
+    mistakes += [
+        Mistake(file, kind, f"the name {show(name)}", "letters, digits, _ and -, a letter in front")
+        for kind, name in named
+        if not _NAME.fullmatch(str(name))
+    ]
     for system in systems:
         for pattern in system.get("hostnames", []):
             try:

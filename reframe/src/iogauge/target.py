@@ -94,7 +94,7 @@ class Target(SiteModel):
                 f"{path!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = % ~ - "
                 "are safe with every tool"
             )
-        return path
+        return f"/{path.lstrip('/')}"
 
 
 class Node(SiteModel):

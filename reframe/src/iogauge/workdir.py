@@ -193,7 +193,8 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
     with contextlib.suppress(FileNotFoundError):
         before = _read(fd)
     if any(before.get(key) != owner[key] for key in ("host", "process")):
-        if before.get("host") == socket.gethostname() and process.runs(before.get("process", [0])):
+        here = before.get("host") == socket.gethostname()
+        if here and "process" in before and process.runs(before["process"]):
             raise WorkdirError(
                 f"session {owner['session']} is that of process {before['process']} as well, which runs: "
                 "give this one another name (IOGAUGE_SESSION)"

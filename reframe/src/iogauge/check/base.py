@@ -209,9 +209,14 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                     Verdict.ERROR,
                     f"{name} is {getattr(self, name)!r}: expected {' or '.join(allowed)}",
                 )
-        for name in ("nodes", "tasks_per_node", "repetitions"):
-            if getattr(self, name) < 1:
-                self._refuse(Verdict.ERROR, f"{name} is {getattr(self, name)}: expected 1 or more")
+        for name in ("nodes", "tasks_per_node", "repetitions", *self._overridden):
+            value = getattr(self, name)
+            least = 1 if name in ("nodes", "tasks_per_node", "repetitions") else value
+            if isinstance(value, int) and not least <= value < 1 << 60:
+                self._refuse(
+                    Verdict.ERROR,
+                    f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60",
+                )
         self.num_tasks = self.total_tasks
         self.num_tasks_per_node = self.tasks_per_node
         path = self._references.path_for(type(self).__name__)
