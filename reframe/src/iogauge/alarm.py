@@ -227,7 +227,10 @@ class _Known:
                     row["fingerprint"],
                 )
                 for row in rows
-                if row["unit"] == last["unit"] and row["median"] is not None and row["median"] > 0
+                if row["unit"] == last["unit"]
+                and row["metric_verdict"] is not None
+                and row["median"] is not None
+                and row["median"] > 0
             ],
             reference=value,
             least=bound("lower"),

@@ -27,7 +27,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +35,7 @@ import polars as pl
 from iogauge import outside
 from iogauge.fingerprint import identity
 from iogauge.history import Damaged, keys_of, microseconds, read_numbered
+from iogauge.verdict import Verdict
 
 #: Columns of :func:`load`.
 COLUMNS: Final[Mapping[str, Any]] = {
@@ -75,7 +75,7 @@ _STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "recor
 #: Columns of the fingerprints.
 _PRINTS: Final[Mapping[str, Any]] = {"id": pl.String, "content": pl.String}
 #: Grows when the same session file makes other rows.
-_VERSION: Final = 2
+_VERSION: Final = 3
 _FORM: Final = hashlib.sha256(f"{_VERSION} {_STORED}".encode()).hexdigest()[:12]
 
 _INDEX: Final = "index.json"
@@ -89,8 +89,7 @@ _MERGED_ROWS: Final = 250_000
 #: Seconds for which a file that the index does not name is left alone: another process may be writing it.
 _GRACE_S: Final = 3600
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND: Final = timedelta(microseconds=1)
+_VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
 
 
 # A record as rows.
@@ -101,6 +100,13 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     if value is None or type(value) is str:
         return value
     raise ValueError(f"{name} is {value!r:.60}: expected text")
+
+
+def _verdict(values: Mapping[str, Any]) -> str | None:
+    value = _text(values, "verdict")
+    if value is None or value in _VERDICTS:
+        return value
+    raise ValueError(f"verdict is {value!r:.60}: expected {', '.join(sorted(_VERDICTS))}")
 
 
 def _count(values: Mapping[str, Any], name: str) -> int | None:
@@ -159,7 +165,7 @@ def rows_of(
         _count(record, "nodes"),
         _count(record, "tasks_per_node"),
         *keys_of(record),
-        _text(record, "verdict"),
+        _verdict(record),
     )
     expected = record.get("expected") is True
     confirms = _text(record, "confirms")
@@ -182,7 +188,7 @@ def rows_of(
                 _number(metric, "median"),
                 _number(metric, "spread"),
                 len(_list(metric.get("samples"), "samples")),
-                _text(metric, "verdict"),
+                _verdict(metric),
                 _number(reference, "value"),
                 _number(reference, "lower"),
                 _number(reference, "upper"),

@@ -365,7 +365,9 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> References:
 def _read(path: Path) -> References:
     try:
         info = path.stat()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if path.is_symlink():  # it leads nowhere, and no reference is not what its site wants
+            return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
         return References(path, {}, ())
     except OSError as error:
         return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
