@@ -53,7 +53,7 @@ class Watch:
                 self.elsewhere |= {f"{folder}/{name}" for name in {*names} - ours - temporary}
                 continue
             files[parts[3]] += len(parts) > 4
-            for name in names:
+            for name in {*names}:  # one that is removed and made anew meanwhile may be listed twice
                 with contextlib.suppress(FileNotFoundError):
                     info = os.lstat(os.path.join(folder, name))
                     held[parts[3]] += info.st_blocks * 512
