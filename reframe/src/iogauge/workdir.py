@@ -31,6 +31,8 @@ ROOT: Final = "iogauge"
 _MARGIN_S: Final = 86400
 #: How long a directory counts as that of a living session where its marker says nothing.
 _UNKNOWN_S: Final = 7 * 86400
+#: How often a directory in which names keep appearing is emptied anew.
+_ROUNDS: Final = 10
 #: More than a marker can have.
 _MOST_BYTES: Final = 1 << 16
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -203,6 +205,10 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
         return
     else:
         owner = owner | before | {"expires": owner["expires"]}
+    _write(fd, owner)
+
+
+def _write(fd: int, owner: dict[str, Any]) -> None:
     scratch = f"{MARKER}.{socket.gethostname()}.{os.getpid()}"
     new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
     with open(new, "w", encoding="utf-8") as file:
@@ -346,17 +352,23 @@ def remove(
     path = os.path.abspath(path)  # what is checked and what is removed must be spelt alike
     try:
         with _ours(path) as ours:
-            work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
-            work.run(ours.fd, path, keep=frozenset({MARKER}))
-            try:
-                os.unlink(MARKER, dir_fd=ours.fd)
-            except FileNotFoundError:
-                pass  # another one removes it too
-            except OSError as error:
-                raise NotRemoved(
-                    f"{path} could not be emptied: {MARKER}: {error.strerror}"
-                ) from error
             names = path.split(os.sep)[-3:]
+            for _ in range(_ROUNDS):
+                work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
+                work.run(ours.fd, path, keep=frozenset({MARKER}))
+                try:
+                    os.unlink(MARKER, dir_fd=ours.fd)
+                except FileNotFoundError:
+                    pass  # another one removes it too
+                except OSError as error:
+                    raise NotRemoved(
+                        f"{path} could not be emptied: {MARKER}: {error.strerror}"
+                    ) from error
+                if not os.listdir(ours.fd):
+                    break
+                _write(
+                    ours.fd, ours.owner
+                )  # what has appeared meanwhile must not lie there without
             for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
                 removal.rmdir_if_empty(name, fd)
     except FileNotFoundError:
