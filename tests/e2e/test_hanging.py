@@ -133,7 +133,7 @@ def test_a_tool_that_not_even_kill_can_end(
     rig.assert_clean()
 
 
-@pytest.mark.needs_ior
+@pytest.mark.needs_loop
 @pytest.mark.slow
 def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
     make_rig: Callable[..., Rig], small_fs: Callable[..., Path]

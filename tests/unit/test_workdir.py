@@ -341,6 +341,26 @@ def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
+def test_where_names_keep_appearing_the_marker_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make(tmp_path).parent
+    unlink = os.unlink
+
+    def followed(name: str, **fds: int) -> None:
+        unlink(name, **fds)
+        if name == MARKER:
+            (session / "stray").touch()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", followed)
+        with pytest.raises(NotRemoved, match="names keep appearing"):
+            workdir.remove(str(session))
+    assert (session / MARKER).exists()
+    workdir.remove(str(session))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_that_appears_behind_the_removal_is_removed_in_the_next_round(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

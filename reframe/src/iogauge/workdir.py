@@ -366,9 +366,10 @@ def remove(
                     ) from error
                 if not os.listdir(ours.fd):
                     break
-                _write(
-                    ours.fd, ours.owner
-                )  # what has appeared meanwhile must not lie there without
+                # What has appeared meanwhile must not lie there without a marker.
+                _write(ours.fd, ours.owner)
+            else:
+                raise NotRemoved(f"{path} could not be emptied: names keep appearing in it")
             for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
                 removal.rmdir_if_empty(name, fd)
     except FileNotFoundError:
