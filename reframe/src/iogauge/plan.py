@@ -99,7 +99,7 @@ _START_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a case costs. ``held_bytes`` and ``files`` lie on the target at a time, at most."""
+    """What a case costs. ``held_bytes`` and ``files``, passing ones among them, lie on the target at a time, at most."""
 
     held_bytes: int
     files: int
@@ -126,7 +126,8 @@ class CasePlan:
     changes settings of the client, which its job puts back. ``sweeps_tasks``: the tasks on a node are what
     the scenario varies, beyond the cores where the site says so. ``writes_first``: all executions of what
     ``repeat`` writes come before the first of what it reads; each has a directory of its own, :data:`SET`,
-    and ``held_bytes`` and ``files`` are those of all.
+    and ``held_bytes`` and ``files`` are those of all. ``passing_files``: empty ones that the MPI library makes
+    beside them for a moment whenever it opens a file.
     """
 
     tool: str
@@ -138,6 +139,7 @@ class CasePlan:
     warm_up: bool = True
     held_bytes: int
     files: int
+    passing_files: int = 0
     inputs: Mapping[str, str] = field(default_factory=dict)
     computed: Mapping[str, Computed] = field(default_factory=dict)
     layout: Layout | None = None
@@ -186,6 +188,11 @@ class CasePlan:
         return None if stripes < 1 else files * stripes
 
     @property
+    def most_files(self) -> int:
+        """Files that lie on the target at a time, at most."""
+        return self.files + self.passing_files
+
+    @property
     def samples(self) -> int:
         """Samples of every metric."""
         return self.repetitions * max(phase.samples for phase in self.repeat)
@@ -217,7 +224,7 @@ class CasePlan:
 
         return Footprint(
             held_bytes=self.held_bytes,
-            files=self.files,
+            files=self.most_files,
             written_bytes=moved("write") + sum(times * p.stored_bytes for times, p in each),
             read_bytes=moved("read"),
             nodes=self.nodes,

@@ -293,7 +293,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
             "lock_wait_s": min(limits.lock_wait, self._time_limit_s / 2),
             "lock_lease_s": limits.lock_lease,
             "held_bytes": plan.held_bytes,
-            "files": plan.files,
+            "files": plan.most_files,
             "pieces": plan.pieces,
             "pins": plan.pins.to_json() if plan.pins else None,
             "max_fill": limits.max_fill,
@@ -324,6 +324,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
                     "partition": self.current_partition.fullname,
                     "written_bytes": footprint.written_bytes,
                     "read_bytes": footprint.read_bytes,
+                    "passing_files": plan.passing_files,
                     "nodes": footprint.nodes,
                     "node_minutes": footprint.node_minutes,
                     "seconds": footprint.seconds,
@@ -350,7 +351,7 @@ class StorageCheck(rfm.RunOnlyRegressionTest):
         job = self.job
         job.time_limit = self.time_limit or self.current_partition.time_limit
         given = [*job.sched_access, *job.options, *job.cli_options]
-        options = job_options(job.scheduler.registered_name, plan.files, job.time_limit, given)
+        options = job_options(job.scheduler.registered_name, plan.most_files, job.time_limit, given)
         job.options += options
         warned = [option.partition("@")[2] for option in options if "@" in option]
         self.job.launcher = getlauncher("local")()
