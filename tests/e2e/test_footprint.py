@@ -198,7 +198,11 @@ def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> N
             continue  # filecreate counts 4 KiB for every empty file
         else:
             wrote, error = written_bytes(everything.stages[case])
-        assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), (case, wrote, error)
+        assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), (
+            case,
+            wrote,
+            error,
+        )
 
 
 def test_nothing_is_written_elsewhere_on_the_target(everything: Everything) -> None:
