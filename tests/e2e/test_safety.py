@@ -59,7 +59,12 @@ def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
 
     again = rig.iogauge("allow", str(rig.target), "--user", "nobody")
     assert again.rc == 1 and "--replace" in flat(again.out), again.out
-    assert rig.iogauge("allow", str(rig.target), "--user", "nobody", "--replace").rc == 0
+    slip = rig.iogauge("allow", str(rig.target), "--group", "no-such-group", "--replace")
+    assert slip.rc == 0 and "group no-such-group: not known on this host" in flat(slip.out), (
+        slip.out
+    )
+    known = rig.iogauge("allow", str(rig.target), "--user", "nobody", "--replace")
+    assert known.rc == 0 and "not known" not in known.out, known.out
     refused_everywhere(rig, "and not root")
 
 

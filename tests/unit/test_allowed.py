@@ -147,7 +147,9 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
         ("type: 5", "type is 5"),
         ("expires: soon", "expected a day"),
         ("expires: 2026-01-01 10:00:00", "expected a day"),
-        ("a: [", "not YAML"),
+        ("a: [", "line:1: expected the node content"),
+        ("users: [a]\nusers: [b]", "line:2: key .users. stands here a second time"),
+        ("users: [yes]", "users is .True.: expected a name"),
     ],
 )
 def test_a_marker_with_a_mistake_allows_nothing(text: str, why: str) -> None:
@@ -356,3 +358,11 @@ def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
     assert "lies directly below /" in why_not(shallow)
     allowed.allow(str(shallow), (), (), None)
     assert "everybody" in allowed.by_what(str(shallow))
+
+
+def test_names_that_nobody_has_here_are_found() -> None:
+    """They may be known on the nodes: it is no error."""
+    marker = allowed.Marker(
+        users=("root", "4711", "no-such-user"), groups=("no-such-group", "root")
+    )
+    assert allowed.unknown(marker) == ["user no-such-user", "group no-such-group"]

@@ -431,3 +431,44 @@ def test_the_names_of_checks_are_read_without_running_them(tmp_path: Path) -> No
         "@simple_test\nclass Two(X): pass\n"
     )
     assert references.known_checks(tmp_path) == ["One", "Two"]
+
+
+@pytest.mark.parametrize("key", ["here:[", "(", "a{99999999999}"])
+def test_a_key_that_is_no_regular_expression_is_a_mistake(key: str) -> None:
+    body = {"$index": ["$partition"], key: {"write_bw": [1, 0, 0, "MiB/s"]}}
+    (mistake,) = find_mistakes("f", {**HEAD, "Ior": body})
+    assert mistake.key == f"Ior.{key}" and "a regular expression" in mistake.allowed
+
+
+@pytest.mark.parametrize(
+    ("key", "partition", "whole"),
+    [
+        ("here:disk|here:other", "here:disk2", False),
+        ("here:disk|here:other", "here:other2", True),
+        ("(here:disk|here:other)", "here:disk", True),
+        ("here:.*", "here:disk2", True),
+        ("here:other", "here:disk", True),
+    ],
+)
+def test_a_key_that_fits_a_part_of_a_name_is_no_reference(
+    sites: Path, key: str, partition: str, whole: bool
+) -> None:
+    """ReFrame's own look-up finds it: ``^a|b$``."""
+    write(
+        sites,
+        f"""
+        $sources: {{Ior: run 1}}
+        Ior:
+          $index: [$partition, tier]
+          {key}:
+            quick|daily: {{write_bw: [1, 0, 0, MiB/s]}}
+        """,
+    )
+    check = Ior(
+        _resolve_reference=dict, current_partition=SimpleNamespace(fullname=partition), tier="daily"
+    )
+    if whole:
+        assert References.of_site("here").resolve(check, METRICS, {})[0] == {}
+        return
+    with pytest.raises(ReferencesError, match="matches only a part of"):
+        References.of_site("here").resolve(check, METRICS, {})

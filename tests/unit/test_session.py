@@ -174,3 +174,18 @@ def test_the_stage_of_a_session_that_runs_is_not_old(
     assert old(8, process=[os.getpid(), 1])
     assert not old(8, host="elsewhere")  # its jobs may wait
     assert old(29)
+
+
+def test_a_pipe_that_nobody_reads_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for file in (tmp_path / "names", tmp_path / "pipe"):
+        monkeypatch.setenv("IOGAUGE_SESSIONS", str(file))
+        if file.name == "pipe":
+            os.mkfifo(file)
+            with pytest.raises(OSError, match=r"pipe"):
+                session.announce("a")
+        else:
+            session.announce("a")
+            session.announce("b")
+            assert file.read_text() == "a\nb\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -348,6 +349,20 @@ def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
     config = site.load(sites)
     assert set(systems(config)) == {name, "alpha"}
     jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
+
+
+@pytest.mark.parametrize("kind", ["dangling", "pipe", "directory"])
+def test_a_site_whose_settings_cannot_be_read_does_not_vanish(
+    sites: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    put(sites, "alpha")
+    (sites / "broken").mkdir()
+    file = sites / "broken" / site.SETTINGS
+    make = {"dangling": lambda: file.symlink_to("/no/such/file"), "directory": file.mkdir}
+    make.get(kind, lambda: os.mkfifo(file))()
+    assert set(systems(site.load(sites))) == {"alpha", "broken"}
+    assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
+    assert not site.any_budget(sites)
 
 
 def test_mistakes_in_the_references_disable_a_site(

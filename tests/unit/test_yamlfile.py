@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from pathlib import Path
 
@@ -97,3 +98,17 @@ def test_a_long_value_is_shown_on_one_short_line() -> None:
     shown = yamlfile.show("x" * 500)
     assert len(shown) == 80
     assert shown.endswith("...")
+
+
+@pytest.mark.parametrize("text", ["- 1\n" * (1 << 20), "[" + "1," * (2 << 20) + "1]"])
+def test_too_many_values_are_not_read_to_the_end(text: str) -> None:
+    read = []
+
+    class Stream(io.StringIO):
+        def read(self, size: int | None = -1) -> str:
+            read.append(super().read(size))
+            return read[-1]
+
+    with pytest.raises(YamlError, match="more than 200000 values"):
+        yamlfile.parse(Stream(text), "f")  # type: ignore[arg-type]
+    assert sum(map(len, read)) < len(text) / 4

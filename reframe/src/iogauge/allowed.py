@@ -21,6 +21,7 @@ from typing import Any, Final
 import yaml
 
 from iogauge.filesystem import Mount, mount_of
+from iogauge.yamlfile import YamlError, parse
 
 MARKER: Final = ".iogauge-allowed"
 
@@ -66,7 +67,7 @@ class Marker:
 
 def _names(key: str, value: Any) -> tuple[str, ...]:
     found = value if isinstance(value, list) else [value]
-    if not found or not all(isinstance(one, (str, int)) and one != "" for one in found):
+    if not found or not all(type(one) in (str, int) and one != "" for one in found):
         raise ValueError(f"{key} is {repr(value)[:80]}: expected a name, or a list of them")
     return tuple(str(one) for one in found)
 
@@ -74,9 +75,9 @@ def _names(key: str, value: Any) -> tuple[str, ...]:
 def parse_marker(text: str) -> Marker:
     """An administrator's file; empty is allowed. Raises ValueError with what is wrong."""
     try:
-        data = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"not YAML: {' '.join(str(error).split())[:200]}") from error
+        data = parse(text, "line")
+    except YamlError as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from error
     if data is None:
         return Marker()
     if not isinstance(data, dict):
@@ -275,6 +276,23 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
         return parse_marker(text), ""
     except ValueError as error:
         raise NotAllowed(f"{file}: {error}. Have it corrected") from error
+
+
+def unknown(marker: Marker) -> list[str]:
+    """Users and groups of a marker that this machine does not know; numbers are taken as they are."""
+    known = {
+        "user": (marker.users, pwd.getpwnam),
+        "group": (marker.groups, grp.getgrnam),
+    }
+    found = []
+    for kind, (names, look_up) in known.items():
+        for name in names:
+            try:
+                if not name.isdecimal():
+                    look_up(name)
+            except (KeyError, ValueError):
+                found.append(f"{kind} {name}")
+    return found
 
 
 def _user_name(uid: int) -> str:

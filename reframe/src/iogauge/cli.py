@@ -87,7 +87,12 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     ``confirms`` names the session whose failures are measured once more.
     """
     name = session.new_session_name()
-    session.announce(name)
+    try:
+        session.announce(name)
+    except OSError as error:
+        said = f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        typer.echo(visible_lines(said), err=True)
+        raise typer.Exit(2) from error
     reframe_report = session.state_dir() / "reports" / f"run-{name}.json"
     extra = {"IOGAUGE_SESSION": name}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
@@ -713,6 +718,9 @@ def allow(
     file = os.path.join(path, allowed.MARKER)
     _console().print(plain(f"{file} allows {marker.meaning()}"))
     typer.echo(visible_lines(marker.to_yaml()), nl=False)
+    if strangers := allowed.unknown(marker):
+        said = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
+        typer.echo(visible_lines(said), err=True)
     _console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )

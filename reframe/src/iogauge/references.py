@@ -234,6 +234,21 @@ class References:
                 f"{self.file}: {name}.$index: found {unknown[0]!r}; allowed: variables and parameters "
                 "of the check, $system, $partition, $environ"
             )
+        own = {"$system": "current_system", "$environ": "current_environ"}
+        values = [
+            check.current_partition.fullname
+            if part == "$partition"
+            else getattr(check, own[part]).name
+            if part in own
+            else getattr(check, part, None)
+            for part in index
+        ]
+        if loose := _matched_in_part(entry, values):
+            key, value = loose
+            raise ReferencesError(
+                f"{self.file}: {name}: the key {key!r} matches only a part of {value!r}: expected "
+                f"'({key})', which matches the whole or nothing"
+            )
         scoped, found = check._resolve_reference(), {}
         for metric in metrics:
             try:
@@ -249,6 +264,37 @@ class References:
         sought = [check.current_partition.fullname]
         sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
         return found, f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}"
+
+
+def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
+    """The first key by which ReFrame finds a reference though it fits a part of a value only, and the value.
+
+    ReFrame looks for ``^KEY$``: by the key ``a|b``, a value that begins with a is found.
+    """
+    for value in values:
+        if not isinstance(entry, dict):
+            return None
+        found: Any = value
+        if value not in entry:
+            words = [k for k in entry if isinstance(k, str)] if isinstance(value, str) else []
+            found = next((k for k in words if re.match(f"^{k}$", str(value))), None)
+            if found is not None and not re.fullmatch(found, str(value)):
+                return found, str(value)
+        entry = entry.get(found)
+    return None
+
+
+def _pattern_mistakes(file: str, key: str, value: object) -> list[Mistake]:
+    """Keys that ReFrame takes for regular expressions and that are none."""
+    mistakes: list[Mistake] = []
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        try:
+            re.compile(f"^{name}$" if isinstance(name, str) else "")
+        except (re.error, OverflowError, RecursionError) as error:
+            allowed = f"a regular expression ({error})"
+            mistakes.append(Mistake(file, f"{key}.{name}", f"the key {name!r}", allowed))
+        mistakes += _pattern_mistakes(file, f"{key}.{name}", inner)
+    return mistakes
 
 
 def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
@@ -338,6 +384,7 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
         ):
             mistakes.append(Mistake(file, f"{name}.$index", show(index), "a list of names"))
             continue
+        mistakes += _pattern_mistakes(file, name, entry)
         for key, metric, leaf in _leaves(file, name, entry):
             if not metric:
                 mistakes.append(Mistake(file, key, show(leaf), "a mapping down to the metrics"))

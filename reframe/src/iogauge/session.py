@@ -129,7 +129,11 @@ def new_session_name() -> str:
 def announce(name: str) -> None:
     """Add a session's name to the file ``$IOGAUGE_SESSIONS``, before it runs, for who called this process."""
     if file := os.environ.get("IOGAUGE_SESSIONS"):
-        with open(file, "a", encoding="utf-8") as lines:
+        # Without O_NONBLOCK, opening a pipe would wait for a reader.
+        fd = os.open(
+            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+        )
+        with open(fd, "w", encoding="utf-8") as lines:
             lines.write(name + "\n")
 
 

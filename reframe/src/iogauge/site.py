@@ -7,6 +7,7 @@ when the configuration is loaded, and again, as an error, when the site is the o
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
@@ -21,7 +22,7 @@ import yaml
 from pydantic import ValidationError
 from reframe.core.logging import getlogger
 
-from iogauge import detect, features, hints, stack
+from iogauge import detect, features, hints, outside, stack
 from iogauge.filesystem import traits
 from iogauge.references import FILE as REFERENCES
 from iogauge.references import References, known_checks
@@ -380,14 +381,20 @@ def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
 
 def site_folders(folder: Path) -> list[Path]:
     """Folders of the sites, by name; :data:`LOCAL` last, because the first host name that matches wins."""
-    found = [file.parent for file in folder.glob(f"*/{SETTINGS}") if file.parent.name != COMMON]
-    return sorted(found, key=lambda path: (path.name == LOCAL, path.name))
+    # A link that leads nowhere is there too: its site has a mistake, and does not vanish.
+    inner = folder.iterdir() if folder.is_dir() else ()
+    found = [one for one in inner if os.path.lexists(one / SETTINGS)]
+    wanted = [one for one in found if one.name != COMMON]
+    return sorted(wanted, key=lambda path: (path.name == LOCAL, path.name))
 
 
 def any_budget(folder: Path) -> bool:
     """Whether any site may have a budget; says nothing of mistakes, which other functions find."""
-    texts = (one / SETTINGS for one in site_folders(folder))
-    return any("budget" in file.read_text(encoding="utf-8", errors="replace") for file in texts)
+    for one in site_folders(folder):
+        with contextlib.suppress(OSError):
+            if "budget" in outside.read_text(one / SETTINGS):
+                return True
+    return False
 
 
 def _expand(value: Any, home: str) -> Any:

@@ -21,11 +21,25 @@ _LIMIT_VALUES: Final = 200_000
 
 
 class _Loader(yaml.SafeLoader):
+    values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # Counted as they come: to read all of a file that has far too many would take a minute.
+        self.values += 1
+        if self.values > _LIMIT_VALUES:
+            raise _too_many(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
             _count(node, {})
         return node
+
+
+def _too_many(mark: yaml.Mark) -> yaml.constructor.ConstructorError:
+    problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
+    return yaml.constructor.ConstructorError(None, None, problem, mark)
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
@@ -38,8 +52,7 @@ def _count(node: yaml.Node, known: dict[int, int]) -> int:
         parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
         known[id(node)] = 1 + sum(_count(part, known) for part in parts)
         if known[id(node)] > _LIMIT_VALUES:
-            problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+            raise _too_many(node.start_mark)
     return known[id(node)]
 
 
