@@ -131,16 +131,17 @@ _FILE_BYTES: Final = 1 << 40
 #: What whoever shows a record relies upon, and what may be there; other keys are as they are.
 _Number = float | None
 _Name = str | None
+#: Keys without which nobody can say what a record is of.
+CASE_KEYS: Final = ("system", "partition", "check", "case", "verdict")
 _CASE: Final[Mapping[str, Any]] = {
-    "case": str,
-    "partition": str,
+    **dict.fromkeys(CASE_KEYS, str),
     "verdict": Verdict,
     "reason": str,
     "metrics": list,
     "findings": list,
 }
 _OF_CASE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("session", "time", "system", "environment", "check", "hash", "tier"), _Name),
+    **dict.fromkeys(("session", "time", "environment", "hash", "tier"), _Name),
     "confirms": _Name,
     "parameters": dict,
     "overridden": dict,

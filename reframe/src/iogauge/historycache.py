@@ -34,7 +34,7 @@ import polars as pl
 
 from iogauge import outside
 from iogauge.fingerprint import identity
-from iogauge.history import Damaged, keys_of, microseconds, read_numbered
+from iogauge.history import CASE_KEYS, Damaged, keys_of, microseconds, read_numbered
 from iogauge.verdict import Verdict
 
 #: Columns of :func:`load`.
@@ -75,7 +75,7 @@ _STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "recor
 #: Columns of the fingerprints.
 _PRINTS: Final[Mapping[str, Any]] = {"id": pl.String, "content": pl.String}
 #: Grows when the same session file makes other rows.
-_VERSION: Final = 3
+_VERSION: Final = 4
 _FORM: Final = hashlib.sha256(f"{_VERSION} {_STORED}".encode()).hexdigest()[:12]
 
 _INDEX: Final = "index.json"
@@ -159,6 +159,9 @@ def rows_of(
     record: Mapping[str, Any], fingerprint: str | None, source: int, number: int
 ) -> list[tuple[Any, ...]]:
     """The rows of a record, in the order of the stored columns; raises ValueError for what has no such form."""
+    for name in CASE_KEYS:
+        if record.get(name) is None:
+            raise ValueError(f"the key {name} is missing")
     case = (
         microseconds(record.get("time")),
         *(_text(record, name) for name in _CASE_TEXTS),
