@@ -489,3 +489,13 @@ def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [line.partition("left out:")[0] for line in said] == ["iogauge: facts: "] * 2
     assert list(Path().glob("gone.*.json"))
     assert not list(Path().glob("unset.*"))
+
+
+def test_a_directory_that_has_gone_away_is_not_called_removed(
+    target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = workdir.create(str(target), "session", "case")
+    assert agent.main(["remove", directory, "0"]) == 0
+    assert not capsys.readouterr().err
+    assert agent.main(["remove", directory, "0"]) == 0
+    assert "was gone before this job could remove it" in capsys.readouterr().err

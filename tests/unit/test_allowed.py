@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import pwd
 import tempfile
@@ -282,6 +283,19 @@ def test_allow_writes_a_marker_that_counts(top: Path) -> None:
     allowed.allow(str(top), ("nobody-at-all",), (), None, replace=True)
     assert "nobody-at-all" in why_not(top)
     assert os.listdir(top) == [MARKER]
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", none)
+    allowed.allow(str(top), ("alice",), (), None)
+    with pytest.raises(NotAllowed, match="--replace"):
+        allowed.allow(str(top), ("bob",), (), None)
+    assert [path.name for path in top.iterdir()] == [MARKER]
+    assert "alice" in (top / MARKER).read_text()
 
 
 def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1102,6 +1102,11 @@ def test_g19_sees_others(
     says(finding, "G19", saw, "at most 10%", "others do not use the target")
 
 
+def test_g19_says_what_it_has_not_compared() -> None:
+    finding = guards.foreign_load(changes=[moved(GIB, 0)], own_read=None, own_written=0)
+    assert "moved 0 B of 0 B (0%); what was read cannot be compared" in finding.saw
+
+
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
     return Load(**{**given, **load._lustre(text, {}, 1000), **more})

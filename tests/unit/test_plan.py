@@ -281,6 +281,11 @@ def test_footprint(change: dict[str, Any], written: int, read: int, seconds: flo
     assert (cost.held_bytes, cost.files) == (100, 2)
 
 
+def test_the_directories_of_repetitions_that_are_kept_count() -> None:
+    plan = case(writes_first=True, files=6, repetitions=2)
+    assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 6 + 3
+
+
 def test_passing_files_count_and_hold_no_data() -> None:
     plan = case(passing_files=5)
     assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 2 + 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import multiprocessing
 import os
 import subprocess
@@ -322,3 +323,31 @@ def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
             except OSError:
                 refused += 1
     assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
+def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    for name in ("bad", "good", "other"):
+        (tmp_path / "top" / name / "below").mkdir(parents=True)
+    scandir = os.scandir
+
+    def broken(fd: int) -> Any:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith("/bad"):
+            if number == errno.ESTALE:  # another one has removed it
+                subprocess.run(["rm", "-r", str(tmp_path / "top" / "bad")], check=True)
+            raise OSError(number, os.strerror(number), fd)
+        return scandir(fd)
+
+    monkeypatch.setattr(removal.os, "scandir", broken)
+    fd = os.open(tmp_path / "top", os.O_RDONLY)
+    try:
+        if number == errno.EIO:
+            with pytest.raises(NotRemoved, match="bad: Input/output error"):
+                Removal().run(fd, "top")
+        else:
+            Removal().run(fd, "top")
+    finally:
+        os.close(fd)
+    assert os.listdir(tmp_path / "top") == (["bad"] if number == errno.EIO else [])

@@ -7,6 +7,7 @@ import errno
 import json
 import multiprocessing
 import os
+import pwd
 import signal
 import socket
 import stat
@@ -55,6 +56,17 @@ def test_the_directory_of_a_case(tmp_path: Path) -> None:
         for path in (case, case.parent, case.parents[1], case.parents[2])
     ]
     assert modes == [0o700, 0o700, 0o700, 0o1777]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"), [("../../etc", ".._.._etc"), ("..", f"uid{os.getuid()}"), ("a b", "a_b")]
+)
+def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(
+    monkeypatch: pytest.MonkeyPatch, name: str, plain: str
+) -> None:
+    known = pwd.getpwuid(os.getuid())
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((name, *known[1:])))
+    assert workdir.user_name() == plain
 
 
 def test_a_second_case_joins_the_session(tmp_path: Path) -> None:
@@ -108,6 +120,28 @@ def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) 
         make(tmp_path)
 
 
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_where_making_fails_no_empty_directory_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    name = ("iogauge", workdir.user_name(), SESSION)[level]
+    monkeypatch.setattr(workdir, "inside", failing_at(name, workdir.inside))
+    with pytest.raises(OSError, match="failed on purpose"):
+        make(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def failing_at(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
+    """:func:`workdir.inside`, but that a directory of one name cannot be opened."""
+
+    def opened(fd: int, wanted: str, path: str) -> Any:
+        if wanted == name:
+            raise OSError(errno.EIO, "failed on purpose", path)
+        return inside(fd, wanted, path)
+
+    return opened
+
+
 @ROOT_ONLY
 def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_path: Path) -> None:
     (tmp_path / "iogauge").mkdir()
@@ -115,6 +149,25 @@ def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_pat
     os.chown(tmp_path / "iogauge", 12345, 12345)
     with pytest.raises(WorkdirError, match=r"chmod \+t"):
         make(tmp_path)
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_others(
+    tmp_path: Path, mode: int
+) -> None:
+    mine = tmp_path / "iogauge"
+    mine.mkdir(mode=mode)
+    (mine / "README.md").touch()
+    make(tmp_path)
+    assert stat.S_IMODE(mine.stat().st_mode) == mode
+    workdir.remove(str(parent(tmp_path)))
+    assert [path.name for path in mine.iterdir()] == ["README.md"]
+
+
+def test_a_root_that_the_file_system_gave_another_mode_is_opened_to_others(tmp_path: Path) -> None:
+    (tmp_path / "iogauge").mkdir(mode=0o700)
+    make(tmp_path)
+    assert stat.S_IMODE((tmp_path / "iogauge").stat().st_mode) == 0o1777
 
 
 @ROOT_ONLY

@@ -443,6 +443,12 @@ def _progress(directory: str) -> removal.Progress:
 def _remove(directory: str, seconds: float) -> int:
     for told in process.end(directory):
         print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
+    if not os.path.lexists(directory):
+        text = (
+            f"iogauge: {directory} was gone before this job could remove it: if its file system is not mounted "
+            "any more, what was written lies there still; remove it with iogauge clean when it is"
+        )
+        print(visible(text), file=sys.stderr, flush=True)
     workdir.remove_case(directory, seconds=seconds or None, tell=_progress(directory))
     return 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import grp
 import os
 import pwd
@@ -32,6 +33,8 @@ _SYSTEM: Final = (
 )
 _NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
 _KEYS: Final = ("type", "source", "users", "groups", "expires")
+#: What a file system without hard links says.
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 #: More than a marker needs.
 _MOST_BYTES: Final = 65536
 
@@ -372,6 +375,19 @@ def by_what(path: str) -> str:
         return found.by
 
 
+def _name(fd: int, scratch: str) -> None:
+    """Give a file in an open directory the marker's name too; raises FileExistsError where there is one."""
+    try:
+        os.link(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(MARKER, dir_fd=fd)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), MARKER) from None
+        os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+
+
 def allow(
     path: str,
     users: tuple[str, ...],
@@ -421,7 +437,7 @@ def allow(
             if replace:
                 os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
             else:
-                os.link(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+                _name(fd, scratch)
         except FileExistsError:
             raise NotAllowed(
                 f"{path} has a {MARKER} already: read it, and write it anew with --replace"

@@ -880,18 +880,20 @@ def foreign_load(
         told.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
 
     foreign = total = 0
-    counted = False
-    for own, moved in (
-        (own_read, [change.bytes_read for change in distinct]),
-        (own_written, [change.bytes_written for change in distinct]),
+    unknown = []
+    for way, own, moved in (
+        ("read", own_read, [change.bytes_read for change in distinct]),
+        ("written", own_written, [change.bytes_written for change in distinct]),
     ):
         seen = [count for count in moved if count is not None]
         if own is not None and seen and len(seen) == len(moved):
-            counted = True
             total += sum(seen)
             foreign += max(0, sum(seen) - own)
-    if counted:
+        else:
+            unknown.append(way)
+    if len(unknown) < 2:
         weigh(foreign, total, f"others on {len(distinct)} node(s)")
+        told += [f"what was {way} cannot be compared" for way in unknown]
     accounts = [
         (change.jobs_own, change.jobs_foreign)
         for change in distinct

@@ -189,8 +189,8 @@ class CasePlan:
 
     @property
     def most_files(self) -> int:
-        """Files that lie on the target at a time, at most."""
-        return self.files + self.passing_files
+        """Files that lie on the target at a time, at most; the directories of :data:`SET` are some."""
+        return self.files + self.passing_files + (self.executions if self.writes_first else 0)
 
     @property
     def samples(self) -> int:

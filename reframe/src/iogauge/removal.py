@@ -28,6 +28,8 @@ _BATCH: Final = 100
 #: Looks at a directory in which names keep appearing, and the time between them.
 _LOOKS: Final = 20
 _PAUSE_S: Final = 0.1
+#: What is said of a name, and of a directory that is open, when another one has removed it.
+GONE: Final = (errno.ENOENT, errno.ESTALE)
 
 
 class NotRemoved(OSError):
@@ -165,6 +167,15 @@ class Removal:
         return not self._stopped
 
     def _look(self, directory: _Directory) -> None:
+        """:meth:`_list`, but that a directory that cannot be listed does not end the removal of others."""
+        try:
+            self._list(directory)
+        except OSError as error:
+            if error.errno not in GONE:
+                self._problem(f"{directory.name}: {error.strerror}")
+            self._finish(directory, given_up=error.errno not in GONE)
+
+    def _list(self, directory: _Directory) -> None:
         """List a directory and have all that is in it removed; where it is empty, remove it."""
         files: list[str] = []
         inner: list[str] = []
@@ -207,10 +218,8 @@ class Removal:
             try:
                 os.unlink(name, dir_fd=directory.fd)
                 self._count()
-            except FileNotFoundError:
-                continue
             except OSError as error:
-                if error.errno != errno.EISDIR:  # that is seen at the next look
+                if error.errno not in (*GONE, errno.EISDIR):  # that is seen at the next look
                     self._give_up(directory, name, error)
         self._done(directory)
 
@@ -220,7 +229,7 @@ class Removal:
             fd = os.open(name, flags, dir_fd=directory.fd)
         except OSError as error:
             # No directory any more: the next look sees what it is now.
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            if error.errno not in (*GONE, errno.ENOTDIR, errno.ELOOP):
                 self._give_up(directory, name, error)
             return self._done(directory)
         with self._condition:
@@ -228,9 +237,10 @@ class Removal:
         below = _Directory(fd, directory, name)
         try:
             place = (os.fstat(fd).st_dev, mount_id(fd))
-        except OSError as error:  # too many open files
-            self._problem(f"{name} in {directory.name}: {error.strerror}")
-            return self._finish(below, given_up=True)
+        except OSError as error:  # too many open files, for one
+            if error.errno not in GONE:
+                self._problem(f"{name} in {directory.name}: {error.strerror}")
+            return self._finish(below, given_up=error.errno not in GONE)
         if place != self._place:
             self._problem(f"another file system is mounted at {name} in {directory.name}")
             return self._finish(below, given_up=True)
@@ -252,7 +262,7 @@ class Removal:
                 self._count()
             except OSError as error:
                 # Something has appeared in it, or it is something else by now: the next look sees it.
-                if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.ENOTDIR):
+                if error.errno not in (*GONE, errno.ENOTEMPTY, errno.ENOTDIR):
                     self._give_up(parent, directory.name, error)
         else:
             return

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import getpass
 import json
 import os
+import pwd
 import re
 import socket
 import stat
@@ -43,12 +43,16 @@ class WorkdirError(OSError):
 
 
 def user_name() -> str:
-    """Name of the user as a path component."""
-    with contextlib.suppress(KeyError, OSError):
-        name = re.sub(r"[^A-Za-z0-9_.-]", "_", getpass.getuser())
-        if name.strip("."):
-            return name
-    return f"uid{os.getuid()}"
+    """Name of the user as a path component: session, job and janitor find the same, whatever their environment says.
+
+    A node that does not know the user goes by what the job brought along.
+    """
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        name = os.environ.get("LOGNAME") or os.environ.get("USER") or ""
+    name = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+    return name if name.strip(".") else f"uid{os.getuid()}"
 
 
 def root_dir(target: str) -> str:
@@ -101,6 +105,16 @@ def make(fd: int, path: str, mode: int) -> None:
 
 
 @contextlib.contextmanager
+def _or_removed(fd: int, name: str) -> Iterator[None]:
+    """Where what is begun in a directory fails, remove that by its name in an open one, if it is empty."""
+    try:
+        yield
+    except OSError:
+        removal.rmdir_if_empty(name, fd)
+        raise
+
+
+@contextlib.contextmanager
 def root_of(fd: int, target: str) -> Iterator[int]:
     """Open the directory of :func:`root_dir` in an open target, and make it where it is missing.
 
@@ -108,12 +122,14 @@ def root_of(fd: int, target: str) -> Iterator[int]:
     """
     root = root_dir(target)
     make(fd, root, 0o1777)
-    with inside(fd, ROOT, root) as shared:
+    with _or_removed(fd, ROOT), inside(fd, ROOT, root) as shared:
         info = os.fstat(shared)
         if mount_id(shared) != mount_id(fd):
             raise WorkdirError(f"another file system is mounted at {root}: not written to")
-        if info.st_uid == os.getuid():
-            os.fchmod(shared, 0o1777)  # other users' sessions come here too
+        # Other users' sessions come here too, also where the file system gives a new directory another mode. One
+        # with something in it may be the caller's for something else, put here by himself or by somebody else.
+        if info.st_uid == os.getuid() and not os.listdir(shared):
+            os.fchmod(shared, 0o1777)
         elif info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
             raise WorkdirError(
                 f"others could put something else in our place in {root}: have it made sticky "
@@ -170,6 +186,7 @@ def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]
         above = stack.enter_context(root_of(fd, target))
         for directory in (os.path.dirname(path), path):
             make(above, directory, 0o700)
+            stack.enter_context(_or_removed(above, os.path.basename(directory)))
             above = stack.enter_context(inside(above, os.path.basename(directory), directory))
             if os.fstat(above).st_uid != os.getuid():
                 raise WorkdirError(f"{directory} belongs to another user: not written to")
@@ -358,12 +375,11 @@ def remove(
                 work.run(ours.fd, path, keep=frozenset({MARKER}))
                 try:
                     os.unlink(MARKER, dir_fd=ours.fd)
-                except FileNotFoundError:
-                    pass  # another one removes it too
                 except OSError as error:
-                    raise NotRemoved(
-                        f"{path} could not be emptied: {MARKER}: {error.strerror}"
-                    ) from error
+                    if error.errno not in removal.GONE:  # otherwise another one removes it too
+                        raise NotRemoved(
+                            f"{path} could not be emptied: {MARKER}: {error.strerror}"
+                        ) from error
                 if not os.listdir(ours.fd):
                     break
                 # What has appeared meanwhile must not lie there without a marker.
@@ -372,8 +388,8 @@ def remove(
                 raise NotRemoved(f"{path} could not be emptied: names keep appearing in it")
             for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
                 removal.rmdir_if_empty(name, fd)
-    except FileNotFoundError:
-        if os.path.lexists(path):
+    except OSError as error:
+        if error.errno not in removal.GONE or os.path.lexists(path):
             raise
 
 
