@@ -237,6 +237,17 @@ def test_a_variable_without_a_path_is_a_refusal_that_names_it(
         assert f"{words[0]}: $DW_JOB_STRIPED is {why}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["a@b", "a:b", "a b", "a$(x)", "a\nb", "a;b", "\u202e"])
+def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
+    target: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    (target / name).mkdir()
+    monkeypatch.setenv("DW_JOB_STRIPED", str(target / name))
+    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == agent.REFUSED
+    assert "$DW_JOB_STRIPED is " in opened()["refused"][0]
+    assert list((target / name).iterdir()) == []
+
+
 def test_a_target_that_only_the_job_knows_is_opened(
     target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -168,6 +168,40 @@ def test_a_case_without_a_measurement(tmp_path: Path) -> None:
     assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("tasks_per_node", "2"), ("nodes", {}), ("variant", 5), ("time", None)]
+)
+def test_a_failure_that_the_history_takes_for_damaged_is_told(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    found = collected(tmp_path, [record(1), record(2, 50, "FAIL", **{key: value})])
+    (trouble,) = found.troubles
+    assert (trouble.kind, trouble.metric) == ("FAIL", "write_bw")
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [{"value": 1.7e308}, {"value": 100.0, "upper": 1e308}, {"value": 1e9, "lower": 1e300}],
+)
+def test_a_reference_beyond_all_figures_is_not_drawn(
+    tmp_path: Path, reference: dict[str, float]
+) -> None:
+    failed = record(1, 50, "FAIL")
+    failed["metrics"][0]["reference"] |= reference
+    found = collected(tmp_path, [failed])
+    assert "<svg" in page.page(found, [failed])
+
+
+def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
+    good = collected(tmp_path, [record(0)])
+    assert not good.failed
+    lost = history.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
+    found = collected(tmp_path, [record(0)], damaged=[lost])
+    (trouble,) = found.troubles
+    assert found.failed
+    assert trouble.headline == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
+
+
 def test_a_partition_that_was_not_measured(tmp_path: Path) -> None:
     found = collected(tmp_path, [record(0)], expected=["site:scratch", "site:home"])
     assert [(t.kind, t.where) for t in found.troubles] == [("ERROR", "site:home")]

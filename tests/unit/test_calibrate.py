@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -833,6 +834,13 @@ def test_a_choice_of_nothing_is_said(choice: Choice, message: str) -> None:
 def test_a_reason_that_is_none_is_said() -> None:
     with pytest.raises(CalibrateError, match="--lower: expected the reason"):
         Settings(lower="  ")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
+def test_references_that_are_no_file_are_not_waited_for(tmp_path: Path, make: Any) -> None:
+    make(tmp_path / "references.yaml")
+    with pytest.raises(CalibrateError, match=r"references\.yaml"):
+        calibrate.read_text(tmp_path / "references.yaml")
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

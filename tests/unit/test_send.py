@@ -191,7 +191,13 @@ def test_who_is_not_there() -> None:
     assert said == "127.0.0.1: Connection refused, 3 attempts"
 
 
-@pytest.mark.parametrize("url", [f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}"),
+        *(f"http://[{DOOR}/x", f"https://h]/{DOOR}", f"https://h@{DOOR}\u2100/x"),
+    ],
+)
 def test_what_is_no_address(url: str) -> None:
     assert failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
 

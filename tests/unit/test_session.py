@@ -31,6 +31,13 @@ def test_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (session.project_root() / "pyproject.toml").exists()
 
 
+@pytest.mark.parametrize("value", ["state", "./state", "-x", "~/state"])
+def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", value)
+    with pytest.raises(SystemExit, match=r"IOGAUGE_HOME is .*: expected an absolute path"):
+        session.state_dir()
+
+
 @pytest.mark.parametrize(
     ("value", "gate"),
     [
@@ -63,6 +70,12 @@ def test_targets_are_remembered_once_and_in_order(tmp_path: Path) -> None:
     for target in ("/b", "/a", "/b"):
         session.Session("s").track(target)
     assert session.known_targets() == ["/b", "/a"]
+
+
+def test_targets_that_are_none_are_left_out(home: Path) -> None:
+    home.mkdir()
+    (home / "targets.txt").write_bytes(b"/a\0b\n\n../..\n-x\n/\x1b[2J\n/c\n")
+    assert session.known_targets() == ["/c"]
 
 
 def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:

@@ -312,6 +312,8 @@ BROKEN: dict[str, tuple[dict[str, Any] | str, list[str]]] = {
     "no_mapping": ("systems: [5]\n", []),
     "keys": ("1: 2\n[a]: 3\n", []),
     "number_keys": ("1: 2\nsystems: []\n", []),
+    "no_environments": (changed("environments", DELETE), ["broken.*"]),
+    "stack_number": (changed("environments.0.extras", {"stack": 5}), ["broken.*"]),
 }
 
 
@@ -340,6 +342,21 @@ def test_a_broken_site_does_not_disable_the_others(
             re.compile(pattern)
 
 
+def test_what_is_declared_of_the_scale_is_completed(sites: Path, tmp_path: Path) -> None:
+    put(sites, "found", detecting(target={"path": str(tmp_path)}, scale={"nodes": 1}))
+    (partition,) = systems(site.load(sites))["found"]["partitions"]
+    assert partition["extras"]["scale"]["tasks_per_node"] >= 1
+
+
+@pytest.mark.parametrize("name", ["$(touch canary)", "`touch canary`", "a b", 'x"y', "a\nb", "{x}"])
+def test_a_state_directory_that_something_would_act_upon_is_refused(
+    sites: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / name))
+    with pytest.raises(SystemExit, match="IOGAUGE_HOME"):
+        site.load(sites)
+
+
 @pytest.mark.parametrize(("folder", "name"), [("1st", "_1st"), ("a b.c", "a_b_c")])
 def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
     sites: Path, folder: str, name: str
@@ -351,18 +368,26 @@ def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
     jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
 
 
-@pytest.mark.parametrize("kind", ["dangling", "pipe", "directory"])
-def test_a_site_whose_settings_cannot_be_read_does_not_vanish(
-    sites: Path, capsys: pytest.CaptureFixture[str], kind: str
+@pytest.mark.parametrize(
+    "make",
+    [
+        os.mkfifo,
+        os.mkdir,
+        lambda path: os.symlink("/dev/zero", path),
+        lambda path: os.symlink("/no/such/file", path),
+    ],
+)
+def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
+    sites: Path, capsys: pytest.CaptureFixture[str], make: Any
 ) -> None:
-    put(sites, "alpha")
     (sites / "broken").mkdir()
     file = sites / "broken" / site.SETTINGS
-    make = {"dangling": lambda: file.symlink_to("/no/such/file"), "directory": file.mkdir}
-    make.get(kind, lambda: os.mkfifo(file))()
-    assert set(systems(site.load(sites))) == {"alpha", "broken"}
-    assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
+    make(file)
     assert not site.any_budget(sites)
+    put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega") + "# budget\n")
+    assert site.any_budget(sites)
+    assert set(systems(site.load(sites))) == {"broken", "omega"}
+    assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
 
 
 def test_mistakes_in_the_references_disable_a_site(

@@ -55,6 +55,8 @@ from iogauge.units import visible
 
 _T = TypeVar("_T")
 
+#: What no target's path may hold, see :class:`iogauge.target.Target`.
+_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
 #: Exit status of a refusal, as against a crash.
 REFUSED: Final = 3
 #: File in the stage directory with what ``open`` saw and decided.
@@ -81,6 +83,11 @@ def expand(path: str) -> str:
         raise OSError(
             f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
             "which the resource manager sets for a job that asks for the space"
+        )
+    if odd := sorted(set(_ODD.findall(value))):
+        raise OSError(
+            f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
+            "write elsewhere (they split a path at '@', fio at ':')"
         )
     return os.path.join(value, rest) if slash else value
 

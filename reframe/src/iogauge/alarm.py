@@ -27,6 +27,8 @@ DRIFT: Final = "DRIFT"
 SHOWN, BARS = 60, 30
 #: Changes of the fingerprint that are named.
 _NAMED: Final = 6
+#: Figures of a record that are larger are not drawn.
+_MOST: Final = 1e300
 _COLUMNS: Final = (
     *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
     *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
@@ -120,10 +122,12 @@ def collect(
     *,
     gate: bool,
     expected: Iterable[str] = (),
+    damaged: Iterable[history.Damaged] = (),
 ) -> Alarm:
     """What the records of some sessions and the trend of what they measured have to say.
 
-    ``folder`` is the history; ``expected`` are partitions (``system:partition``) that must have been measured.
+    ``folder`` is the history; ``expected`` are partitions (``system:partition``) that must have been measured,
+    ``damaged`` are lines of the sessions that are no records: each is a trouble, as it may have told of one.
     As a gate everything but PASS is a trouble. Failures that a second run refuted are none, nor are those that
     a reference says to expect.
     """
@@ -155,6 +159,15 @@ def collect(
         )
         for place in dict.fromkeys(expected)
         if place not in measured
+    ]
+    found += [
+        Trouble(
+            kind=Verdict.ERROR.value,
+            where=visible(f"{one.file.parent.name}: {one.file.stem}"),
+            case="",
+            reason=visible(f"line {one.line} is no record: {one.problem}"),
+        )
+        for one in damaged
     ]
     failed = bool(found) or report.exit_status(records, gate) != 0
     return Alarm(
@@ -208,11 +221,13 @@ class _Known:
         last, one = rows[-1], self.judged.get((line, metric))
         alarmed = one is not None and one.state is State.ALARM and one.change is not None
         reference = self._references.get((line, metric)) or {}
-        value = reference.get("value")
 
-        def bound(name: str) -> float | None:
-            share = reference.get(name)
-            return None if value is None or share is None else value * (1 + share)
+        def bound(share: float | None) -> float | None:
+            """What a share of the reference's value is; None where nothing can be drawn."""
+            if share is None or "value" not in reference:
+                return None
+            drawn = float(reference["value"]) * (1 + share)
+            return drawn if abs(drawn) < _MOST else None
 
         return Curve(
             title=f"{last['partition']} {report.short_name(last['case'])} {metric}",
@@ -232,9 +247,9 @@ class _Known:
                 and row["median"] is not None
                 and row["median"] > 0
             ],
-            reference=value,
-            least=bound("lower"),
-            most=bound("upper"),
+            reference=bound(0.0),
+            least=bound(reference.get("lower")),
+            most=bound(reference.get("upper")),
             since=one.change.session if alarmed and one and one.change else since or None,
         )
 
@@ -303,7 +318,8 @@ def _of_record(
                 trend=_trend_words(one) if one and alarmed else "",
                 cause="" if remedy and cause == _UNCHANGED else cause,
                 remedy=remedy,
-                curve=known.curve(line, name, session),
+                # A record that the history takes for damaged has failed all the same.
+                curve=known.curve(line, name, session) if known.runs(line, name) else None,
             )
         )
     return found

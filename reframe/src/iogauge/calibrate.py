@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import polars as pl
 from scipy import stats
 
-from iogauge import history, site, yamlfile
+from iogauge import history, outside, site, yamlfile
 from iogauge.baseline import LEAST_RUNS, Baseline, Better, Refused, baseline_of, outlook
 from iogauge.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.target import PartitionExtras
@@ -31,6 +31,8 @@ from iogauge.yamledit import EditError, Key, add_words, put
 #: Verdicts on a metric that prove its value.
 VALID: Final = ("PASS", "FAIL", "UNREFERENCED")
 _SOURCE: Final = "calibrated by iogauge from records of this site"
+#: Bytes of references.yaml, as for all YAML.
+_LIMIT_BYTES: Final = 4 << 20
 _NOTE: Final = "(values marked calibrated are from records of this site)"
 #: Variables of every check that a record keeps beside its parameters.
 _KEPT: Final = ("nodes", "tasks_per_node", "repetitions", "tier", "variant")
@@ -693,8 +695,7 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
 def read_text(file: Path) -> str:
     """A file's text with its own line ends; empty where there is none. Raises :class:`CalibrateError`."""
     try:
-        with open(file, encoding="utf-8", newline="") as opened:
-            return opened.read()
+        return outside.read_bytes(file, _LIMIT_BYTES).decode("utf-8")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:

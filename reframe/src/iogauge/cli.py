@@ -341,8 +341,10 @@ def _probe(target: str) -> tuple[float, int]:
         held.release()
 
 
-def _sessions(console: Console, names: list[str]) -> tuple[list[dict[str, Any]], bool]:
-    """Records of the named sessions, of the newest where none is, and whether one of them was a gate."""
+def _sessions(
+    console: Console, names: list[str]
+) -> tuple[list[dict[str, Any]], bool, list[history.Damaged]]:
+    """Records of the named sessions, of the newest where none is, whether one was a gate, and what is no record."""
     files = sorted(session.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
     known = [file.stem for file in files]
     wanted = names or known[-1:]
@@ -352,14 +354,15 @@ def _sessions(console: Console, names: list[str]) -> tuple[list[dict[str, Any]],
             raise typer.BadParameter(
                 visible(f"no session {name!r} in {session.history_dir()} (newest: {newest})")
             )
-    records = []
+    records, damaged = [], []
     for file in files:
         for record in history.read_whole(file) if file.stem in wanted else ():
             if isinstance(record, history.Damaged):
                 console.print(plain(f"{record.file}:{record.line}: skipped: {record.problem}"))
+                damaged.append(record)
             else:
                 records.append(record)
-    return records, any(record.get("gate") for record in records)
+    return records, any(record.get("gate") for record in records), damaged
 
 
 @app.command("report")
@@ -374,17 +377,18 @@ def show_report(
 ) -> None:
     """Show the table of a session again; with --html and --junit also as files."""
     console = _console()
-    records, gate = _sessions(console, names or [])
+    records, gate, damaged = _sessions(console, names or [])
     if html:
         from iogauge import alarm, page  # with SciPy and polars
 
-        found = alarm.collect(session.history_dir(), records, gate=gate)
+        found = alarm.collect(session.history_dir(), records, gate=gate, damaged=damaged)
         html.write_text(page.page(found, records), encoding="utf-8")
     if junit:
         from iogauge.junit import junit as as_junit
 
         junit.write_text(as_junit(records, gate), encoding="utf-8")
-    raise typer.Exit(_show(console, records, gate, 0))
+    # Nobody knows what a damaged record had to say: it may have been a failure.
+    raise typer.Exit(_show(console, records, gate, 1 if damaged else 0))
 
 
 @app.command("alarm")
@@ -417,19 +421,28 @@ def raise_alarm(
     console = _console()
     try:
         receivers = sending.receivers(os.environ) if send else {}
-        records, was_gate = ([], False) if expect and not names else _sessions(console, names or [])
+        records, was_gate, damaged = (
+            ([], False, []) if expect and not names else _sessions(console, names or [])
+        )
         found = alarm.collect(
-            session.history_dir(), records, gate=gate or was_gate, expected=expect or ()
+            session.history_dir(),
+            records,
+            gate=gate or was_gate,
+            expected=expect or (),
+            damaged=damaged,
         )
     except ValueError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     typer.echo(visible_lines(found.text))
     curves = [trouble.curve for trouble in found.troubles if trouble.curve]
-    for number, curve in enumerate(curves if figures else (), 1):
-        assert figures is not None
-        figures.mkdir(parents=True, exist_ok=True)
-        (figures / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
+    try:
+        for number, curve in enumerate(curves if figures else (), 1):
+            assert figures is not None
+            figures.mkdir(parents=True, exist_ok=True)
+            (figures / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
+    except OSError as error:  # the alarm goes out all the same
+        typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
     if not found.failed:
         return
     code = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -376,7 +377,8 @@ def read(text: str) -> Subject:
     A case may also stand behind ``#`` as the number of its record. Raises :class:`CompareError`.
     """
     file = Path(text)
-    if file.suffix == ".darshan" or (file.is_file() and file.suffix != ".jsonl"):
+    # os.path: a name that is too long is none of a file.
+    if file.suffix == ".darshan" or (os.path.isfile(file) and file.suffix != ".jsonl"):
         return of_log(text, _read_log(file))
     match = _PLACE.fullmatch(text)
     place, case = (match[1], match[2] or match[3] or "") if match else (text, "")

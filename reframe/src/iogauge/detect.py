@@ -226,8 +226,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
         target.setdefault("honours_o_direct", False)
     cores = len(os.sched_getaffinity(0))
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
-    extras.setdefault("scale", {"nodes": 1, "tasks_per_node": min(cores, 8)})
-    tasks = extras["scale"]["tasks_per_node"]
+    tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))
     points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
     sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
     extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})

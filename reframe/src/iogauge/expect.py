@@ -6,6 +6,7 @@ passes. So a gate compares itself with the earlier gates of the same selection, 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -55,7 +56,8 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
         sessions, accepted = sessions + 1, bool(first.get("accepts"))
         for record in (first, *records):
             if not record.get("pinned"):
-                found.setdefault(case_of(record), file.stem)
+                with contextlib.suppress(KeyError):  # history names it
+                    found.setdefault(case_of(record), file.stem)
     return found
 
 

@@ -159,9 +159,9 @@ def rows_of(
     record: Mapping[str, Any], fingerprint: str | None, source: int, number: int
 ) -> list[tuple[Any, ...]]:
     """The rows of a record, in the order of the stored columns; raises ValueError for what has no such form."""
-    for name in CASE_KEYS:
-        if record.get(name) is None:
-            raise ValueError(f"the key {name} is missing")
+    for key in CASE_KEYS:
+        if record.get(key) is None:
+            raise ValueError(f"the key {key} is missing")
     case = (
         microseconds(record.get("time")),
         *(_text(record, name) for name in _CASE_TEXTS),

@@ -189,8 +189,11 @@ def _post(url: str, body: bytes, kind: str, headers: Mapping[str, str]) -> bytes
 
     Raises :class:`SendError`, which names the host and no more of the address.
     """
-    parts = urllib.parse.urlsplit(url)
-    host = visible(parts.hostname or "")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host = visible(parts.hostname or "")
+    except ValueError:  # its text may hold what is secret
+        raise SendError("the address is no http(s)://host/...") from None
     if parts.scheme not in ("http", "https") or not host:
         raise SendError("the address is no http(s)://host/...")
     opener = urllib.request.build_opener(_NoRedirect)

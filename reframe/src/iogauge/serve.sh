@@ -111,6 +111,7 @@ why=
 trap 'why="a signal"' TERM INT HUP
 command -v "$fio" >/dev/null || fail "$fio: No such file or directory"
 address=$(address)
+[ "$address" != 0.0.0.0 ] || fail "the name of the host has the address 0.0.0.0, which is every interface: name one in extras.interface"
 [ -n "$address" ] || fail "no IPv4 address of ${interface:-the name of the host}: name an interface that all nodes have in extras.interface"
 start_fio || fail "$fio does not listen on $address"
 { echo "$host $address,$port $server" >"$out-$host.$$" && mv "$out-$host.$$" "$out.$host"; } || fail "cannot write $out.$host"

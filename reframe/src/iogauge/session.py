@@ -29,8 +29,13 @@ def project_root() -> Path:
 
 
 def state_dir() -> Path:
-    """Where records, stage and output go: ``$IOGAUGE_HOME``, or ``.iogauge`` in the project's root."""
+    """Where records, stage and output go: ``$IOGAUGE_HOME``, or ``.iogauge`` in the project's root.
+
+    A relative path ends the process: ReFrame changes the directory as it goes, and records would go astray.
+    """
     home = os.environ.get("IOGAUGE_HOME")
+    if home and not home.startswith("/"):
+        raise SystemExit(f"iogauge: IOGAUGE_HOME is {home!r}: expected an absolute path")
     return Path(home) if home else project_root() / ".iogauge"
 
 
@@ -46,9 +51,10 @@ _TARGETS = "targets.txt"
 def known_targets() -> list[str]:
     """Targets that sessions have used, in order of first use."""
     try:
-        return outside.read_text(state_dir() / _TARGETS).splitlines()
+        lines = outside.read_text(state_dir() / _TARGETS).split("\n")
     except OSError:
         return []
+    return [line for line in lines if line.startswith("/") and line.isprintable()]
 
 
 #: File in a session's stage directory that names its process and host.

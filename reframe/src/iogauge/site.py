@@ -62,6 +62,8 @@ _TIME_LIMIT: Final = re.compile(
 #: ReFrame's own pattern lets a name end in a newline.
 _NAME: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
 _MISSING: Final = "nothing"
+#: What ReFrame or a job script would take for something else in the path of the state directory.
+_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
 
 
 @lru_cache(maxsize=1)
@@ -189,6 +191,9 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
                 file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
             )
         )
+    if "environments" not in data:
+        meaning = "a list of environments, whose features say which tools there are"
+        mistakes.append(Mistake(file, "environments", _MISSING, meaning))
     named = [("environments", one["name"]) for one in data.get("environments", [])]
     named += [("partitions", one["name"]) for system in systems for one in system["partitions"]]
     mistakes += [
@@ -218,7 +223,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
         extras = environment.get("extras", {})
         for name, value in extras.items():
             allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
-            if not allowed.fullmatch(str(value)):
+            if not isinstance(value, str) or not allowed.fullmatch(value):
                 mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
         if DARSHAN in extras:
             environment["features"] = sorted({*environment.get("features", []), features.DARSHAN})
@@ -410,6 +415,11 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """ReFrame configuration of all sites in a folder. Says every mistake on standard error."""
     base = Path(folder).resolve()
     os.environ["IOGAUGE_SITES"] = str(base)
+    if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame runs what stands in $(...)
+        raise SystemExit(
+            f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
+            "are safe in job scripts; set IOGAUGE_HOME to such a directory"
+        )
     merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
     common = base / COMMON / SETTINGS
     try:
