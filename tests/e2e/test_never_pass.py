@@ -515,6 +515,37 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
 
 
 @pytest.mark.needs_ior
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        ('"$real" "${@/#128k/64k}"', "'64k' where '128k'"),
+        ('"$real" "${@/--posix.odirect/-g}"', "'-g' where '--posix.odirect'"),
+        ('"$real" "$@" -z', "'-z' where 'nothing'"),
+    ],
+)
+def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig, words: str, cause: str) -> None:
+    ior_rig.program("ior", words)
+    ior_rig.run(*IOR, "-S", "IorPosix.transfer_bytes=131072").never_passed("G22: ior", cause)
+
+
+@pytest.mark.needs_ior
+def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
+    ior_rig.program("mdtest", '"$real" "$@" -p 0')
+    run = ior_rig.run("-n", "MdtestHard")
+    run.never_passed("G22: mdtest", "'-p' where 'nothing'")
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    ("option", "found"), [("bs=128k", "bs=64k"), ("direct=1", "direct=0"), ("sync=1", "sync=0")]
+)
+def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig, option: str, found: str) -> None:
+    fio_rig.program("fio", f'sed -i "s/^{option}$/{found}/" randread.fio; "$real" "$@"')
+    cause = f"which says {found} where {option} was asked for"
+    fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
+
+
+@pytest.mark.needs_ior
 def test_impossible_bandwidth(ior_rig: Rig) -> None:
     """Faster than the parts that the target is made of."""
     ior_rig.topology = {

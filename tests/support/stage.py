@@ -9,13 +9,19 @@ from typing import Any
 from iogauge.filesystem import Mount, Space, View
 from iogauge.measurement import Metric, ToolOutput
 from iogauge.pagecache import Eviction
-from iogauge.plan import REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import fio, ior
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
 REPETITIONS = 2
 WRITTEN = 826802176
+#: What the recorded IOR was asked to do.
+ASKED = (
+    "-a POSIX -F -e -w -k -D 1 -t 256k -b 8g -l random "
+    "-O stoneWallingWearOut=1,stoneWallingStatusFile=sw.status -O saveRankPerformanceDetailsCSV=sw.ranks.csv "
+    f"-o {DIR}/sw -O summaryFile=stone_wear.json,summaryFormat=JSON"
+)
 VIEW = View(
     "n1",
     "/s",
@@ -39,7 +45,7 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
     """Write with IOR, then read with fio from an emptied cache."""
     write = PhasePlan(
         name="write",
-        command=["ior"],
+        command=["ior", *ASKED.split()],
         launch="tasks",
         parse=parse_ior,
         rates={"write_bw": ("write", "bw")},

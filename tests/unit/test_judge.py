@@ -17,7 +17,7 @@ from iogauge.load import Load
 from iogauge.lustre import FileLayout, Layout, Pins, StorageTarget
 from iogauge.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.pagecache import Eviction
-from iogauge.plan import Access, CasePlan, Computed
+from iogauge.plan import DIR, Access, CasePlan, Computed
 from iogauge.target import PartitionExtras, Tier
 from iogauge.tools import ior
 from iogauge.verdict import Reference, Verdict
@@ -184,6 +184,9 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
         ({"tasks": 1}, "G22"),
         ({"nodes": 2}, "G22"),
         ({"version": "3.3.0"}, "G22"),
+        ({"command": last.command.replace("-t 256k", "-t 4m")}, "G22"),
+        ({"command": f"{last.command} -z"}, "G22"),
+        ({"command": last.command.rpartition(" ")[0]}, "G22"),
         ({"warnings": ("odd",)}, "G8"),
         ({"phases": phase_of(last, bytes_moved=healthy.WRITTEN - 1)}, "G8"),
         ({"phases": phase_of(last, bytes_moved=None)}, "G8"),
@@ -194,6 +197,36 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
         assert decided.metrics[0].verdict is Verdict.INVALID, change
         assert f"{guard}: " in decided.reason
         assert decided.metrics[1].verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("asked", "unlike"),
+    [
+        ("[r]\nrw=randread\nbs=4k\ndirectory=${IOG_DIR}\n", ""),
+        ("[r]\nrw=randread\nbs=8k\n", "which says bs=4k where bs=8k was asked for"),
+        ("[r]\niodepth=4\n", "which says iodepth=nothing where iodepth=4 was asked for"),
+    ],
+)
+def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike: str) -> None:
+    write, read = PLAN.repeat
+    read = dataclasses.replace(read, command=["fio", "r.fio"])
+    plan = dataclasses.replace(PLAN, repeat=[write, read], inputs={"r.fio": asked})
+    decided = decide(found, plan=plan)
+    assert decided.metrics[1].verdict is (Verdict.INVALID if unlike else Verdict.PASS)
+    assert unlike in decided.reason
+
+
+def test_the_words_of_mdtest_are_compared_without_their_quotes(found: Evidence) -> None:
+    write, read = PLAN.repeat
+    write = dataclasses.replace(
+        write, command=["env", "A=b", "mdtest", "-n", "5", "-d", f"{DIR}/x"]
+    )
+    plan = dataclasses.replace(PLAN, repeat=[write, read])
+    for words, verdict in (("'-n' '5'", Verdict.PASS), ("'-n' '6'", Verdict.INVALID)):
+        said = {"tool": "mdtest", "command": f"/bin/mdtest {words} '-d' '/s/iogauge/u/s/c/x'"}
+        altered = tuple(dataclasses.replace(o, **said) for o in found.outputs["write"])
+        seen = dataclasses.replace(found, outputs={**found.outputs, "write": altered})
+        assert decide(seen, plan=plan).metrics[0].verdict is verdict
 
 
 def rate(output: ToolOutput, factor: float) -> dict[str, Any]:

@@ -1027,8 +1027,12 @@ def tool_integrity(
     nodes: Sequence[int | None],
     want_tasks: int | None,
     want_nodes: int | None,
+    unlike: str = "",
 ) -> Finding:
-    """G22: one version of the tool ran, on as many tasks and nodes as asked. None: the tool is silent."""
+    """G22: one version of the tool ran, on as many tasks and nodes as asked. None: the tool is silent.
+
+    ``unlike``: how the words that it says it ran with differ from those that were asked for.
+    """
     seen = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
     wrong_tasks = sorted(
         {t for t in tasks if t is not None and want_tasks is not None} - {want_tasks}
@@ -1040,6 +1044,15 @@ def tool_integrity(
         seen += f" with {wrong_tasks[0]} task(s)"
     if wrong_nodes:
         seen += f" on {wrong_nodes[0]} node(s)"
+    if unlike:
+        return Finding(
+            "G22",
+            Outcome.INVALID,
+            f"{seen}, {unlike}",
+            "the words that were asked for",
+            "Something between the job script and the tool changes its words: look for a wrapper (type "
+            f"{tool}), and for variables of the environment that {tool} reads",
+        )
     return _finding(
         "G22",
         len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from pathlib import PurePath
 from types import MappingProxyType
 
 from iogauge import evidence as ev
@@ -13,7 +15,7 @@ from iogauge.filesystem import Traits, traits
 from iogauge.guards import Finding
 from iogauge.load import own_bytes
 from iogauge.measurement import Metric, ToolOutput, ToolOutputError
-from iogauge.plan import Access, CasePlan, PhasePlan
+from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.target import PartitionExtras, Tier
 from iogauge.topology import Ceiling
 from iogauge.units import convert, dimension, format_value
@@ -95,6 +97,36 @@ def _seen_offset(access: Access, plan: CasePlan, outputs: Sequence[ToolOutput]) 
         if seen != access.task_offset:
             return None
     return access.task_offset
+
+
+def _unlike(phase: PhasePlan, plan: CasePlan, output: ToolOutput) -> str:
+    """How what a tool says it ran with differs from what was asked; empty: not at all, or it does not say.
+
+    IOR and mdtest repeat their command line, fio the options of its job file. What the job script fills in may
+    be anything.
+    """
+    words = next((p for p in plan.phases if p.name == phase.within), phase).command
+    names = [PurePath(word).name for word in words]
+    if output.command and output.tool in names:
+        asked = words[names.index(output.tool) + 1 :]
+        said = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
+        for want, found in zip_longest(asked, said, fillvalue=""):
+            pattern = (
+                re.escape(want).replace(re.escape(DIR), r"\S+").replace(re.escape(REP), r"\d+")
+            )
+            if not re.fullmatch(pattern, found):
+                return (
+                    f"which says {found or 'nothing'!r} where {want or 'nothing'!r} was asked for"
+                )
+    if output.tool != "fio":
+        return ""
+    for name in words:
+        for line in plan.inputs.get(name, "").splitlines():
+            option, equals, want = line.partition("=")
+            found = str(output.parameters.get(option, "nothing"))
+            if equals and "$" not in want and found != want:
+                return f"which says {option}={found} where {option}={want} was asked for"
+    return ""
 
 
 def _phase_findings(
@@ -223,6 +255,7 @@ def _phase_findings(
             nodes=[output.nodes for output in outputs],
             want_tasks=plan.tasks,
             want_nodes=plan.nodes,
+            unlike=next(filter(None, (_unlike(phase, plan, output) for output in outputs)), ""),
         )
     )
     return [finding for finding in findings if finding is not None]

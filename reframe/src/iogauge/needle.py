@@ -158,7 +158,8 @@ def parse_sweep(text: str, sweep: Sweep) -> ToolOutput:
 
     One phase, named after the direction, with ``slowest`` (unit "1": slowest probe over the median of all)
     and ``median`` (MiB/s); the note of ``slowest`` names the outliers. ``seconds``, bytes and operations are
-    those of all probes together; ``parameters["rates"]`` holds the MiB/s of every round by probe.
+    those of all probes together; ``parameters["rates"]`` holds the MiB/s of every round by probe, beside the
+    options that fio had in all turns.
 
     Raises :class:`ToolOutputError` where a probe is missing in a round, comes twice or is unknown, and for
     all that :func:`iogauge.tools.fio.parse_json` and :func:`judge_probes` refuse.
@@ -205,6 +206,11 @@ def parse_sweep(text: str, sweep: Sweep) -> ToolOutput:
     }
     needle = judge_probes(rates, max_deviation=sweep.max_deviation)
     tasks = [output.tasks for output in outputs[: sweep.nodes]]
+    options = {
+        name: value
+        for name, value in outputs[0].parameters.items()
+        if isinstance(value, str) and all(o.parameters.get(name) == value for o in outputs)
+    }
     return ToolOutput(
         tool="fio",
         version=", ".join(unique(output.version for output in outputs)),
@@ -223,6 +229,6 @@ def parse_sweep(text: str, sweep: Sweep) -> ToolOutput:
         tasks=None if sweep.targets or None in tasks else sum(task or 0 for task in tasks),
         nodes=len(hosts),
         warnings=unique(warning for output in outputs for warning in output.warnings),
-        parameters={"rates": rates},
+        parameters={**options, "rates": rates},
         notes={"slowest": needle.describe()},
     )
