@@ -162,6 +162,20 @@ def test_text_without_a_quota(text: str) -> None:
     assert filesystem.parse_lfs_quota(text, "u") is None
 
 
+@pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])
+def test_where_no_limit_is_known_none_is_met(monkeypatch: pytest.MonkeyPatch, inodes: int) -> None:
+    """A file system without a limit says 0, or the largest number there is."""
+    real = os.statvfs("/")
+    said = os.statvfs_result([*real[:5], inodes, inodes, inodes, *real[8:]])
+    monkeypatch.setattr(os, "statvfs", lambda _: said)
+    room = filesystem.space_of("/")
+    assert (room.inodes_total, room.inodes_free) == (0, 0)
+    huge = os.statvfs_result([*real[:2], 2**62, 2**62, 2**62, *real[5:]])
+    monkeypatch.setattr(os, "statvfs", lambda _: huge)
+    view = View("host", "/a", None, filesystem.space_of("/"))
+    assert View.from_json(view.to_json()) == view
+
+
 def test_space_is_what_df_says(tmp_path: Path) -> None:
     room = filesystem.space_of(str(tmp_path))
     words = ["df", "-B1", "--output=used,avail,pcent", str(tmp_path)]

@@ -598,7 +598,7 @@ def test_a_metric_that_cannot_be_shown_is_damage(
         "reference": None,
         "ceiling": None,
     }
-    place = {"system": "s", "partition": "p", "check": "C"}
+    place = {"session": "s", "system": "s", "partition": "p", "check": "C"}
     case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
     file = tmp_path / "s.jsonl"
     history.append(file, case | {"metrics": [metric]})
@@ -910,7 +910,7 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
         assert_frame_equal(history.load(folder), uncached(folder))
 
 
-@pytest.mark.parametrize("key", ["system", "partition", "check", "case", "verdict"])
+@pytest.mark.parametrize("key", ["session", "system", "partition", "check", "case", "verdict"])
 def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
     file = put(folder, "rig/s", 1)
     history.append(file, {name: value for name, value in NOW.items() if name != key})

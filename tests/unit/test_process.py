@@ -24,10 +24,9 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             {"IOG_DIR": str(directory)} if directory else {}
         )
         running.append(subprocess.Popen(words or ("sleep", "60"), env=environment))
-        while (
-            process.started(running[-1].pid)
-            and b"sleep" not in Path(f"/proc/{running[-1].pid}/cmdline").read_bytes()
-        ):
+        while process.started(running[-1].pid) and not Path(
+            f"/proc/{running[-1].pid}/cmdline"
+        ).read_bytes().startswith(b"sleep\0"):
             time.sleep(0.01)
         return running[-1]
 
@@ -67,7 +66,7 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(
     assert process.of_case(str(session)).keys() == {case.pid, itself.pid}
     said = process.end(str(session))
     assert sorted(said) == sorted(
-        f"killed sleep (process {one.pid}), which had outlived its job" for one in (case, itself)
+        f"killed sleep (process {one.pid}), which was still at work there" for one in (case, itself)
     )
     assert case.wait(5) == itself.wait(5) == -9
     assert [one.poll() for one in (beside, above, none)] == [None] * 3
@@ -88,7 +87,8 @@ def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
     words = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]
     other = subprocess.Popen(words, env=os.environ | {"IOG_DIR": str(tmp_path)})
     try:
-        while b"setpriv" in Path(f"/proc/{other.pid}/cmdline").read_bytes():
+        # Before that it is root's: first ours, then setpriv.
+        while not Path(f"/proc/{other.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
             time.sleep(0.01)
         assert process.end(str(tmp_path)) == []
         assert other.poll() is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -44,6 +45,10 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
     )
 
 
+#: An answer whose bytes come one after the other, for ever.
+ENDLESS = "endless"
+
+
 class Server(ThreadingHTTPServer):
     """Answers each request with the next of its answers; the last one again and again."""
 
@@ -68,6 +73,11 @@ class Server(ThreadingHTTPServer):
                 for name, value in answer[1].items():
                     self.send_header(name, value)
                 self.end_headers()
+                if answer[2] == ENDLESS:
+                    with contextlib.suppress(OSError):
+                        while True:
+                            self.wfile.write(b".")
+                            time.sleep(0.1)
                 self.wfile.write(answer[2].encode())
 
             do_GET = do_POST
@@ -181,6 +191,16 @@ def test_who_does_not_answer(serve: Callable[..., Server], monkeypatch: pytest.M
     begin = time.monotonic()
     assert failure(to_webhook(serve(None))) == "127.0.0.1: no answer within 0.3 s, 3 attempts"
     assert time.monotonic() - begin < 3
+
+
+def test_whose_answer_does_not_end(
+    serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(send, "TIMEOUT", 0.5)
+    begin = time.monotonic()
+    server = serve((200, {}, ENDLESS))
+    assert failure(to_webhook(server)) == "127.0.0.1: no answer within 0.5 s, 3 attempts"
+    assert time.monotonic() - begin < 10
 
 
 def test_who_is_not_there() -> None:

@@ -292,8 +292,9 @@ def _release(held: lock.Lock) -> None:
     try:
         if not held.release():
             lost = (
-                "this case gave no sign of life in time, was taken for dead and lost the lock of the target, "
-                f"which is held now by {lock.standing(held.place) or 'nobody'}"
+                "this case lost the lock of the target, which is held now by "
+                f"{lock.standing(held.place) or 'nobody'}: it gave no sign of life in time and was taken for "
+                "dead, or somebody has removed the lock (iogauge clean --all)"
             )
     except OSError as error:
         lost = f"the lock of the target could not be given up: {error}"

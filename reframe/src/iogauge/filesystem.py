@@ -14,6 +14,9 @@ from typing import Any, Final, Literal
 from iogauge.lustre import StorageTarget
 from iogauge.outside import build
 
+#: Inodes and bytes beyond all file systems.
+_NO_LIMIT: Final = 2**63 - 1
+
 Cache = Literal["page-cache", "opaque", "memory"]
 
 
@@ -201,11 +204,16 @@ def mount_of(fd: int) -> Mount | None:
 
 
 def space_of(path: str) -> Space:
-    """Room at ``path`` for an ordinary user (statvfs(3)); raises OSError."""
+    """Room at ``path`` for an ordinary user (statvfs(3)); raises OSError.
+
+    Some file systems say the largest number there is where they know no limit: as many inodes are none.
+    """
     info = os.statvfs(path)
     used = (info.f_blocks - info.f_bfree) * info.f_frsize
     free = info.f_bavail * info.f_frsize
-    return Space(used + free, free, info.f_files, info.f_favail)
+    inodes = (info.f_files, info.f_favail) if 0 < info.f_files < _NO_LIMIT else (0, 0)
+    total, left = (max(0, min(count, _NO_LIMIT)) for count in (used + free, free))
+    return Space(total, left, *inodes)
 
 
 def cache_id(path: str) -> str:

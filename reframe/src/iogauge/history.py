@@ -132,7 +132,7 @@ _FILE_BYTES: Final = 1 << 40
 _Number = float | None
 _Name = str | None
 #: Keys without which nobody can say what a record is of.
-CASE_KEYS: Final = ("system", "partition", "check", "case", "verdict")
+CASE_KEYS: Final = ("session", "system", "partition", "check", "case", "verdict")
 _CASE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(CASE_KEYS, str),
     "verdict": Verdict,
@@ -141,7 +141,7 @@ _CASE: Final[Mapping[str, Any]] = {
     "findings": list,
 }
 _OF_CASE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("session", "time", "environment", "hash", "tier"), _Name),
+    **dict.fromkeys(("time", "environment", "hash", "tier", "line", "series"), _Name),
     "confirms": _Name,
     "parameters": dict,
     "overridden": dict,
@@ -218,6 +218,8 @@ def _check_form(record: Mapping[str, Any]) -> None:
             outside.build(kind, value[key], where + key)
 
     check(record, _CASE, "")
+    for key in (*CASE_KEYS, "line", "series"):
+        str(record.get(key)).encode()  # half a surrogate pair is no text
     check(record, {key: kind for key, kind in _OF_CASE.items() if key in record}, "")
     if record.get("time") is not None:
         microseconds(record["time"])

@@ -98,6 +98,6 @@ def end(directory: str) -> list[str]:
         ended |= left
         time.sleep(0.02)
     return [
-        f"killed {program} (process {pid}), which had outlived its job"
+        f"killed {program} (process {pid}), which was still at work there"
         for pid, program in ended.items()
     ]

@@ -202,7 +202,7 @@ def _post(url: str, body: bytes, kind: str, headers: Mapping[str, str]) -> bytes
         try:
             request = urllib.request.Request(url, body, {"Content-Type": kind, **headers})
             with opener.open(request, timeout=TIMEOUT) as answer:
-                return bytes(answer.read(_ANSWER))
+                return _read(answer)
         except urllib.error.HTTPError as error:
             error.close()
             problem = f"status {error.code}"
@@ -220,6 +220,16 @@ def _post(url: str, body: bytes, kind: str, headers: Mapping[str, str]) -> bytes
         if pause is not None:
             time.sleep(pause)
     raise SendError(f"{host}: {problem}, {len(PAUSES) + 1} attempts")
+
+
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    """The beginning of an answer; raises TimeoutError where that does not come to an end."""
+    until, data = time.monotonic() + TIMEOUT, b""
+    while len(data) < _ANSWER and (part := answer.read1(_ANSWER)):
+        data += part
+        if time.monotonic() > until:
+            raise TimeoutError
+    return data
 
 
 def _reason(error: object) -> str:

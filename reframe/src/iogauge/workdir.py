@@ -233,7 +233,16 @@ def _write(fd: int, owner: dict[str, Any]) -> None:
         file.flush()
         os.fsync(new)
     os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-    os.fsync(fd)  # after a crash of the storage, too, nothing of ours lies there without a marker
+    try:
+        os.fsync(
+            fd
+        )  # after a crash of the storage, too, nothing of ours lies there without a marker
+    except OSError as error:
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # it knows no such thing for directories
+            raise
 
 
 def _read(fd: int) -> dict[str, Any]:
