@@ -16,22 +16,28 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from xml.etree import ElementTree
 
 import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
 from iogauge import (
+    alarm,
     compare,
     evidence,
+    expect,
+    figure,
     filesystem,
     fingerprint,
     history,
     historycache,
     historyview,
+    junit,
     load,
     lustre,
     needle,
+    page,
     pagecache,
     references,
     report,
@@ -330,6 +336,19 @@ def _settings(data: bytes) -> object:
     return _file(data, "settings.yaml", read)
 
 
+def _site(data: bytes) -> object:
+    """A site's folder as ReFrame's configuration is loaded from it: a mistake disables the site, and no more."""
+
+    def read(file: Path) -> object:
+        config, mistakes = site.read_site(file.parent)
+        assert [system["name"] for system in config["systems"]] == [file.parent.name]
+        for mistake in mistakes:
+            assert str(file) in str(mistake)
+        return config
+
+    return _file(data, "site/settings.yaml", read)
+
+
 def _references(data: bytes) -> object:
     def read(file: Path) -> object:
         found = references._parsed(file, (0, len(data)))
@@ -554,6 +573,7 @@ RECORD: dict[str, Any] = {
     ],
 }
 LINE = json.dumps(RECORD).encode()
+SELECTED = json.dumps(RECORD | {"selection": "-n x", "gate": True}).encode()
 
 
 def _history(data: bytes) -> object:
@@ -581,6 +601,25 @@ def _history(data: bytes) -> object:
         console.print(historyview.table(historyview.records(folder, rows)))
         for damaged in historycache.damaged(folder, Path(folder, "cache")):
             assert damaged.problem
+        return found
+
+    return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
+
+
+def _alarm(data: bytes) -> object:
+    """A session's file, as the alarm, its page and JUnit take it; where a line is no record, there is trouble."""
+
+    def read(file: Path) -> object:
+        lines = list(history.read_whole(file))
+        found = [line for line in lines if isinstance(line, dict)]
+        damaged = [line for line in lines if isinstance(line, history.Damaged)]
+        raised = alarm.collect(file.parent.parent, found, gate=True, damaged=damaged)
+        assert raised.failed or not damaged
+        page.page(raised, found).encode()
+        ElementTree.fromstring(junit.junit(found, True))
+        for curve in raised.curves:
+            ElementTree.fromstring(figure.svg(curve, alone=True))
+        expect.gone(expect.seen_before(file.parent, "-n x"), found, "mysite")
         return found
 
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
@@ -827,6 +866,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
     ),
+    Reader("alarm", [LINE, LINE + b"\n" + LINE + b"\n", SELECTED], _alarm),
     Reader("report.undecided", [RUN_REPORT], _undecided, (ValueError,), "run.json"),
     Reader(
         "stack.read",
@@ -837,6 +877,7 @@ READERS: tuple[Reader, ...] = (
     ),
     Reader("yamlfile.load", _YAML + _REFERENCES[:1], _yaml, (YamlError,), "f.yaml"),
     Reader("site settings", SETTINGS, _settings, (YamlError,), "settings.yaml"),
+    Reader("site.read_site", SETTINGS[-1:], _site),
     Reader("references", _REFERENCES, _references),
     Reader("target.PartitionExtras", [_EXTRAS], _extras, (YamlError, ValidationError)),
     Reader("yamledit.put", _YAML + _REFERENCES[:2], _edit, (EditError,)),

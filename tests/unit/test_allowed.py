@@ -380,3 +380,13 @@ def test_names_that_nobody_has_here_are_found() -> None:
         users=("root", "4711", "no-such-user"), groups=("no-such-group", "root")
     )
     assert allowed.unknown(marker) == ["user no-such-user", "group no-such-group"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"), [(0o777, True), (0o1777, False), (0o2770, False), (0o755, False)]
+)
+def test_where_everybody_can_swap_directories_that_is_said(
+    top: Path, mode: int, said: bool
+) -> None:
+    top.chmod(mode)
+    assert (f"chmod +t {top}" in allowed.by_what(str(top))) is said

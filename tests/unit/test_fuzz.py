@@ -20,8 +20,15 @@ INPUTS = int(os.environ.get("IOGAUGE_FUZZ", "0"))
 #: Each input; a reader that takes longer hangs. Machines that run other work too are slow.
 DEADLINE = timedelta(seconds=10)
 SLOW = frozenset(
-    {"history", "report.undecided", "darshan.parse", "lustre.parse_getstripe"}
-    | {"site settings", "references", "target.PartitionExtras", "yamledit.put", "yamlfile.load"}
+    {"history", "alarm", "report.undecided", "darshan.parse", "lustre.parse_getstripe"}
+    | {
+        "site settings",
+        "site.read_site",
+        "references",
+        "target.PartitionExtras",
+        "yamledit.put",
+        "yamlfile.load",
+    }
     | {"lustre.parse_default_start"}
 )
 READERS = pytest.mark.parametrize("name", fuzz.BY_NAME)

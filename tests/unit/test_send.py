@@ -78,6 +78,7 @@ class Server(ThreadingHTTPServer):
                         while True:
                             self.wfile.write(b".")
                             time.sleep(0.1)
+                    return
                 self.wfile.write(answer[2].encode())
 
             do_GET = do_POST

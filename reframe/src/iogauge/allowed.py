@@ -119,6 +119,7 @@ class Place:
     """A directory as found. ``owner`` is its user; ``home_of`` the user whose home it is, empty: none.
 
     ``marker`` None: there is none that counts; ``ignored`` then says why one that is there does not.
+    ``swapped``: everybody may rename what lies in it, whoever owns that.
     """
 
     path: str
@@ -128,6 +129,7 @@ class Place:
     marker: Marker | None = None
     ignored: str = ""
     of_job: bool = False
+    swapped: bool = False
 
     @property
     def is_mount_point(self) -> bool:
@@ -179,6 +181,16 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
 
 def decide(place: Place, caller: Caller, today: datetime.date) -> str:
     """What allows the caller to write in a directory; raises :class:`NotAllowed` where nothing does."""
+    by = _decide(place, caller, today)
+    if not place.swapped:
+        return by
+    return (
+        f"{by}; but everybody can rename what others have in it, and put something else in its place: "
+        f"make it sticky (chmod +t {place.path})"
+    )
+
+
+def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     path = place.path
     _refuse_always(path, place.home_of)
     if place.marker is not None:
@@ -355,7 +367,8 @@ def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
     """
     path = _plain(path)
     with _closing(open_directory(path)) as fd:
-        owner = os.fstat(fd).st_uid
+        info = os.fstat(fd)
+        owner = info.st_uid
         marker, ignored = _read_marker(fd, path, owner)
         place = Place(
             path=path,
@@ -365,6 +378,7 @@ def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
             marker=marker,
             ignored=ignored,
             of_job=of_job,
+            swapped=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
         )
         yield Opened(fd, path, decide(place, caller(), datetime.date.today()))
 

@@ -132,7 +132,16 @@ _FILE_BYTES: Final = 1 << 40
 _Number = float | None
 _Name = str | None
 #: Keys without which nobody can say what a record is of.
-CASE_KEYS: Final = ("session", "system", "partition", "check", "case", "verdict")
+CASE_KEYS: Final = (
+    "session",
+    "time",
+    "system",
+    "partition",
+    "environment",
+    "check",
+    "case",
+    "verdict",
+)
 _CASE: Final[Mapping[str, Any]] = {
     **dict.fromkeys(CASE_KEYS, str),
     "verdict": Verdict,
@@ -141,7 +150,7 @@ _CASE: Final[Mapping[str, Any]] = {
     "findings": list,
 }
 _OF_CASE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("time", "environment", "hash", "tier", "line", "series"), _Name),
+    **dict.fromkeys(("hash", "tier", "line", "series"), _Name),
     "confirms": _Name,
     "parameters": dict,
     "overridden": dict,
@@ -221,8 +230,7 @@ def _check_form(record: Mapping[str, Any]) -> None:
     for key in (*CASE_KEYS, "line", "series"):
         str(record.get(key)).encode()  # half a surrogate pair is no text
     check(record, {key: kind for key, kind in _OF_CASE.items() if key in record}, "")
-    if record.get("time") is not None:
-        microseconds(record["time"])
+    microseconds(record["time"])
     for number, metric in enumerate(record["metrics"]):
         where = f"metrics[{number}]."
         check(metric, _METRIC, where)
