@@ -90,6 +90,7 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
         "time": "2026-01-05T01:00:00Z",
         "system": "rig",
         "partition": "default",
+        "environment": "tools",
         "check": "IorPosix",
         "case": "IorPosix %files=shared",
         "verdict": "ERROR",

@@ -131,6 +131,18 @@ def test_where_making_fails_no_empty_directory_is_left(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("call", ["fchmod", "rename", "fsync", "mkdir"])
+def test_an_error_names_the_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(PermissionError, match=f"'{tmp_path}/iogauge"):
+        make(tmp_path)
+
+
 def failing_at(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`workdir.inside`, but that a directory of one name cannot be opened."""
 

@@ -105,6 +105,17 @@ def make(fd: int, path: str, mode: int) -> None:
 
 
 @contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Errors of what is done by a descriptor name no path: give them this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or os.path.isabs(str(error.filename or "")):
+            raise
+        raise type(error)(error.errno, error.strerror, path) from None
+
+
+@contextlib.contextmanager
 def _or_removed(fd: int, name: str) -> Iterator[None]:
     """Where what is begun in a directory fails, remove that by its name in an open one, if it is empty."""
     try:
@@ -182,7 +193,7 @@ def create(
 
 def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]) -> str:
     path = session_dir(target, session)
-    with contextlib.ExitStack() as stack:
+    with _naming(path), contextlib.ExitStack() as stack:
         above = stack.enter_context(root_of(fd, target))
         for directory in (os.path.dirname(path), path):
             make(above, directory, 0o700)
