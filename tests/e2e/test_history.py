@@ -157,6 +157,17 @@ def test_damaged_lines(rig: Rig) -> None:
     assert file.read_bytes() == before
 
 
+def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
+    """Neither the report nor the alarm of its session ends well."""
+    stored(rig, "good", verdict="PASS", findings=[])
+    file = stored(rig, "bad", verdict="FAIL", findings=[], metrics=[{"median": "x"}])
+    assert rig.iogauge("report", "good").rc == rig.iogauge("alarm", "good").rc == 0
+    report, alarm = rig.iogauge("report", "bad"), rig.iogauge("alarm", "bad")
+    assert report.rc == alarm.rc == 1, (report.out, alarm.out)
+    assert f"{file}:1: skipped" in flat(report.out)
+    assert "line 1 is no record" in flat(alarm.out)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

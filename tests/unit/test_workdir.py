@@ -143,6 +143,25 @@ def test_an_error_names_the_place(
         make(tmp_path)
 
 
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
+def test_a_file_system_need_not_know_fsync_of_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.fsync
+
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if number == errno.EIO:
+        with pytest.raises(OSError, match="Input/output error"):
+            make(tmp_path)
+    else:
+        assert (make(tmp_path).parent / MARKER).is_file()
+
+
 def failing_at(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`workdir.inside`, but that a directory of one name cannot be opened."""
 

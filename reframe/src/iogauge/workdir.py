@@ -244,15 +244,11 @@ def _write(fd: int, owner: dict[str, Any]) -> None:
         file.flush()
         os.fsync(new)
     os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+    # After a crash of the storage, too, nothing of ours lies there without a marker; some know no such thing.
     try:
-        os.fsync(
-            fd
-        )  # after a crash of the storage, too, nothing of ours lies there without a marker
+        os.fsync(fd)
     except OSError as error:
-        if error.errno not in (
-            errno.EINVAL,
-            errno.ENOTSUP,
-        ):  # it knows no such thing for directories
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
 
 
