@@ -29,7 +29,10 @@ from scipy.special import gamma, ndtr
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
 
-from iogauge import changepoint, trend  # noqa: E402
+from iogauge.trend import (  # noqa: E402
+    detector,
+    states,
+)
 
 Doubles = NDArray[np.float64]
 SEED = 20260401
@@ -122,7 +125,7 @@ def two_of_three(y: Doubles) -> Doubles:
 
 def glr(y: Doubles) -> Doubles:
     """Generalised likelihood ratio over all onsets, with the error of the baseline's mean; cut at 3."""
-    location, scale = changepoint.fit(y[:, :N0])
+    location, scale = detector.fit(y[:, :N0])
     u = np.clip((y[:, N0:] - location[:, None]) / scale[:, None], -3, 3)
     total = np.concatenate([np.zeros((len(u), 1)), np.cumsum(u, axis=1)], axis=1)
     found = np.full(u.shape, -np.inf)
@@ -141,7 +144,7 @@ def bayes(y: Doubles) -> Doubles:
     def core(u: Doubles) -> Doubles:
         return (1 + u * u / 5) ** -3
 
-    location, scale = changepoint.fit(y[:, :N0])
+    location, scale = detector.fit(y[:, :N0])
     off = (y - location[:, None]).astype(np.float32)
     spread = np.exp(np.repeat([-2.0, 0, 2], 9) * math.sqrt(0.8 / N0))
     inverse = (1 / (0.93 * scale[:, None] * spread)).astype(np.float32)
@@ -174,14 +177,14 @@ def bayes(y: Doubles) -> Doubles:
 
 def iogauge(y: Doubles) -> Doubles:
     """The detector of iogauge; its first run raises no alarm."""
-    found = changepoint.evidence(y, N0).loss
+    found = detector.evidence(y, N0).loss
     found[:, 0] = -100
     return found
 
 
 def warned(y: Doubles) -> Doubles:
     """The same, less evidence the more the baseline's runs resemble those before them (shrunk: 0.3 a standard error)."""
-    location, scale = changepoint.fit(y[:, :N0])
+    location, scale = detector.fit(y[:, :N0])
     u = np.clip((y[:, :N0] - location[:, None]) / scale[:, None], -2.5, 2.5)
     score = sum(PHI**k * (u[:, k:] * u[:, :-k]).sum(axis=1) / N0 for k in range(1, 10))
     return iogauge(y) - 0.3 * np.clip(score / math.sqrt(1.78 / N0), -1.5, 2.5)[:, None]
@@ -292,7 +295,7 @@ def bound(stable: Doubles, dropped: Doubles) -> Doubles:
 
 def equal_risk(stable: Doubles) -> Doubles:
     """Limits by run that spread the share of false alarms evenly over the runs."""
-    risk = changepoint.per_run(FALSE)
+    risk = detector.per_run(FALSE)
     limits, alive = np.full(RUNS, np.inf), np.ones(len(stable), bool)
     for begin, end in GROUPS:
         worst = stable[alive, begin - 1 : end].max(axis=1)
@@ -305,7 +308,7 @@ def equal_risk(stable: Doubles) -> Doubles:
 def calibrate(count: int) -> None:
     """Print the limits by scale and run: the strictest of the three noises, with a tenth more drift for good measure."""
     rng, tables = np.random.default_rng(SEED), []
-    edges = np.log(np.array(changepoint._AT_SCALE))
+    edges = np.log(np.array(detector._AT_SCALE))
     # A scale at its least is not the noise's.
     bounds = np.concatenate(([edges[0] + 0.01], (edges[1:] + edges[:-1]) / 2, [edges[-1] + 0.4]))
     for kind in NOISES:
@@ -314,7 +317,7 @@ def calibrate(count: int) -> None:
             spread = np.exp(rng.uniform(bounds[0] - 0.5, bounds[-1] + 0.6, (10000, 1)))
             y = noise(rng, kind, spread, (10000, N0 + RUNS), 1.1 * DRIFT)
             found.append(iogauge(y).astype(np.float32))
-            scales.append(np.log(changepoint.fit(y[:, :N0])[1]))
+            scales.append(np.log(detector.fit(y[:, :N0])[1]))
         loss, scale = np.concatenate(found), np.concatenate(scales)
         rows = []
         for low, high in pairwise(bounds):
@@ -328,8 +331,8 @@ def calibrate(count: int) -> None:
 
 def shipped(y: Doubles, base: int = N0, share: float = FALSE) -> NDArray[np.bool_]:
     """Whether iogauge as it is raises an alarm, by run."""
-    one = changepoint.evidence(y, base)
-    return np.asarray(one.loss > changepoint.limits(one.scale, y.shape[1] - base, share))
+    one = detector.evidence(y, base)
+    return np.asarray(one.loss > detector.limits(one.scale, y.shape[1] - base, share))
 
 
 def by_run(alarm: NDArray[np.bool_]) -> Doubles:
@@ -535,13 +538,13 @@ def estimates(count: int) -> list[str]:
     for cv in CVS[:2]:
         for drop in (0.1, 0.2):
             y = series(np.random.default_rng(SEED), "normal", cv, count, drop, 10)
-            one = changepoint.evidence(y, N0)
-            limits = changepoint.limits(one.scale, RUNS)
-            raised = changepoint.alarms(one.loss, limits, np.full(count, RUNS)).first
+            one = detector.evidence(y, N0)
+            limits = detector.limits(one.scale, RUNS)
+            raised = detector.alarms(one.loss, limits, np.full(count, RUNS)).first
             rows = np.flatnonzero(raised >= 10)
             first = np.array(
                 [
-                    changepoint.onset(
+                    detector.onset(
                         y[row],
                         one.location[row],
                         one.scale[row],
@@ -551,7 +554,7 @@ def estimates(count: int) -> list[str]:
                     for row in rows
                 ]
             )
-            middle, half = changepoint.step(y[rows], first, np.full(len(rows), N0 + RUNS))
+            middle, half = detector.step(y[rows], first, np.full(len(rows), N0 + RUNS))
             held = np.abs(middle - math.log1p(-drop)) <= half
             off = np.abs(first - N0 - 10)
             cells = [
@@ -585,9 +588,9 @@ def speed() -> list[str]:
         pl.lit(None, pl.String).alias("confirms"),
     )
     start = time.process_time(), time.perf_counter()
-    found = trend.judge(frame)
+    found = states.judge(frame)
     cpu, wall = time.process_time() - start[0], time.perf_counter() - start[1]
-    alarms = sum(one.state is trend.State.ALARM for one in found)
+    alarms = sum(one.state is states.State.ALARM for one in found)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     return [
         "",

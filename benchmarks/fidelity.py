@@ -106,7 +106,7 @@ def main() -> None:
     parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT / "reframe" / "src"))
-    from iogauge.detect import mpi_environment
+    from iogauge.site.machine import mpi_environment
 
     with tempfile.TemporaryDirectory(prefix="iogauge-fidelity-") as name:
         home = Path(name, "home")

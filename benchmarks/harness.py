@@ -87,7 +87,7 @@ def reframe(
 
 def record_fio(folder: Path) -> None:
     """Record real results of the three metadata jobs, for the stand-in to print."""
-    from iogauge.tools import fio
+    from iogauge.tools.fio.options import metadata_job
 
     jobs = folder / "jobs"
     jobs.mkdir()
@@ -95,7 +95,7 @@ def record_fio(folder: Path) -> None:
     files = 20_000 // processes
     for engine in ("filecreate", "filestat", "filedelete"):
         loops = 5 if engine == "filestat" else 1
-        job = fio.metadata_job(  # type: ignore[arg-type]
+        job = metadata_job(  # type: ignore[arg-type]
             engine, directory=str(jobs), files=files, numjobs=processes, loops=loops
         )
         path = folder / f"{job.name}.fio"

@@ -26,14 +26,15 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "reframe" / "src"
 sys.path.insert(0, str(SOURCE))
 
-from iogauge import history  # noqa: E402
+from iogauge.records import journal  # noqa: E402
+from iogauge.records.record import line_of, series_of  # noqa: E402
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
 _MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
-from iogauge import history
+from iogauge.records import query
 frame = history.load(Path(sys.argv[1]), columns=json.loads(sys.argv[2]))
 seconds = time.perf_counter() - float(sys.argv[3])
 uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -99,7 +100,7 @@ def record(number: int, metrics: int, noise: random.Random) -> dict[str, Any]:
     ]
     medians = [noise.lognormvariate(7, 0.05) for _ in range(metrics)]
     made: dict[str, Any] = {
-        "schema": history.SCHEMA,
+        "schema": journal.SCHEMA,
         "session": "",
         "time": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "gate": False,
@@ -146,8 +147,8 @@ def record(number: int, metrics: int, noise: random.Random) -> dict[str, Any]:
         ],
         "findings": findings,
     }
-    made["line"] = history.line_of(made)
-    made["series"] = history.series_of(
+    made["line"] = line_of(made)
+    made["series"] = series_of(
         made["line"],
         {"kernel": made["fingerprint"]["kernel"], "stack": made["fingerprint"]["stack"]},
     )
@@ -235,8 +236,8 @@ def main() -> None:
         some = ["time", "line", "series", "metric", "better", "median", "metric_verdict"]
         show("warm, seven columns", load(folder, some))
         newest = max(files, key=lambda file: file.name)
-        last = next(r for r in history.read(newest) if isinstance(r, dict))
-        history.append(newest, last)
+        last = next(r for r in journal.read(newest) if isinstance(r, dict))
+        journal.append(newest, last)
         show("after one more record", load(folder))
         show("warm again", load(folder))
         for arguments in ((), ("--verdict", "FAIL"), ("--json", "--limit", "1000")):

@@ -36,7 +36,11 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
 from e2e.test_faults import ALL_GENEROUS, MDTEST  # noqa: E402
 from e2e.test_never_pass import IOR  # noqa: E402
-from iogauge import allowed, history, workdir  # noqa: E402
+from iogauge.records import journal  # noqa: E402
+from iogauge.workspace import (  # noqa: E402
+    directory,
+    permission,
+)
 
 KILL, TERM, INT, HUP = signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 #: What is hit, and with what; ``janitor`` is a kill of everything, and then of ``iogauge clean``.
@@ -86,7 +90,7 @@ def snapshot(target: Path) -> dict[str, str]:
 
 def lay_out(target: Path, chance: random.Random) -> None:
     """Foreign files, and sessions that no janitor may touch."""
-    ours = target / "iogauge" / workdir.user_name()
+    ours = target / "iogauge" / directory.user_name()
     theirs = target / "iogauge" / "somebody" / "20260101T000000-elsewhere-1"
     alive = ours / f"20260101T000000-{socket.gethostname()}-{os.getpid()}"
     bare = ours / "20260101T000000-no-marker-1"
@@ -104,7 +108,7 @@ def lay_out(target: Path, chance: random.Random) -> None:
             "host": socket.gethostname(),
             "expires": "2099-01-01T00:00:00Z",
         }
-        (session / workdir.MARKER).write_text(json.dumps(said))
+        (session / directory.MARKER).write_text(json.dumps(said))
     os.chmod(target / "iogauge", 0o1777)
     if os.getuid() == 0:
         for path in [theirs.parent, *theirs.parent.rglob("*")]:
@@ -139,7 +143,7 @@ class Worker:
         self.rig.time_limit = TIME_LIMIT
         self.rig.write_settings()
         self.rig.write_references(ALL_GENEROUS)
-        (target / allowed.MARKER).touch()
+        (target / permission.MARKER).touch()
         lay_out(target, chance)
         self.before = snapshot(target)
         self.written: dict[Path, bytes] = {}
@@ -162,7 +166,7 @@ class Worker:
 
         if kind == "tool":
             return [pid for pid in mine if program_of(pid) in TOOLS]
-        mark = {"job": b"rfm_job.sh", "agent": b"iogauge.agent"}[kind]
+        mark = {"job": b"rfm_job.sh", "agent": b"iogauge.job.agent"}[kind]
         return [pid for pid in mine if mark in line(pid)]
 
     def sleep_until_near(self, process: subprocess.Popen[bytes]) -> None:
@@ -177,7 +181,7 @@ class Worker:
     def sessions(self) -> list[str]:
         """Directories of sessions of ours on the target, but for those that lie there."""
         with contextlib.suppress(OSError):
-            names = os.listdir(self.rig.target / "iogauge" / workdir.user_name())
+            names = os.listdir(self.rig.target / "iogauge" / directory.user_name())
             return [name for name in names if not name.startswith("20260101")]
         return []
 
@@ -279,8 +283,8 @@ class Worker:
             demand(after.get(file, b"").startswith(text), f"{file} was rewritten")
         new = [file for file in after if file not in self.written]
         demand(len(new) <= 1, f"more than one file of records: {new}")
-        found = [one for file in new for one in history.read_whole(file)]
-        odd = [one for one in found if isinstance(one, history.Damaged)]
+        found = [one for file in new for one in journal.read_whole(file)]
+        odd = [one for one in found if isinstance(one, journal.Damaged)]
         demand(not odd, f"damaged: {odd}")
         kept = [one["case"] for one in found if isinstance(one, dict)]
         decided = [name.partition(" @")[0].strip() for name in DECIDED.findall(said)]

@@ -22,13 +22,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from iogauge import evidence, fingerprint  # noqa: E402
-from iogauge.tools import fio, ior, mdtest  # noqa: E402
+from iogauge.evidence import (  # noqa: E402
+    collect,
+    fingerprint,
+)
+from iogauge.tools.fio.output import parse_json  # noqa: E402
+from iogauge.tools.ior import output  # noqa: E402
+from iogauge.tools.mdtest.output import parse_rank_csv  # noqa: E402
 from support import scale  # noqa: E402
 from support import stage as healthy  # noqa: E402
 
 _AWAIT = """
-. {library}/job.sh; . {library}/servers.sh
+. {library}/job.sh; . {library}/fio_servers.sh
 IOG_LAUNCHER=$$
 iog_servers_await {nodes} 60
 """
@@ -50,16 +55,14 @@ def parsing() -> None:
     for ranks in (1_000, 10_000, 64_000):
         one, two = scale.ior_ranks(ranks), scale.mdtest_ranks(ranks)
         times = (
-            cpu(lambda o=one: ior.rank_times_csv(o)),
-            cpu(lambda t=two: mdtest.parse_rank_csv(t)),
+            cpu(lambda o=one: output.rank_times_csv(o)),
+            cpu(lambda t=two: parse_rank_csv(t)),
         )
         print(f"| {ranks:,} | {times[0]:.3f} s | {times[1]:.3f} s |")
     print("\n| clients | fio's JSON | |\n|---|---|---|")
     for number in (10, 100, 1_000):
         text = scale.fio_clients(number)
-        print(
-            f"| {number:,} | {cpu(lambda t=text: fio.parse_json(t)):.3f} s | {len(text) >> 10} KiB |"
-        )
+        print(f"| {number:,} | {cpu(lambda t=text: parse_json(t)):.3f} s | {len(text) >> 10} KiB |")
 
 
 def answers(nodes: int) -> None:
@@ -71,8 +74,8 @@ def answers(nodes: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             stage = scale.build(Path(folder), number)
             plan = healthy.plan(number, tasks=number * scale.TASKS)
-            took = cpu(lambda s=stage, p=plan: evidence.collect(s, p, 0))
-            merged = fingerprint.merge(evidence.collect(stage, plan, 0).nodes)
+            took = cpu(lambda s=stage, p=plan: collect.collect(s, p, 0))
+            merged = fingerprint.merge(collect.collect(stage, plan, 0).nodes)
             size = len(json.dumps(merged))
             print(f"| {number:,} | {len(os.listdir(stage)):,} | {took:.2f} s | {size:,} bytes |")
 

@@ -7,21 +7,17 @@ formulas stand in docs/derived.md.
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge import derive, features
 from iogauge.check import sweep
-from iogauge.check.derived import (
-    BaselineCheck,
-    CurveCheck,
-    PairsCheck,
-    SpeedupCheck,
-    baseline_checks,
-)
+from iogauge.check.compared import BaselineCheck, baseline_checks
+from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
+from iogauge.core import words
+from iogauge.records import derive
 
 
 @rfm.simple_test
 class TaskScalingCurve(CurveCheck):
     descr = "Bandwidth over tasks on a node: plateau, linearity up to it, and what holds beyond"
-    needs = features.IOR
+    needs = words.IOR
     points_of = "TaskScaling"
     varied = "tasks"
     sweep_name = "tasks_per_node"
@@ -42,7 +38,7 @@ class TaskScalingCurve(CurveCheck):
 @rfm.simple_test
 class ServerScalingCurve(CurveCheck):
     descr = "Bandwidth over servers: efficiency of the largest point, and fit of a straight line"
-    needs = features.IOR
+    needs = words.IOR
     points_of = "ServerScaling"
     varied = "servers"
     sweep_name = "servers"
@@ -57,9 +53,9 @@ class ServerScalingCurve(CurveCheck):
 
 #: Libraries that StripeCount writes with, and the feature of an environment that has each.
 _LIBRARIES = {
-    "MPIIO": features.IOR_MPIIO,
-    "HDF5": features.IOR_HDF5,
-    "NCMPI": features.IOR_NCMPI,
+    "MPIIO": words.IOR_MPIIO,
+    "HDF5": words.IOR_HDF5,
+    "NCMPI": words.IOR_NCMPI,
 }
 
 
@@ -86,8 +82,8 @@ class StripeSpeedup(SpeedupCheck):
 @rfm.simple_test
 class AccessRatios(PairsCheck):
     descr = "What order and cache make of the throughput of 4 MiB transfers"
-    needs = features.IOR
-    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    needs = words.IOR
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
     points_of = "AccessMatrix"
     varied = "pattern"
     pairs = {

@@ -3,14 +3,14 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from iogauge import features
 from iogauge.check import FioRandomReadCheck
+from iogauge.core import words
 
 
 @rfm.simple_test
 class FioRandomRead(FioRandomReadCheck):
     descr = "Random reads with O_DIRECT, one in flight for each task"
-    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
     tags = {"fio", "quick", "daily", "weekly", "acceptance"}
 
     block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)

@@ -3,14 +3,14 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge import features
 from iogauge.check import IorCheck
+from iogauge.core import words
 
 
 @rfm.simple_test
 class IorMpiio(IorCheck):
     descr = "Bandwidth of write and read with IOR, MPI-IO"
-    needs = features.IOR_MPIIO
+    needs = words.IOR_MPIIO
     back_end = "MPIIO"
 
     files = parameter(["per-process", "shared"], loggable=True)

@@ -3,8 +3,8 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge import features
 from iogauge.check import IorCheck
+from iogauge.core import words
 
 
 @rfm.simple_test
@@ -23,7 +23,7 @@ class IorPosix(IorCheck):
             self.transfer, self.share = 4096, 16
         self.o_direct = self.cache == "direct"
         if self.o_direct:
-            self.valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+            self.valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
         self.tags = {"ior", "daily", "weekly", "acceptance"}
         if not self.random and (self.o_direct or self.file_per_process):
             self.tags.add("quick")

@@ -5,7 +5,7 @@ from reframe.core.builtins import run_after
 
 from iogauge.check import sweep
 from iogauge.check.needle import NodeNeedleCheck, TargetNeedleCheck
-from iogauge.filesystem import traits
+from iogauge.node.mounts import traits
 
 
 def _several_targets(extras):

@@ -6,8 +6,8 @@ another node.
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge import features
 from iogauge.check import PinnedFilesCheck, sweep
+from iogauge.core import words
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_node"))
@@ -40,15 +40,15 @@ class TaskScaling(PinnedFilesCheck):
         return {**declared, "tasks_per_node": self.tasks, "total_bytes": share}
 
 
-@sweep.simple_test_if(sweep.points("servers", features.LUSTRE))
+@sweep.simple_test_if(sweep.points("servers", words.LUSTRE))
 class ServerScaling(PinnedFilesCheck):
     descr = "Bandwidth by object storage servers that hold the files"
 
-    servers = parameter(sweep.points("servers", features.LUSTRE), loggable=True)
+    servers = parameter(sweep.points("servers", words.LUSTRE), loggable=True)
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions("servers", self.servers, features.LUSTRE)
+        self.valid_systems = sweep.partitions("servers", self.servers, words.LUSTRE)
         self.tags = {"ior", "scaling", "weekly", "acceptance"}
 
     def servers_used(self):

@@ -2,38 +2,38 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge import features
 from iogauge.check import AggregatorsCheck, SharedFileCheck, sweep
-from iogauge.lustre import Layout
+from iogauge.core import words
+from iogauge.node.layouts import Layout
 
 
-@sweep.simple_test_if(sweep.points("stripe_counts", features.LUSTRE))
+@sweep.simple_test_if(sweep.points("stripe_counts", words.LUSTRE))
 class StripeCount(SharedFileCheck):
     descr = "Collective write of a shared file by stripe count"
 
     api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
-    stripe_count = parameter(sweep.points("stripe_counts", features.LUSTRE), loggable=True)
+    stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        self.valid_systems = sweep.partitions("stripe_counts", self.stripe_count, features.LUSTRE)
+        self.valid_systems = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
 
     def layout(self):
         return Layout(stripe_count=self.stripe_count)
 
 
-@sweep.simple_test_if(sweep.points("stripe_sizes", features.LUSTRE))
+@sweep.simple_test_if(sweep.points("stripe_sizes", words.LUSTRE))
 class StripeSize(SharedFileCheck):
     descr = "Collective write of a shared file over all storage targets by stripe size"
 
     api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
-    stripe_size = parameter(sweep.points("stripe_sizes", features.LUSTRE), loggable=True)
+    stripe_size = parameter(sweep.points("stripe_sizes", words.LUSTRE), loggable=True)
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        self.valid_systems = sweep.partitions("stripe_sizes", self.stripe_size, features.LUSTRE)
+        self.valid_systems = sweep.partitions("stripe_sizes", self.stripe_size, words.LUSTRE)
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
-from iogauge import allowed
+from iogauge.workspace import permission
 
 _MEMORY = ("tmpfs", "ramfs")
 
@@ -98,7 +98,7 @@ def small_fs(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         except (OSError, FileNotFoundError) as error:
             pytest.skip(f"no {kind} can be mounted here: {error}")
         stack.append(context)
-        (point / allowed.MARKER).touch()
+        (point / permission.MARKER).touch()
         return point
 
     yield make

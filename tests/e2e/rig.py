@@ -332,7 +332,7 @@ class Rig:
 
     def iogauge(self, *arguments: str, timeout: float = 120, **extra: str) -> Run:
         """The ``iogauge`` command."""
-        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
         extra.setdefault("PYTHONPATH", str(ROOT / "reframe" / "src"))
         return self.finish(self.start([sys.executable, "-c", code, *arguments], **extra), timeout)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import Rig, Run
-from iogauge import history
+from iogauge.records import journal
 
 #: Bandwidth in MiB/s by tasks on each of four nodes: the plateau that RedLine published for four servers.
 WRITES = {1: 806.25, 2: 1612.5, 4: 3225.0, 8: 6450.0, 16: 12900.0, 24: 12850.0, 32: 12800.0}
@@ -105,7 +105,7 @@ def task_scaling(
 def keep(rig: Rig, *records: dict[str, Any], session: str = "20260101T000000-host-1") -> Path:
     file = rig.home / "history" / "rig" / f"{session}.jsonl"
     for one in records:
-        history.append(file, {**one, "session": session})
+        journal.append(file, {**one, "session": session})
     return file
 
 
@@ -121,7 +121,7 @@ def derive(rig: Rig, *arguments: str, gate: bool = False) -> Run:
     process = rig.start(words, IOGAUGE_SESSION="now", **extra)
     out, _ = process.communicate(timeout=120)
     file = rig.home / "history" / "rig" / "now.jsonl"
-    found = [r for r in history.read(file) if isinstance(r, dict)] if file.exists() else []
+    found = [r for r in journal.read(file) if isinstance(r, dict)] if file.exists() else []
     file.unlink(missing_ok=True)
     reports = sorted((rig.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
     report = json.loads(reports[-1].read_text()) if reports else None

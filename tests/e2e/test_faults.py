@@ -33,8 +33,8 @@ from e2e.test_never_pass import (
     RANDOM_READ,
 )
 from e2e.test_scenarios import STAND_INS, striped
-from iogauge import workdir
-from iogauge.derive import VALID
+from iogauge.records.derive import VALID
+from iogauge.workspace import directory
 from support.hanging import Unavailable, mounted
 
 WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
@@ -244,7 +244,7 @@ def test_a_target_that_becomes_read_only_between_two_phases(
     rig.write_references(ALL_GENEROUS)
     run = rig.run(*METADATA)
     run.never_passed("ERROR", "Read-only file system")
-    (session,) = (rig.target / "iogauge" / workdir.user_name()).iterdir()
+    (session,) = (rig.target / "iogauge" / directory.user_name()).iterdir()
     clean = f"left behind, remove it with: iogauge clean --target {rig.target}"
     assert re.search(f"{re.escape(str(session))}.*{re.escape(clean)}", run.out), run.out
     refused = rig.iogauge("clean")
@@ -336,7 +336,7 @@ class TestKilled:
 
     def test_what_keeps_the_lock(self, rig: Rig) -> None:
         process = self.begin(rig)
-        kill(*those(rig, "iogauge.agent", "open"))
+        kill(*those(rig, "iogauge.job.agent", "open"))
         run = rig.finish(process)
         run.shows_no_pass()
         assert run.record["verdict"] == "CONTAMINATED"
@@ -349,7 +349,7 @@ class TestKilled:
         rig.write_references(ALL_GENEROUS)
         # The first case passes at once, the second waits.
         rig.program("fio", 'case $PWD in *128KiB*|*7d516c0f*) sleep 4 ;; esac; exec "$real" "$@"')
-        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
         process = rig.start(
             [sys.executable, "-c", code, "run", "--exec-policy=serial", "-n", "FioRandomRead"],
             PYTHONPATH=str(ROOT / "reframe" / "src"),
@@ -382,12 +382,12 @@ def wait_for_half(rig: Rig, names: int) -> None:
         left = sum(1 for path in rig.leftovers() if path.name.isdigit())
         return 0 < left < 0.8 * names
 
-    wait_for(lambda: those(rig, "iogauge.agent", "remove"), 60, "the job to remove")
+    wait_for(lambda: those(rig, "iogauge.job.agent", "remove"), 60, "the job to remove")
     wait_for(few, 60, "the removal to be under way")
 
 
 def marked(rig: Rig) -> list[Path]:
-    return [path for path in rig.leftovers() if path.name == workdir.MARKER]
+    return [path for path in rig.leftovers() if path.name == directory.MARKER]
 
 
 @pytest.mark.slow
@@ -399,10 +399,10 @@ def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig], who: str)
     process = start(rig, *METADATA)
     wait_for_half(rig, 3000)
     if who == "agent":
-        kill(*those(rig, "iogauge.agent", "remove"))
+        kill(*those(rig, "iogauge.job.agent", "remove"))
     else:
         # The job's removal first: then the session does it.
-        kill(*those(rig, "rfm_job.sh"), *those(rig, "iogauge.agent", "remove"))
+        kill(*those(rig, "rfm_job.sh"), *those(rig, "iogauge.job.agent", "remove"))
     if who == "session":
         left = len(rig.leftovers())
         wait_for(lambda: len(rig.leftovers()) < left - 200, 60, "the session to remove")
@@ -423,7 +423,7 @@ def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable
         [
             sys.executable,
             "-c",
-            f"from iogauge import workdir; workdir.create({str(rig.target)!r}, 'dead', 'case', "
+            f"from iogauge.workspace import directory; directory.create({str(rig.target)!r}, 'dead', 'case', "
             "removals_per_second=8000)",
         ],
         env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
@@ -431,10 +431,10 @@ def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable
         timeout=30,
     )
     assert child.returncode == 0
-    case = Path(workdir.session_dir(str(rig.target), "dead"), "case")
+    case = Path(directory.session_dir(str(rig.target), "dead"), "case")
     for number in range(MANY):
         (case / str(number)).touch()
-    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
     janitor = rig.start(
         [sys.executable, "-c", code, "clean", "--target", str(rig.target)],
         PYTHONPATH=str(ROOT / "reframe" / "src"),

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.rig import Rig, Run, mounted
 from e2e.test_never_pass import GENEROUS, METADATA
-from iogauge import history
+from iogauge.records import journal
 from support.fuzz import RECORD
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.needs_fio]
@@ -40,14 +40,14 @@ def run(rig: Rig, *words: str) -> Run:
 def earlier(rig: Rig) -> Path:
     """A session's file with a record, from before."""
     file = rig.home / "history" / "rig" / "20270131T120000-n1-1.jsonl"
-    history.append(file, EARLIER)
+    journal.append(file, EARLIER)
     return file
 
 
 def whole(rig: Rig) -> list[str]:
     """Verdicts of all records that can be read."""
     files = sorted((rig.home / "history").rglob("*.jsonl"), key=lambda file: file.stat().st_mtime)
-    found = [record for file in files for record in history.read(file)]
+    found = [record for file in files for record in journal.read(file)]
     return [record["verdict"] for record in found if isinstance(record, dict)]
 
 

@@ -17,7 +17,7 @@ from e2e.rig import Rig, processes, program_of, wait_for
 from e2e.test_faults import data_of, start, stopped, those
 from e2e.test_leaves_nothing import tools_of
 from e2e.test_never_pass import IOR
-from iogauge import lock
+from iogauge.workspace import lock
 from support.hanging import Frozen, Hanging, Unavailable, mounted
 
 #: ReFrame's start and end, agent and job, on a busy machine.

@@ -12,7 +12,7 @@ import pytest
 from e2e.rig import Rig
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, METADATA
-from iogauge import history
+from iogauge.records import journal, query
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ class TestMeasured:
         assert "stat_warm_rate" in run.out and "create_rate" not in run.out
 
     def test_every_case_measured_is_in_the_table_for_statistics(self, measured: Rig) -> None:
-        frame = history.load(measured.home / "history")
+        frame = query.load(measured.home / "history")
         told = [
             (r["session"], m["name"], m["median"], len(m["samples"]))
             for r in measured.records()
@@ -97,7 +97,7 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
         "reason": "the tool failed",
         "metrics": [],
     }
-    history.append(file, record | change)
+    journal.append(file, record | change)
     return file
 
 

@@ -18,15 +18,15 @@ from typing import Any
 import pytest
 
 from e2e.rig import processes, wait_for
-from iogauge import plan, workdir
-from iogauge.measurement import ToolOutput
-from iogauge.tools import fio
+from iogauge.core.measurement import ToolOutput
+from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.plan import launchers, stage
+from iogauge.tools.fio import options, output
 from support import hosts as support
 from support.hosts import Hosts
 
-LIBRARY = Path(workdir.__file__).parent
 AGENT = f"""\
-[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent "$@"
+[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent "$@"
 mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
 """
 
@@ -79,7 +79,7 @@ class Job:
         self.stage = base / "stage"
         self.directory = base / "target" / "iogauge" / "user" / "session" / "case"
         self.stage.mkdir()
-        (self.stage / plan.HOSTFILE).write_text("".join(f"{h} slots=2\n" for h in cluster.names))
+        (self.stage / stage.HOSTFILE).write_text("".join(f"{h} slots=2\n" for h in cluster.names))
         fields: dict[str, Any] = {
             "directory": "${IOG_DIR}",
             "block_bytes": 4096,
@@ -89,17 +89,17 @@ class Job:
             "filename_format": "k$jobnum/$clientuid.$filenum",
         }
         for job in (
-            fio.FioJob(name="layout", pattern="write", fsync_at_end=True, **fields),
-            fio.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
-            fio.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
+            options.FioJob(name="layout", pattern="write", fsync_at_end=True, **fields),
+            options.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
+            options.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
         ):
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
 
     def start(self, case: str, interface: str = "eth0", before: str = "") -> subprocess.Popen[str]:
-        launcher = " ".join(plan.per_node_launcher("mpirun", 3, self.cluster.names))
+        launcher = " ".join(launchers.per_node_launcher("mpirun", 3, self.cluster.names))
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/fio_servers.sh\n"
             f"iog_prepare() {{\n{before}\niog_servers 3 {interface} {launcher}\n"
             "iog_client layout layout.fio layout.json\n}\n"
             f"iog_case() {{\n{case}\n}}\niog_open bash ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
@@ -132,7 +132,7 @@ class Job:
         return (self.stage / name).read_text()
 
     def measured(self, name: str) -> ToolOutput:
-        return fio.parse_json(self.text(f"{name}.json") + self.text(f"{name}.1.out"))
+        return output.parse_json(self.text(f"{name}.json") + self.text(f"{name}.1.out"))
 
     def running(self, word: str) -> dict[str, list[int]]:
         """Processes of every host whose command line holds a word."""
@@ -197,9 +197,9 @@ def test_all_hosts_and_the_first_alone(job: Job) -> None:
 def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
     cores = os.cpu_count() or 1
-    words = ["mpirun", "-np", "6", *plan.host_options("mpirun", job.cluster.names)]
-    words += plan.placing_options("mpirun", 2, cyclic)
-    words += plan.binding_options("mpirun", 2, cores)
+    words = ["mpirun", "-np", "6", *launchers.host_options("mpirun", job.cluster.names)]
+    words += launchers.placing_options("mpirun", 2, cyclic)
+    words += launchers.binding_options("mpirun", 2, cores)
     told = "echo $OMPI_COMM_WORLD_RANK $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
     command = f"iog_phase told {' '.join(words)} sh {job.stage}/told.sh"
     (job.stage / "told.sh").write_text(told)
@@ -247,7 +247,11 @@ def kill_all(job: Job, words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("bash job", "mpirun"), ("bash job", "mpirun", "orted"), ("serve.sh /", "bash job", "mpirun")],
+    [
+        ("bash job", "mpirun"),
+        ("bash job", "mpirun", "orted"),
+        ("fio_server.sh /", "bash job", "mpirun"),
+    ],
     ids=["job and launcher", "and daemons", "and what shows of the servers"],
 )
 def test_a_job_that_is_killed_leaves_nothing(job: Job, words: tuple[str, ...]) -> None:

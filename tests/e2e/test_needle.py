@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
-from iogauge.needle import Sweep, parse_sweep
+from iogauge.judge.needle import Sweep, parse_sweep
 from support import hosts as support
 from support.hosts import Hosts
 

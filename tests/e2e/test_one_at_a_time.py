@@ -14,7 +14,7 @@ import pytest
 
 from e2e.rig import Rig, Run, processes, program_of, wait_for
 from e2e.test_values import METADATA
-from iogauge import lock
+from iogauge.workspace import lock
 
 pytestmark = pytest.mark.needs_fio
 

@@ -11,7 +11,7 @@ import pytest
 
 from e2e.rig import Rig
 from e2e.test_hosts import open_mpi
-from iogauge import guards
+from iogauge.tools import mpi
 
 pytestmark = pytest.mark.needs_ior
 
@@ -35,7 +35,7 @@ def _binds() -> None:
     done = subprocess.run(
         words, env=os.environ | allowed, capture_output=True, text=True, check=False, timeout=60
     )
-    if len(guards.parse_bindings(done.stderr)) != 2:
+    if len(mpi.parse_bindings(done.stderr)) != 2:
         pytest.skip(f"mpirun binds nothing here: {done.stderr.strip()[:300]}")
 
 

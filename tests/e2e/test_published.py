@@ -167,7 +167,7 @@ def test_redline_shifts_its_readers_by_one_node_more_than_it_has_tasks(
         if wanted in case.script and f"={oss * tasks}\n" in case.script
     ]
     assert len(found) == 1
-    assert "iogauge.agent pin pins.json" in found[0].script
+    assert "iogauge.job.agent pin pins.json" in found[0].script
 
 
 def test_redline_sound_reads_from_the_next_node(dry_run: Callable[..., list[Case]]) -> None:
@@ -238,7 +238,7 @@ def test_oracle_measures_one_server_and_two(dry_run: Callable[..., list[Case]]) 
     cases = [case for case in dry_run("oracle-oci") if case.check == "ServerScaling"]
     assert len(cases) == 4
     for case in cases:
-        assert "iogauge.agent pin pins.json" in case.script
+        assert "iogauge.job.agent pin pins.json" in case.script
 
 
 def test_no_path_of_this_machine_is_in_a_script(dry_run: Callable[..., list[Case]]) -> None:

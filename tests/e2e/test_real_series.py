@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
-from iogauge import history, trend
+from iogauge.records import query
+from iogauge.trend.states import BASELINE, State, judge
 
 FILE = ROOT / "tests" / "data" / "history" / "real_series.jsonl.gz"
 #: Runs at 40 MiB/s, then at 34, then at 40 again.
@@ -90,8 +91,8 @@ def test_no_alarm_while_nothing_changed(rig: Rig, sessions: Sessions) -> None:
     assert {series: row["state"] for series, row in found.items()} == dict.fromkeys(
         SERIES, "steady"
     )
-    assert all(row["baseline"] == trend.BASELINE for row in found.values())
-    assert all(row["runs"] >= trend.BASELINE + 40 for row in found.values())
+    assert all(row["baseline"] == BASELINE for row in found.values())
+    assert all(row["runs"] >= BASELINE + 40 for row in found.values())
 
 
 def test_the_slowdown_is_found_by_name(rig: Rig, sessions: Sessions) -> None:
@@ -116,8 +117,8 @@ def test_how_soon(tmp_path: Path, sessions: Sessions) -> None:
     raised = {}
     for slow in range(1, SLOW + 1):
         write(tmp_path / str(slow), sessions[: HEALTHY + slow])
-        for one in trend.judge(history.load(tmp_path / str(slow))):
-            if one.state is trend.State.ALARM:
+        for one in judge(query.load(tmp_path / str(slow))):
+            if one.state is State.ALARM:
                 raised.setdefault((one.case.split()[0], one.metric), slow)
     assert set(raised) == SERIES
     assert max(raised.values()) <= 3, raised

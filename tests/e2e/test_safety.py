@@ -11,7 +11,7 @@ import pytest
 
 from e2e.rig import Rig, processes
 from e2e.test_values import METADATA
-from iogauge import workdir
+from iogauge.workspace import directory
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
 
@@ -93,9 +93,9 @@ def test_a_home_directory(rig: Rig) -> None:
 
 
 def left(rig: Rig, name: str, **owner: str) -> Path:
-    case = Path(workdir.create(str(rig.target), name, "case"))
+    case = Path(directory.create(str(rig.target), name, "case"))
     (case / "data").write_text("x")
-    marker = case.parent / workdir.MARKER
+    marker = case.parent / directory.MARKER
     marker.write_text(json.dumps(json.loads(marker.read_text()) | owner))
     return case.parent
 
@@ -112,7 +112,7 @@ def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig:
 @pytest.mark.slow
 def test_a_long_removal_says_how_far_it_is(rig: Rig) -> None:
     session = left(rig, "slow-1", host="elsewhere", expires="2026-01-01T00:00:00Z")
-    marker = session / workdir.MARKER
+    marker = session / directory.MARKER
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"removals_per_second": 100}))
     for number in range(900):
         (session / "case" / f"{number}").touch()

@@ -294,7 +294,7 @@ def test_mpirun_starts_the_tasks_of_an_allocation(
 
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
-    from iogauge.plan import binding_options, placing_options
+    from iogauge.plan.launchers import binding_options, placing_options
 
     options = [
         *placing_options("srun", 2, cyclic),

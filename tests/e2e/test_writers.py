@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import MIB, ROOT
-from iogauge import compare, detect, hints
-from iogauge.hints import Wish
-from iogauge.measurement import ToolOutputError
-from iogauge.tools import darshan
+from iogauge.core.measurement import ToolOutputError
+from iogauge.report import compare
+from iogauge.site import machine
+from iogauge.tools import darshan, mpi
+from iogauge.tools.mpi import Wish
 
 TASKS = 4
 _STACK = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"
@@ -31,7 +32,7 @@ def library() -> str:
     """Darshan's library: that of PATH, or of the stack that was built here."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}{_STACK}")
-        found = detect.darshan_library()
+        found = machine.darshan_library()
     if found is None:
         pytest.skip(f"no Darshan that watches MPI-IO on PATH or in {_STACK}: run ci/build-stack")
     return found
@@ -41,7 +42,7 @@ def library() -> str:
 def dialect() -> str:
     """That of mpirun's own MPI-IO."""
     text = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=True)
-    found = hints.dialect_of(text.stdout)
+    found = mpi.dialect_of(text.stdout)
     if found is None:
         pytest.skip(f"an MPI whose hints are not known: {text.stdout[:80]}")
     return found
@@ -75,7 +76,7 @@ def watched(library: str, storage: Path, tmp_path: Path) -> Watched:
                 text=True,
                 check=False,
                 timeout=120,
-                env=os.environ | detect.mpi_environment(),
+                env=os.environ | machine.mpi_environment(),
             )
         finally:
             (storage / "watched").unlink(missing_ok=True)
@@ -107,32 +108,32 @@ def count(log: Path, tasks: int = TASKS) -> float:
 def test_aggregators_of_ompio(watched: Watched, dialect: str, tasks: int, aggregators: int) -> None:
     if not dialect.startswith("ompio"):
         pytest.skip(f"this MPI has no OMPIO: {dialect}")
-    given = hints.words(dialect, Wish(aggregators=aggregators), nodes=1).environment
+    given = mpi.words(dialect, Wish(aggregators=aggregators), nodes=1).environment
     assert count(watched(given, *COLLECTIVE, tasks=tasks), tasks) == aggregators
 
 
 @pytest.mark.parametrize("aggregators", [1, 2, 3])
 def test_aggregators_of_romio(watched: Watched, aggregators: int) -> None:
-    given = hints.words("romio", Wish(aggregators=aggregators), nodes=1).environment
+    given = mpi.words("romio", Wish(aggregators=aggregators), nodes=1).environment
     log = watched(given, *COLLECTIVE)
     assert count(log) == aggregators
     assert compare.read(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
 
 
 def test_romio_without_its_list_of_hosts_has_one_writer_a_host(watched: Watched) -> None:
-    given = hints.words("romio", Wish(aggregators=3), nodes=1).environment
+    given = mpi.words("romio", Wish(aggregators=3), nodes=1).environment
     del given["IOR_HINT__MPI__cb_config_list"]
     assert count(watched(given, *COLLECTIVE)) == 1
 
 
 def test_romio_does_not_aggregate_what_does_not_interleave_unless_told(watched: Watched) -> None:
-    given = hints.words("romio", Wish(aggregators=1), nodes=1).environment
+    given = mpi.words("romio", Wish(aggregators=1), nodes=1).environment
     del given["IOR_HINT__MPI__romio_cb_write"]
     assert count(watched(given, *COLLECTIVE)) == TASKS
 
 
 def test_independent_writers_are_all_ranks(watched: Watched, dialect: str) -> None:
-    given = hints.words(dialect, Wish(aggregators=1), nodes=1).environment
+    given = mpi.words(dialect, Wish(aggregators=1), nodes=1).environment
     assert count(watched(given, "-b", "4m")) == TASKS
 
 

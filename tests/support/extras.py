@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from iogauge.target import PartitionExtras
+from iogauge.site.extras import PartitionExtras
 
 EXTRAS: dict[str, Any] = {
     "target": {"path": "/s", "type": "ext4", "source": "/dev/sdb1"},

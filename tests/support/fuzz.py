@@ -22,40 +22,30 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from iogauge import (
-    alarm,
-    compare,
-    evidence,
-    expect,
-    figure,
-    filesystem,
-    fingerprint,
-    history,
-    historycache,
-    historyview,
-    junit,
-    load,
-    lustre,
-    needle,
-    page,
-    pagecache,
-    references,
-    report,
-    site,
-    stack,
-    tunables,
-    yamledit,
-    yamlfile,
-)
-from iogauge.compare import CompareError
-from iogauge.lustre import LustreError
-from iogauge.measurement import ToolOutput, ToolOutputError
-from iogauge.references import ReferencesError
-from iogauge.stack import StackError
-from iogauge.target import PartitionExtras
-from iogauge.tools import darshan, fio, ior, mdtest
-from iogauge.yamledit import EditError
-from iogauge.yamlfile import YamlError
+from iogauge.alarm import collect, figure, page
+from iogauge.calibrate import yamledit
+from iogauge.calibrate.yamledit import EditError
+from iogauge.core import yamlfile
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.yamlfile import YamlError
+from iogauge.evidence import changes, fingerprint
+from iogauge.evidence.collect import _answers
+from iogauge.judge import needle
+from iogauge.node import client_settings, counters, layouts, lustre_targets, pagecache, probes
+from iogauge.node.layouts import LustreError
+from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
+from iogauge.plan import stage
+from iogauge.records import journal, missing, query
+from iogauge.report import compare, history_table, junit, outcome, table
+from iogauge.report.compare import CompareError
+from iogauge.site import references, settings, stack
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.stack import StackError
+from iogauge.tools import darshan
+from iogauge.tools.fio import output as tools_output
+from iogauge.tools.ior import options
+from iogauge.tools.ior.output import parse_json, rank_times_csv
+from iogauge.tools.mdtest.output import parse_rank_csv, parse_table
 from support import stack as facts_of_stack
 from support import stage as healthy
 from support.lustre.recorded import sessions
@@ -328,7 +318,7 @@ def _yaml(data: bytes) -> object:
 
 def _settings(data: bytes) -> object:
     def read(file: Path) -> object:
-        mistakes = site.find_mistakes(str(file), "site", yamlfile.load(file))
+        mistakes = settings.find_mistakes(str(file), "site", yamlfile.load(file))
         for mistake in mistakes:
             assert str(file) in str(mistake)
         return mistakes
@@ -340,7 +330,7 @@ def _site(data: bytes) -> object:
     """A site's folder as ReFrame's configuration is loaded from it: a mistake disables the site, and no more."""
 
     def read(file: Path) -> object:
-        config, mistakes = site.read_site(file.parent)
+        config, mistakes = settings.read_site(file.parent)
         assert [system["name"] for system in config["systems"]] == [file.parent.name]
         for mistake in mistakes:
             assert str(file) in str(mistake)
@@ -399,66 +389,66 @@ def _sweep_samples() -> list[bytes]:
 
 
 def _ior_ranks(data: bytes) -> object:
-    for times in (found := ior.rank_times_csv(text_of(data))):
+    for times in (found := rank_times_csv(text_of(data))):
         finite(times)
         assert times.total_seconds and all(s > 0 for s in times.total_seconds)
     return found
 
 
 def _mdtest_ranks(data: bytes) -> object:
-    for phase in (found := mdtest.parse_rank_csv(text_of(data))):
+    for phase in (found := parse_rank_csv(text_of(data))):
         finite(phase)
         assert phase.rate_ops_s > 0 and phase.seconds > 0
     return found
 
 
 def _layout(data: bytes) -> object:
-    layout = lustre.parse_getstripe(text_of(data), "f")
+    layout = layouts.parse_getstripe(text_of(data), "f")
     assert (layout.osts or layout.start is None) and layout.stripe_bytes > 0
-    assert lustre.FileLayout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
+    assert layouts.FileLayout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
     return layout
 
 
 def _targets(data: bytes) -> object:
     """The same text as the answer of all programs that are asked for storage targets."""
     text = text_of(data)
-    return lustre.join_targets(
-        osts=lustre.parse_osts(text),
-        room=lustre.parse_df(text),
-        servers=lustre.parse_servers(text),
-        failed=lustre.parse_check(text),
+    return lustre_targets.join_targets(
+        osts=lustre_targets.parse_osts(text),
+        room=lustre_targets.parse_df(text),
+        servers=lustre_targets.parse_servers(text),
+        failed=lustre_targets.parse_check(text),
     )
 
 
 def _mounts(data: bytes) -> object:
-    mounts = filesystem.parse_mountinfo(data.decode("utf-8", "surrogateescape"))
+    mounts = parse_mountinfo(data.decode("utf-8", "surrogateescape"))
     for mount in mounts:
-        fingerprint.safe_options(mount.options), fingerprint.safe_source(mount.source)
-        tunables.fsname_of(mount.source)
+        probes.safe_options(mount.options), probes.safe_source(mount.source)
+        client_settings.fsname_of(mount.source)
     return mounts
 
 
 def _quota(data: bytes) -> object:
-    quota = filesystem.parse_lfs_quota(text_of(data), "user 1")
+    quota = parse_lfs_quota(text_of(data), "user 1")
     assert quota is None or min(quota.bytes_left or 0, quota.files_left or 0) >= 0
     return quota
 
 
 def _lctl(data: bytes) -> object:
     text = text_of(data)
-    found = load._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
-    look = load.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
-    load.change(look, load.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return fingerprint.lustre_facts(text), tunables.parse_params(text)
+    found = counters._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
+    look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
+    changes.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
+    return probes.lustre_facts(text), client_settings.parse_params(text)
 
 
 def _machine(data: bytes) -> object:
     """What the kernel says of devices, routes and itself, and an MPI of its version."""
     text = text_of(data)
-    fingerprint.route_interface(text, "10.0.0.1")
-    moved = load.parse_diskstats(text, "8:0")
+    probes.route_interface(text, "10.0.0.1")
+    moved = counters.parse_diskstats(text, "8:0")
     assert moved is None or min(moved) >= 0
-    return load.parse_log(text, "lustre")
+    return counters.parse_log(text, "lustre")
 
 
 def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
@@ -466,7 +456,7 @@ def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
         with TemporaryDirectory() as folder:
             file = Path(folder, "view.n1.json")
             file.write_bytes(data)
-            (answer,) = evidence._answers(Path(folder), "view", 1)
+            (answer,) = _answers(Path(folder), "view", 1)
             found = make(answer)
             finite(found)
             return found
@@ -474,7 +464,7 @@ def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
     return read
 
 
-_LOAD = load.Load(
+_LOAD = counters.Load(
     host="n1",
     cache_id="c",
     time=1795223549.5,
@@ -492,20 +482,20 @@ _LOAD = load.Load(
 
 
 def _look(answer: Any) -> object:
-    found = load.Load.from_json(answer)
-    load.changes([_LOAD], [found])
-    load.changes([found], [_LOAD])
+    found = counters.Load.from_json(answer)
+    changes.changes([_LOAD], [found])
+    changes.changes([found], [_LOAD])
     fingerprint.fold([found.host])
     return found
 
 
 def _view(answer: Any) -> object:
-    view = filesystem.View.from_json(answer)
+    view = View.from_json(answer)
     assert view.space.fill <= 1
     assert isinstance(hash((view.host, view.cache_id)), int)
     fingerprint.fold([view.host])
     if view.mount:
-        filesystem.traits(view.mount.type)
+        traits(view.mount.type)
     return view
 
 
@@ -581,12 +571,12 @@ def _history(data: bytes) -> object:
 
     def read(file: Path) -> object:
         folder = file.parent.parent
-        found = [record for record in history.read_whole(file) if isinstance(record, dict)]
+        found = [record for record in journal.read_whole(file) if isinstance(record, dict)]
         console = _quiet()
-        console.print(report.table(report.rows(found), "t"))
-        console.print(report.cost_table(report.costs(found)))
-        report.summary(found)
-        report.exit_status(found, True)
+        console.print(table.table(table.rows(found), "t"))
+        console.print(table.cost_table(table.costs(found)))
+        outcome.summary(found)
+        outcome.exit_status(found, True)
         for number, record in enumerate(found):
             try:
                 one = compare.of_record(str(number), record)
@@ -594,12 +584,12 @@ def _history(data: bytes) -> object:
                 json.loads(compare.to_json(compare.compare(one, one)))
             except CompareError as error:
                 assert str(number) in str(error)
-        frame = historycache.load(folder, Path(folder, "cache"), None)
+        frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
-        rows, _ = historyview.Choice(limit=0).of(folder, Path(folder, "cache"))
-        console.print(historyview.table(historyview.records(folder, rows)))
-        for damaged in historycache.damaged(folder, Path(folder, "cache")):
+        rows, _ = history_table.Choice(limit=0).of(folder, Path(folder, "cache"))
+        console.print(history_table.table(history_table.records(folder, rows)))
+        for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem
         return found
 
@@ -610,16 +600,16 @@ def _alarm(data: bytes) -> object:
     """A session's file, as the alarm, its page and JUnit take it; where a line is no record, there is trouble."""
 
     def read(file: Path) -> object:
-        lines = list(history.read_whole(file))
+        lines = list(journal.read_whole(file))
         found = [line for line in lines if isinstance(line, dict)]
-        damaged = [line for line in lines if isinstance(line, history.Damaged)]
-        raised = alarm.collect(file.parent.parent, found, gate=True, damaged=damaged)
+        damaged = [line for line in lines if isinstance(line, journal.Damaged)]
+        raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
         ElementTree.fromstring(junit.junit(found, True))
         for curve in raised.curves:
             ElementTree.fromstring(figure.svg(curve, alone=True))
-        expect.gone(expect.seen_before(file.parent, "-n x"), found, "mysite")
+        missing.gone(missing.seen_before(file.parent, "-n x"), found, "mysite")
         return found
 
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
@@ -649,7 +639,7 @@ RUN_REPORT = json.dumps(
 
 
 def _undecided(data: bytes) -> object:
-    found = _file(data, "run.json", lambda file: report.undecided(file, [RECORD]))
+    found = _file(data, "run.json", lambda file: outcome.undecided(file, [RECORD]))
     assert isinstance(found, list)
     for record in found:
         line = json.dumps({"schema": 1, **record}).encode()
@@ -665,7 +655,7 @@ def _stack(data: bytes) -> object:
 
 
 def _runs(data: bytes) -> object:
-    runs = evidence.parse_runs(text_of(data))
+    runs = stage.parse_runs(text_of(data))
     finite(runs)
     return runs
 
@@ -736,7 +726,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "ior.parse_json",
         _samples("samples/ior*.json", "samples/ior_i3_stdout.stdout"),
-        lambda data: proper(ior.parse_json(text_of(data), text_of(data)[-400:])),
+        lambda data: proper(parse_json(text_of(data), text_of(data)[-400:])),
         (ToolOutputError,),
         "IOR",
     ),
@@ -750,14 +740,14 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "ior.parse_help",
         _samples("samples/ior_help.txt"),
-        lambda data: ior.parse_help(text_of(data)),
+        lambda data: options.parse_help(text_of(data)),
         (ToolOutputError,),
         "IOR",
     ),
     Reader(
         "mdtest.parse_table",
         _samples("samples/mdtest*.stdout"),
-        lambda data: proper(mdtest.parse_table(text_of(data))),
+        lambda data: proper(parse_table(text_of(data))),
         (ToolOutputError,),
         "mdtest",
     ),
@@ -771,7 +761,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "fio.parse_json",
         _samples("samples/fio*"),
-        lambda data: proper(fio.parse_json(text_of(data))),
+        lambda data: proper(tools_output.parse_json(text_of(data))),
         (ToolOutputError,),
         "fio",
     ),
@@ -787,7 +777,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "lustre.parse_default_start",
         _printed("getstripe.txt", "getstripe"),
-        lambda data: lustre.parse_default_start(text_of(data), "d"),
+        lambda data: layouts.parse_default_start(text_of(data), "d"),
         (LustreError,),
         "lfs getstripe",
     ),
@@ -815,7 +805,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "fingerprint.mpi_version",
         [b"mpirun (Open MPI) 4.1.4\n", b"HYDRA build details:\n    Version:   4.0\n"],
-        lambda data: fingerprint.mpi_version(text_of(data)),
+        lambda data: probes.mpi_version(text_of(data)),
         (ValueError,),
         "mpirun",
     ),
@@ -842,25 +832,25 @@ READERS: tuple[Reader, ...] = (
         "lustre.FileLayout",
         [
             json.dumps(
-                lustre.FileLayout(
+                layouts.FileLayout(
                     path="f",
                     stripe_count=1,
                     stripe_bytes=2**20,
                     pattern="raid0",
                     start=0,
                     osts=(0,),
-                    components=(lustre.Component(end_bytes=None, stripe_count=1),),
+                    components=(layouts.Component(end_bytes=None, stripe_count=1),),
                     instantiated=1,
                 ).to_json()
             ).encode()
         ],
-        _from_json(lambda answer: lustre.FileLayout.from_json(answer)),
+        _from_json(lambda answer: layouts.FileLayout.from_json(answer)),
         (ToolOutputError, KeyError, TypeError),
     ),
     Reader(
         "lustre.Pins",
-        [json.dumps(lustre.Pins(names=("a", "b/c"), kind="file").to_json()).encode()],
-        _from_json(lambda answer: lustre.Pins.from_json(answer)),
+        [json.dumps(layouts.Pins(names=("a", "b/c"), kind="file").to_json()).encode()],
+        _from_json(lambda answer: layouts.Pins.from_json(answer)),
         (ToolOutputError, KeyError, TypeError, ValueError),
     ),
     Reader(
@@ -897,4 +887,4 @@ def check(reader: Reader, data: bytes) -> bool:
     return True
 
 
-__all__ = ["BY_NAME", "HOSTILE", "READERS", "Reader", "ReferencesError", "check", "damage"]
+__all__ = ["BY_NAME", "HOSTILE", "READERS", "Reader", "check", "damage"]

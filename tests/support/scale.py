@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from iogauge import fingerprint, load
-from iogauge.plan import FACTS
+from iogauge.node import counters, probes
+from iogauge.plan.stage import FACTS
 from support import stage as healthy
 from support.stage import SAMPLES
 
@@ -64,7 +64,7 @@ def build(stage: Path, nodes: int) -> Path:
             text = text.replace(old, new)
         file.write_text(text)
         (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
-    seen, prints = load.look(str(stage)).to_json(), fingerprint.collect(str(stage))
+    seen, prints = counters.look(str(stage)).to_json(), probes.collect(str(stage))
     with open(stage / "phases.tsv", "a") as phases:
         phases.writelines(f"0\t{out}\t0\t0.5\t0.6\n" for out in FACTS)
     for number in range(1, nodes + 1):

@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from iogauge.filesystem import Mount, Space, View
-from iogauge.measurement import Metric, ToolOutput
-from iogauge.pagecache import Eviction
-from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import fio, ior
+from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.node.mounts import Mount, Space, View
+from iogauge.node.pagecache import Eviction
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools.fio import output as tools_output
+from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
@@ -33,12 +34,12 @@ VIEW = View(
 
 
 def parse_ior(printed: Printed) -> ToolOutput:
-    output = ior.parse_json(printed.result, printed.stdout)
-    return ior.with_rank_times(output, ior.rank_times_csv(printed.ranks, output.tasks))
+    output = parse_json(printed.result, printed.stdout)
+    return with_rank_times(output, rank_times_csv(printed.ranks, output.tasks))
 
 
 def parse_fio(printed: Printed) -> ToolOutput:
-    return fio.parse_json(printed.result)
+    return tools_output.parse_json(printed.result)
 
 
 def plan(nodes: int = 1, **change: Any) -> CasePlan:

@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from iogauge import agent, filesystem, workdir
-from iogauge.filesystem import Mount, Quota, Space, View
-from iogauge.load import Load
-from iogauge.lustre import FileLayout, Pins
+from iogauge.job import agent, opening
+from iogauge.node import lustre_targets, mounts
+from iogauge.node.counters import Load
+from iogauge.node.layouts import FileLayout, Pins
+from iogauge.node.mounts import Mount, Quota, Space, View
+from iogauge.plan.stage import REFUSED
+from iogauge.workspace.directory import create, session_dir
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -33,7 +36,7 @@ def target(tmp_path: Path) -> Path:
 
 
 def case(place: Path, **change: Any) -> str:
-    mount = filesystem.find_mount(str(place))
+    mount = mounts.find_mount(str(place))
     assert mount
     data = {
         "target": str(place),
@@ -73,7 +76,7 @@ def test_a_target_as_declared_is_opened(target: Path) -> None:
     assert agent.main(["open", case(target)]) == 0
     assert opened()["refused"] == []
     assert View.from_json(opened()["view"]).path == str(target)
-    assert (Path(workdir.session_dir(str(target), "session")) / "case").is_dir()
+    assert (Path(session_dir(str(target), "session")) / "case").is_dir()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_a_target_as_declared_is_opened(target: Path) -> None:
 def test_a_target_that_will_not_do_is_refused(
     target: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], why: str
 ) -> None:
-    assert agent.main(["open", case(target, **change)]) == agent.REFUSED == 3
+    assert agent.main(["open", case(target, **change)]) == REFUSED == 3
     assert any(why in reason for reason in opened()["refused"])
     assert f"iogauge: refused: {opened()['refused'][0]}" in capsys.readouterr().err
     assert not list(target.iterdir())
@@ -123,7 +126,7 @@ def test_a_quota_is_part_of_the_look() -> None:
         "keep_free": 0,
         "max_of_free": 1,
     }
-    outcomes = {f.guard: f.outcome.value for f in agent.preflight(view, wanted)}
+    outcomes = {f.guard: f.outcome.value for f in opening.preflight(view, wanted)}
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
 
 
@@ -144,7 +147,7 @@ def test_quotas_are_asked_of_lfs(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    quotas = agent._lustre_quotas("/m")
+    quotas = lustre_targets._lustre_quotas("/m")
     assert [quota.bytes_left for quota in quotas] == left
     assert [quota.owner.split()[0] for quota in quotas] == ["user", "group"][: len(left)]
 
@@ -159,8 +162,8 @@ def answer(out: str) -> dict[str, Any]:
 def test_each_node_writes_its_view_to_a_file_of_its_own(target: Path) -> None:
     assert agent.main(["view", str(target), "view"]) == 0
     view = View.from_json(answer("view"))
-    assert view.cache_id == filesystem.cache_id(str(target))
-    assert (view.host, view.mount) == (os.uname().nodename, filesystem.find_mount(str(target)))
+    assert view.cache_id == mounts.cache_id(str(target))
+    assert (view.host, view.mount) == (os.uname().nodename, mounts.find_mount(str(target)))
 
 
 @pytest.fixture
@@ -215,7 +218,7 @@ def test_only_a_variable_in_front_is_expanded(
     monkeypatch: pytest.MonkeyPatch, path: str, value: str, expanded: str
 ) -> None:
     monkeypatch.setenv("DW_JOB_STRIPED", value)
-    assert agent.expand(path) == expanded
+    assert opening.expand(path) == expanded
 
 
 @pytest.mark.parametrize(("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")])
@@ -229,7 +232,7 @@ def test_a_variable_without_a_path_is_a_refusal_that_names_it(
     monkeypatch.delenv("DW_JOB_STRIPED", raising=False)
     if value is not None:
         monkeypatch.setenv("DW_JOB_STRIPED", value)
-    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == agent.REFUSED
+    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == REFUSED
     assert f"$DW_JOB_STRIPED is {why} in this job" in opened()["refused"][0]
     capsys.readouterr()
     for words in (["view", "$DW_JOB_STRIPED/x", "out"], ["evict", "$DW_JOB_STRIPED", "out"]):
@@ -243,7 +246,7 @@ def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
 ) -> None:
     (target / name).mkdir()
     monkeypatch.setenv("DW_JOB_STRIPED", str(target / name))
-    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == agent.REFUSED
+    assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == REFUSED
     assert "$DW_JOB_STRIPED is " in opened()["refused"][0]
     assert list((target / name).iterdir()) == []
 
@@ -254,7 +257,7 @@ def test_a_target_that_only_the_job_knows_is_opened(
     monkeypatch.setenv("DW_JOB_STRIPED", str(target))
     assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == 0
     assert opened()["view"]["path"] == str(target)
-    assert (Path(workdir.session_dir(str(target), "session")) / "case").is_dir()
+    assert (Path(session_dir(str(target), "session")) / "case").is_dir()
     assert agent.main(["view", "$DW_JOB_STRIPED", "view"]) == 0
 
 
@@ -308,7 +311,7 @@ def test_a_striped_target_that_will_not_do_is_refused(
 ) -> None:
     monkeypatch.setenv(variable, value)
     wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85)
-    assert agent.main(["open", wish]) == agent.REFUSED
+    assert agent.main(["open", wish]) == REFUSED
     wanted = why.format(lustre, lustre)
     assert any(wanted in reason for reason in opened()["refused"]), opened()["refused"]
     assert not list(lustre.iterdir())
@@ -329,7 +332,7 @@ def test_without_lctl_only_the_servers_are_unknown(
     only.mkdir()
     (only / "lfs").symlink_to(PROGRAMS / "lfs")
     monkeypatch.setenv("PATH", f"{only}:/usr/bin:/bin")
-    assert [t.server for t in agent.storage_targets(str(lustre))] == [None] * 4
+    assert [t.server for t in lustre_targets.storage_targets(str(lustre))] == [None] * 4
 
 
 def pin(directory: Path, pins: Pins) -> int:
@@ -345,7 +348,7 @@ DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 def test_files_are_made_on_their_storage_targets(
     lustre: Path, monkeypatch: pytest.MonkeyPatch, names_at_a_time: int
 ) -> None:
-    monkeypatch.setattr(agent, "_NAMES", names_at_a_time)
+    monkeypatch.setattr(lustre_targets, "NAMES_PER_COMMAND", names_at_a_time)
     assert pin(lustre, FILES) == 0
     done = answer("pinned.1")
     assert done["placed"] == {f"sub/f.{i:08d}": i % 4 for i in range(9)} == done["found"]
@@ -474,7 +477,7 @@ def test_an_lfs_that_says_nothing_sensible_is_no_answer(
     program.write_text("#!/bin/sh\nexit 0\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
-    assert agent.main(["open", case(lustre, striping="lustre")]) == agent.REFUSED
+    assert agent.main(["open", case(lustre, striping="lustre")]) == REFUSED
     assert "no storage target in an empty answer" in opened()["refused"][0]
     (lustre / "f").touch()
     assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
@@ -487,7 +490,7 @@ def test_facts_of_a_node(target: Path) -> None:
     assert file.name == f"facts.1.{os.uname().nodename}.json"
     answer = json.loads(file.read_text())
     seen = Load.from_json(answer["load"])
-    assert (seen.host, seen.cache_id) == (os.uname().nodename, filesystem.cache_id(str(target)))
+    assert (seen.host, seen.cache_id) == (os.uname().nodename, mounts.cache_id(str(target)))
     assert answer["fingerprint"]["kernel"] == os.uname().release
     assert set(answer) == {"load", "fingerprint"}
 
@@ -505,7 +508,7 @@ def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_directory_that_has_gone_away_is_not_called_removed(
     target: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    directory = workdir.create(str(target), "session", "case")
+    directory = create(str(target), "session", "case")
     assert agent.main(["remove", directory, "0"]) == 0
     assert not capsys.readouterr().err
     assert agent.main(["remove", directory, "0"]) == 0

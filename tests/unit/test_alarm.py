@@ -13,11 +13,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge import alarm, figure, history, page
-from iogauge.alarm import DRIFT, Alarm
-from iogauge.figure import Curve, Point
-from iogauge.junit import junit
-from iogauge.verdict import Verdict
+from iogauge.alarm import collect, figure, page
+from iogauge.alarm.collect import DRIFT, Alarm
+from iogauge.alarm.figure import Curve, Point
+from iogauge.judge.verdict import Verdict
+from iogauge.records import journal
+from iogauge.records.record import line_of, series_of
+from iogauge.report.junit import junit
 
 BEGIN = datetime(2026, 1, 5, 1, tzinfo=timezone.utc)
 NASTY = "<script>alert(1)</script> \x1b[31m `ls` & \"x\" 'y'"
@@ -76,17 +78,17 @@ def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -
         "fingerprint": change.get("fingerprint", {"kernel": "5.14"}),
     }
     one |= more
-    line = history.line_of(one)
-    return one | {"line": line, "series": history.series_of(line, {})}
+    line = line_of(one)
+    return one | {"line": line, "series": series_of(line, {})}
 
 
 def collected(
     folder: Path, records: Sequence[dict[str, Any]], newest: int = 1, **options: Any
 ) -> Alarm:
     for one in records:
-        history.append(folder / "site" / f"{one['session']}.jsonl", one)
+        journal.append(folder / "site" / f"{one['session']}.jsonl", one)
     options.setdefault("gate", False)
-    return alarm.collect(folder, list(records)[len(records) - newest :], **options)
+    return collect.collect(folder, list(records)[len(records) - newest :], **options)
 
 
 def test_nothing_to_say(tmp_path: Path) -> None:
@@ -195,7 +197,7 @@ def test_a_reference_beyond_all_figures_is_not_drawn(
 def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
     good = collected(tmp_path, [record(0)])
     assert not good.failed
-    lost = history.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
+    lost = journal.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
     found = collected(tmp_path, [record(0)], damaged=[lost])
     (trouble,) = found.troubles
     assert found.failed

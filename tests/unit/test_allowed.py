@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from iogauge import allowed
-from iogauge.allowed import MARKER, Caller, Marker, NotAllowed, Place
-from iogauge.filesystem import Mount
+from iogauge.node.mounts import Mount
+from iogauge.workspace import permission
+from iogauge.workspace.permission import MARKER, Caller, Marker, NotAllowed, Place
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 LUSTRE = Mount(7, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw")
@@ -31,7 +31,7 @@ def place(path: str = "/scratch/alice/bench", **change: Any) -> Place:
 
 
 def decide(where: Place, who: Caller = ALICE) -> str:
-    return allowed.decide(where, who, TODAY)
+    return permission.decide(where, who, TODAY)
 
 
 def refused(why: str, where: Place, who: Caller = ALICE) -> None:
@@ -99,7 +99,7 @@ def test_a_marker_does_not_open_the_root_or_a_home() -> None:
 
 
 def test_an_empty_marker_allows_everybody() -> None:
-    assert "everybody" in decide(place("/scratch", owner=0, marker=allowed.parse_marker("")))
+    assert "everybody" in decide(place("/scratch", owner=0, marker=permission.parse_marker("")))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_empty_marker_allows_everybody() -> None:
     ],
 )
 def test_a_marker_that_fits(text: str) -> None:
-    assert decide(place("/scratch", owner=0, marker=allowed.parse_marker(text)))
+    assert decide(place("/scratch", owner=0, marker=permission.parse_marker(text)))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_marker_that_fits(text: str) -> None:
 )
 def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -> None:
     for owner in (0, 1000):
-        refused(why, place(owner=owner, marker=allowed.parse_marker(text)))
+        refused(why, place(owner=owner, marker=permission.parse_marker(text)))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
 )
 def test_a_marker_with_a_mistake_allows_nothing(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        allowed.parse_marker(text)
+        permission.parse_marker(text)
 
 
 def test_what_is_written_is_what_is_read() -> None:
@@ -167,7 +167,7 @@ def test_what_is_written_is_what_is_read() -> None:
         expires=datetime.date(2027, 1, 2),
     )
     for marker in (Marker(), full):
-        assert allowed.parse_marker(marker.to_yaml()) == marker
+        assert permission.parse_marker(marker.to_yaml()) == marker
 
 
 # --- on a real disk ---------------------------------------------------------------------------------
@@ -181,13 +181,13 @@ def top(tmp_path: Path) -> Path:
 
 def why_not(path: Path | str) -> str:
     with pytest.raises(NotAllowed) as found:
-        allowed.by_what(str(path))
+        permission.by_what(str(path))
     return str(found.value)
 
 
 def test_here(top: Path) -> None:
-    assert allowed.by_what(str(top)).endswith("owns it")
-    assert allowed.by_what(f"{top}//./") == allowed.by_what(str(top))
+    assert permission.by_what(str(top)).endswith("owns it")
+    assert permission.by_what(f"{top}//./") == permission.by_what(str(top))
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -209,10 +209,10 @@ def test_a_path_from_somewhere_is_refused(path: str) -> None:
 
 def test_what_is_missing_is_named_whole(top: Path) -> None:
     with pytest.raises(FileNotFoundError, match=str(top / "x")):
-        allowed.by_what(str(top / "x" / "y"))
+        permission.by_what(str(top / "x" / "y"))
     (top / "file").touch()
     with pytest.raises(NotADirectoryError, match=str(top / "file")):
-        allowed.by_what(str(top / "file"))
+        permission.by_what(str(top / "file"))
 
 
 def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def test_a_marker_counts_only_from_root_or_the_owner(top: Path) -> None:
     assert "belongs to user 12345" in why_not(top)
     file = top / MARKER
     file.touch()
-    assert "everybody" in allowed.by_what(str(top))
+    assert "everybody" in permission.by_what(str(top))
     os.chown(file, 12345, 12345)
-    assert "everybody" in allowed.by_what(str(top))
+    assert "everybody" in permission.by_what(str(top))
     os.chown(file, 12346, 12346)
     assert "does not count: it belongs to user 12346" in why_not(top)
     os.chown(file, 0, 0)
@@ -274,13 +274,13 @@ def test_a_marker_with_a_mistake_is_a_refusal(top: Path) -> None:
 
 def test_allow_writes_a_marker_that_counts(top: Path) -> None:
     day = datetime.date.today()
-    written = allowed.allow(str(top), (str(os.getuid()),), (), day)
-    assert allowed.parse_marker((top / MARKER).read_text()) == written
-    assert written.type and str(day) in allowed.by_what(str(top))
+    written = permission.allow(str(top), (str(os.getuid()),), (), day)
+    assert permission.parse_marker((top / MARKER).read_text()) == written
+    assert written.type and str(day) in permission.by_what(str(top))
     assert (top / MARKER).stat().st_mode & 0o777 == 0o644
     with pytest.raises(NotAllowed, match="--replace"):
-        allowed.allow(str(top), (), (), None)
-    allowed.allow(str(top), ("nobody-at-all",), (), None, replace=True)
+        permission.allow(str(top), (), (), None)
+    permission.allow(str(top), ("nobody-at-all",), (), None, replace=True)
     assert "nobody-at-all" in why_not(top)
     assert os.listdir(top) == [MARKER]
 
@@ -291,9 +291,9 @@ def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch, n
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", none)
-    allowed.allow(str(top), ("alice",), (), None)
+    permission.allow(str(top), ("alice",), (), None)
     with pytest.raises(NotAllowed, match="--replace"):
-        allowed.allow(str(top), ("bob",), (), None)
+        permission.allow(str(top), ("bob",), (), None)
     assert [path.name for path in top.iterdir()] == [MARKER]
     assert "alice" in (top / MARKER).read_text()
 
@@ -304,7 +304,7 @@ def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.Mon
     link.symlink_to(top)
     for path in ("/", str(top), str(link)):
         with pytest.raises(NotAllowed):
-            allowed.allow(path, (), (), None, replace=True)
+            permission.allow(path, (), (), None, replace=True)
     assert not list(top.iterdir())
     assert not os.path.lexists(f"/{MARKER}")
 
@@ -321,7 +321,7 @@ def test_allow_writes_nothing_that_allows_nobody(
     top: Path, users: tuple[str, ...], expires: datetime.date | None, why: str
 ) -> None:
     with pytest.raises(NotAllowed, match=why):
-        allowed.allow(str(top), users, (), expires)
+        permission.allow(str(top), users, (), expires)
     assert list(top.iterdir()) == []
 
 
@@ -329,14 +329,14 @@ def test_two_slashes_in_front_are_one() -> None:
     """normpath(3) keeps them, and the rules compare paths."""
     for path in ("//", "//etc", f"//{os.path.expanduser('~').lstrip('/')}"):
         with pytest.raises(NotAllowed):
-            allowed.allow(path, (), (), None) if path != "//etc" else allowed.by_what(path)
+            permission.allow(path, (), (), None) if path != "//etc" else permission.by_what(path)
 
 
 @pytest.mark.parametrize("text", ["#" * 70_000 + "\nusers: [nobody]\n", "[" * 30_000])
 def test_a_marker_that_cannot_be_read_whole_allows_nothing(top: Path, text: str) -> None:
-    (top / allowed.MARKER).write_text(text)
+    (top / permission.MARKER).write_text(text)
     with pytest.raises(NotAllowed, match=r"longer than 65536 bytes|not YAML"):
-        allowed.by_what(str(top))
+        permission.by_what(str(top))
 
 
 def test_only_root_and_the_owner_can_allow() -> None:
@@ -348,7 +348,7 @@ def test_only_root_and_the_owner_can_allow() -> None:
             try:
                 os.setgroups([])
                 os.setresuid(12345, 12345, 12345)
-                allowed.allow(name, (), (), None)
+                permission.allow(name, (), (), None)
             except NotAllowed as error:
                 status = 0 if "only root and its owner" in str(error) else 2
             finally:
@@ -370,16 +370,16 @@ def shallow() -> Iterator[Path]:
 
 def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
     assert "lies directly below /" in why_not(shallow)
-    allowed.allow(str(shallow), (), (), None)
-    assert "everybody" in allowed.by_what(str(shallow))
+    permission.allow(str(shallow), (), (), None)
+    assert "everybody" in permission.by_what(str(shallow))
 
 
 def test_names_that_nobody_has_here_are_found() -> None:
     """They may be known on the nodes: it is no error."""
-    marker = allowed.Marker(
+    marker = permission.Marker(
         users=("root", "4711", "no-such-user"), groups=("no-such-group", "root")
     )
-    assert allowed.unknown(marker) == ["user no-such-user", "group no-such-group"]
+    assert permission.unknown(marker) == ["user no-such-user", "group no-such-group"]
 
 
 @pytest.mark.parametrize(
@@ -389,4 +389,4 @@ def test_where_everybody_can_swap_directories_that_is_said(
     top: Path, mode: int, said: bool
 ) -> None:
     top.chmod(mode)
-    assert (f"chmod +t {top}" in allowed.by_what(str(top))) is said
+    assert (f"chmod +t {top}" in permission.by_what(str(top))) is said

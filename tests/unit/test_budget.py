@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iogauge import budget, planview, session
-from iogauge.budget import Cost
-from iogauge.plan import Access, CasePlan, PhasePlan
-from iogauge.target import Budget, PartitionExtras
-from iogauge.verdict import Reference
+from iogauge.core.measurement import Reference
+from iogauge.plan import cost
+from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.cost import Cost
+from iogauge.report import plan_table
+from iogauge.session import current
+from iogauge.site.extras import Budget, PartitionExtras
 
 GB = 1e9
 WRITE = PhasePlan(
@@ -75,18 +77,18 @@ def extras(**topology: Any) -> PartitionExtras:
 def test_a_speed_rests_on_what_the_site_declares(
     phase: PhasePlan, topology: dict[str, Any], bytes_s: float, source: str
 ) -> None:
-    found = budget.speed(phase, PLAN, extras(**topology), {})
+    found = cost.speed(phase, PLAN, extras(**topology), {})
     assert (found.bytes_s, found.source) == (pytest.approx(bytes_s), source)
 
 
 def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
     site = extras(**TOPOLOGY)
     known = {"write_bw": Reference(500, -0.1, None, "MiB/s", "run 1")}
-    found = budget.speed(WRITE, PLAN, site, known)
+    found = cost.speed(WRITE, PLAN, site, known)
     assert (found.bytes_s, found.source) == (500 * 2**20, "references")
     other = {"write_bw": Reference(500, -0.1, None, "ops/s", "run 1")}
-    assert budget.speed(WRITE, PLAN, site, other).source == "ceiling"
-    assert budget.speed(READ, PLAN, site, known).source != "references"
+    assert cost.speed(WRITE, PLAN, site, other).source == "ceiling"
+    assert cost.speed(READ, PLAN, site, known).source != "references"
 
 
 COST = Cost(node_seconds=7200, written_bytes=3 << 40, cases=2)
@@ -108,12 +110,12 @@ COST = Cost(node_seconds=7200, written_bytes=3 << 40, cases=2)
     ],
 )
 def test_what_is_over_is_named_with_both_figures(limits: dict[str, Any], over: list[str]) -> None:
-    assert budget.excess(Budget.model_validate(limits), COST) == over
+    assert cost.excess(Budget.model_validate(limits), COST) == over
 
 
 def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IOGAUGE_OVER_BUDGET", raising=False)
-    run, limit = session.Session("s"), Budget(node_hours=1)
+    run, limit = current.Session("s"), Budget(node_hours=1)
     half, tenth = Cost(1800, 0, 1), Cost(360, 0, 1)
     assert [run.spend("s:p", half, limit) for _ in range(2)] == ["", ""]
     refused = run.spend("s:p", tenth, limit)
@@ -151,13 +153,13 @@ def case(number: int, check: str = "IorPosix", **change: Any) -> dict[str, Any]:
 def shown(cases: list[dict[str, Any]]) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as capture:
-        console.print(planview.table(cases))
+        console.print(plan_table.table(cases))
     return capture.get()
 
 
 def test_few_cases_are_rows_and_many_are_summed_by_check() -> None:
-    few = [case(n) for n in range(planview.MOST_ROWS)]
-    assert len(re.findall(r"IorPosix \d", shown(few))) == planview.MOST_ROWS
+    few = [case(n) for n in range(plan_table.MOST_ROWS)]
+    assert len(re.findall(r"IorPosix \d", shown(few))) == plan_table.MOST_ROWS
     many = [*few, *(case(n, "Burst") for n in range(1000))]
     text = shown(many)
     assert text.count("\n") < 12
@@ -171,17 +173,17 @@ def test_two_cases_of_one_name_are_two_rows() -> None:
 
 def test_the_duration_and_its_sources_are_said() -> None:
     timed = case(2, rests_on=[])
-    first, _ = planview.remarks([case(1), timed])
+    first, _ = plan_table.remarks([case(1), timed])
     assert first.startswith("expected: 15 min one after the other")
     assert first.endswith("rest on ceiling (1 case(s))")
-    assert "all phases are timed" in planview.remarks([timed])[0]
+    assert "all phases are timed" in plan_table.remarks([timed])[0]
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(45.2, "45 s"), (720, "12 min"), (12000, "3 h 20 min")]
 )
 def test_durations(seconds: float, text: str) -> None:
-    assert planview.duration(seconds) == text
+    assert plan_table.duration(seconds) == text
 
 
 def test_over_budget_names_the_dearest_of_its_partition() -> None:
@@ -191,19 +193,19 @@ def test_over_budget_names_the_dearest_of_its_partition() -> None:
         case(2, budget=limit, node_minutes=60.0),
         case(3, partition="s:q"),
     ]
-    (text,) = planview.over_budget(mine)
+    (text,) = plan_table.over_budget(mine)
     assert text == (
         "over budget: s:p: node_hours: 1.5 planned, 1 allowed, 0.5 over. "
         "Most by: IorPosix 2 (1 node-hours), IorPosix 1 (0.5 node-hours)"
     )
-    assert planview.over_budget(mine[:1]) == []
+    assert plan_table.over_budget(mine[:1]) == []
     bytes_only = Budget.model_validate({"written": "6 GiB"}).model_dump()
-    (text,) = planview.over_budget([case(n, budget=bytes_only) for n in (1, 2)])
+    (text,) = plan_table.over_budget([case(n, budget=bytes_only) for n in (1, 2)])
     assert "8 GiB planned, 6 GiB allowed, 2 GiB over. Most by: IorPosix 1 (4 GiB)" in text
 
 
 def test_what_is_used_of_a_budget_is_said() -> None:
     limit = Budget.model_validate({"node_hours": 2, "written": "1 TiB"}).model_dump()
-    (text,) = planview.within_budget([case(1, budget=limit), case(2, budget=limit)])
+    (text,) = plan_table.within_budget([case(1, budget=limit), case(2, budget=limit)])
     assert text == "budget of s:p: 1 of 2 node-hours, 8 GiB of 1 TiB written"
-    assert planview.within_budget([case(1)]) == []
+    assert plan_table.within_budget([case(1)]) == []

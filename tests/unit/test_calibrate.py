@@ -18,8 +18,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from iogauge import baseline, calibrate
-from iogauge.baseline import (
+from iogauge.calibrate import command as calibrating
+from iogauge.calibrate import statistics
+from iogauge.calibrate.proposal import Place, Proposal, Settings, follow, place_of, propose
+from iogauge.calibrate.runs import CalibrateError, Choice, LeftOut, Runs, runs_of
+from iogauge.calibrate.statistics import (
     Baseline,
     Refused,
     baseline_of,
@@ -32,20 +35,8 @@ from iogauge.baseline import (
     tolerance_factor,
     variation,
 )
-from iogauge.calibrate import (
-    CalibrateError,
-    Choice,
-    LeftOut,
-    Place,
-    Proposal,
-    Runs,
-    Settings,
-    follow,
-    place_of,
-    propose,
-)
-from iogauge.references import find_mistakes
-from iogauge.yamledit import EditError, add_words, put
+from iogauge.calibrate.yamledit import EditError, add_words, put
+from iogauge.site.references import find_mistakes
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
 FILES = sorted(SITES.glob("*/references.yaml"))
@@ -175,9 +166,9 @@ def test_median_and_spread_do_not_depend_on_the_unit(values: list[float], factor
 
 @given(VALUES)
 def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
-    assert location_and_spread(values)[1] >= baseline.LEAST_SPREAD
+    assert location_and_spread(values)[1] >= statistics.LEAST_SPREAD
     steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == baseline.LEAST_SPREAD
+    assert location_and_spread([*steady, 1e9])[1] == statistics.LEAST_SPREAD
 
 
 def test_median_and_mad_by_hand() -> None:
@@ -417,8 +408,8 @@ def test_a_check_without_parameters_gets_no_index() -> None:
 
 
 def test_what_one_node_did_is_no_reference_for_all() -> None:
-    with pytest.raises(calibrate.LeftOut, match="pinned to n17 by --distribute"):
-        calibrate.place_of(None, record(pinned="n17"), "write_bw")
+    with pytest.raises(LeftOut, match="pinned to n17 by --distribute"):
+        place_of(None, record(pinned="n17"), "write_bw")
 
 
 def test_an_overridden_variable_must_be_in_the_index() -> None:
@@ -782,7 +773,7 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
 
 
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
-    return calibrate.runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
+    return runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
 
 
 def test_only_proven_values_are_runs() -> None:
@@ -840,16 +831,16 @@ def test_a_reason_that_is_none_is_said() -> None:
 def test_references_that_are_no_file_are_not_waited_for(tmp_path: Path, make: Any) -> None:
     make(tmp_path / "references.yaml")
     with pytest.raises(CalibrateError, match=r"references\.yaml"):
-        calibrate.read_text(tmp_path / "references.yaml")
+        calibrating.read_text(tmp_path / "references.yaml")
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "references.yaml"
     file.write_bytes(b"a: 1\r\n")
     file.chmod(0o640)
-    text = calibrate.read_text(file)
-    calibrate.write_text(file, text + "b: 2\r\n")
+    text = calibrating.read_text(file)
+    calibrating.write_text(file, text + "b: 2\r\n")
     assert file.read_bytes() == b"a: 1\r\nb: 2\r\n"
     assert file.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in tmp_path.iterdir()] == ["references.yaml"]
-    assert calibrate.read_text(tmp_path / "none") == ""
+    assert calibrating.read_text(tmp_path / "none") == ""

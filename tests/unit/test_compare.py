@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 from typer.testing import CliRunner
 
-from iogauge import cli, compare, history
-from iogauge.compare import CompareError, Subject, of_log, of_record
-from iogauge.measurement import Quantity
+from iogauge.cli import app
+from iogauge.core.measurement import Quantity
+from iogauge.records import journal
+from iogauge.report import compare
+from iogauge.report.compare import CompareError, Subject, of_log, of_record
 from iogauge.tools import darshan
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
@@ -319,14 +321,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state directory with one session of three records, one of a single record."""
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     folder = tmp_path / "history" / "here"
-    history.append(folder / "s1.jsonl", record(metric()))
-    history.append(
+    journal.append(folder / "s1.jsonl", record(metric()))
+    journal.append(
         folder / "s1.jsonl", record(metric(), case="IorPosix %files=per-process", hash="87654321")
     )
-    history.append(
+    journal.append(
         folder / "s1.jsonl", record(metric("rate"), case="Fio", check="Fio", hash="aaaa")
     )
-    history.append(folder / "s2.jsonl", record(metric(median=130.0), session="s2"))
+    journal.append(folder / "s2.jsonl", record(metric(median=130.0), session="s2"))
     return tmp_path
 
 
@@ -439,7 +441,7 @@ def test_text_from_outside_does_not_reach_the_terminal_raw() -> None:
 
 def test_the_command(home: Path) -> None:
     runner = CliRunner()
-    done = runner.invoke(cli.app, ["compare", "s1:12345678", "s2", "--json"])
+    done = runner.invoke(app.app, ["compare", "s1:12345678", "s2", "--json"])
     assert done.exit_code == 0
     found = json.loads(done.stdout)
     assert found["rows"] == [
@@ -453,13 +455,13 @@ def test_the_command(home: Path) -> None:
         }
     ]
     assert (found["kind"], found["changes"]) == ("record", [])
-    done = runner.invoke(cli.app, ["compare", "s1:12345678", "s2"])
+    done = runner.invoke(app.app, ["compare", "s1:12345678", "s2"])
     assert done.exit_code == 0
     assert "better" in done.stdout
 
 
 def test_the_command_refuses_bad_input(home: Path) -> None:
-    done = CliRunner().invoke(cli.app, ["compare", "s1", "s2"])
+    done = CliRunner().invoke(app.app, ["compare", "s1", "s2"])
     assert done.exit_code == 2
     assert "iogauge: s1: 3 records, expected 1" in done.stderr
     assert done.stdout == ""

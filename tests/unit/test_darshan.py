@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.measurement import Quantity, ToolOutputError
+from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge.tools import darshan
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import derive, history, session
 from iogauge.check.derived import DerivedCheck, newest_records
-from iogauge.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
-from iogauge.measurement import Metric
+from iogauge.core.measurement import Metric
+from iogauge.records import derive, journal
+from iogauge.records.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge.session import current
 
 
 def curve(values: dict[float, float]) -> list[Point]:
@@ -429,7 +430,7 @@ def test_against_a_search_through_all(drawn: list[tuple[int, str, str]]) -> None
 def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path: Path) -> None:
     for number, name in enumerate(("b", "a", "c")):
         for line in range(2):
-            history.append(tmp_path / f"{name}.jsonl", {"n": [name, line]})
+            journal.append(tmp_path / f"{name}.jsonl", {"n": [name, line]})
         os.utime(tmp_path / f"{name}.jsonl", (NOW + number, NOW + number))
     with open(tmp_path / "a.jsonl", "a") as lines:
         lines.write("no record\n")
@@ -444,7 +445,7 @@ def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path: Path) -> 
 
 
 def test_a_file_is_opened_only_when_its_records_are_asked_for(tmp_path: Path) -> None:
-    history.append(tmp_path / "new.jsonl", {"n": 1})
+    journal.append(tmp_path / "new.jsonl", {"n": 1})
     os.utime(tmp_path / "new.jsonl", (NOW + 1, NOW + 1))
     (tmp_path / "old.jsonl").mkdir()
     os.utime(tmp_path / "old.jsonl", (NOW, NOW))
@@ -457,7 +458,7 @@ def test_operands_that_this_run_has_not_decided_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = SimpleNamespace(open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")})
-    monkeypatch.setattr(session, "current", lambda: run)
+    monkeypatch.setattr(current, "current", lambda: run)
     check: Any = None
     with pytest.raises(NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"):
         DerivedCheck._await(check, [SOURCE])

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from iogauge import detect, doctor, filesystem, workdir
-from iogauge.target import PartitionExtras
+from iogauge.cli import doctor
+from iogauge.node import mounts
+from iogauge.site import machine as site_machine
+from iogauge.site.extras import PartitionExtras
+from iogauge.workspace import directory
 
 IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
 FIO = "echo fio-3.33"
@@ -41,8 +44,8 @@ def put_ior(programs: Path) -> None:
 
 
 def test_a_bare_machine_has_no_features(programs: Path) -> None:
-    assert detect.machine() == detect.Machine({})
-    assert detect.machine().features == []
+    assert site_machine.machine() == site_machine.Machine({})
+    assert site_machine.machine().features == []
 
 
 def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
@@ -50,7 +53,7 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     put(programs, "mpirun", MPIRUN)
     put(programs, "mdtest", MDTEST)
     put_ior(programs)
-    found = detect.machine()
+    found = site_machine.machine()
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
     assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
@@ -60,7 +63,7 @@ def test_mpi_programs_without_a_launcher_give_no_features(programs: Path) -> Non
     put(programs, "fio", FIO)
     put(programs, "mdtest", MDTEST)
     put_ior(programs)
-    assert detect.machine().features == ["fio"]
+    assert site_machine.machine().features == ["fio"]
 
 
 @pytest.mark.parametrize(
@@ -72,10 +75,10 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
 ) -> None:
     put(programs, "mpirun", MPIRUN)
     put(programs, name, script)
-    program = detect.machine().programs[name]
+    program = site_machine.machine().programs[name]
     assert program.features == ()
     assert f"does not answer as {name} would" in program.problem
-    (line,) = [x for x in doctor.not_run(detect.machine(), "/") if program.path in x]
+    (line,) = [x for x in doctor.not_run(site_machine.machine(), "/") if program.path in x]
     assert program.problem in line
 
 
@@ -83,17 +86,17 @@ def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
     counter = programs / "asked"
     put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
     for _ in range(3):
-        detect.machine()
+        site_machine.machine()
     assert counter.read_text() == "x\n"
     put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
-    assert detect.machine().programs["fio"].version == "3.40"
+    assert site_machine.machine().programs["fio"].version == "3.40"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"x": 1}'])
 def test_a_damaged_memory_costs_no_answer(programs: Path, tmp_path: Path, text: str) -> None:
     put(programs, "fio", FIO)
     (tmp_path / "cache").write_text(text)
-    assert detect.machine(tmp_path / "cache").programs["fio"].version == "3.33"
+    assert site_machine.machine(tmp_path / "cache").programs["fio"].version == "3.33"
 
 
 def test_the_target_is_named_or_where_one_stands(
@@ -101,9 +104,9 @@ def test_the_target_is_named_or_where_one_stands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PWD", str(tmp_path))
-    assert detect.target_path() == os.path.realpath(tmp_path)
+    assert site_machine.target_path() == os.path.realpath(tmp_path)
     monkeypatch.setenv("IOGAUGE_TARGET", "/var")
-    assert detect.target_path() == os.path.realpath("/var")
+    assert site_machine.target_path() == os.path.realpath("/var")
 
 
 def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -113,7 +116,7 @@ def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[
         "extras": {"target": {"path": str(tmp_path)}, **extras},
     }
     environments = [{"name": "e"}, {"name": "other"}]
-    detect.complete(partition, environments)
+    site_machine.complete(partition, environments)
     return partition, environments
 
 
@@ -121,11 +124,11 @@ def test_what_is_not_declared_is_filled_in(programs: Path, tmp_path: Path) -> No
     put(programs, "fio", FIO)
     partition, environments = completed(tmp_path)
     site = PartitionExtras.of_partition(copy.deepcopy(partition["extras"]))
-    mount = filesystem.find_mount(str(tmp_path))
+    mount = mounts.find_mount(str(tmp_path))
     assert mount
     assert (site.target.type, site.target.source) == (mount.type, mount.source)
     assert site.node.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    assert site.limits.case_bytes <= detect.QUICK_BYTES
+    assert site.limits.case_bytes <= site_machine.QUICK_BYTES
     assert site.topology is None
     assert partition["launcher"] == "local"
     assert [e.get("features") for e in environments] == [["fio"], None]
@@ -161,14 +164,14 @@ def test_an_mpi_that_is_not_known_is_not_guessed(programs: Path, tmp_path: Path)
 )
 def test_darshan_without_all_of_its_parts_is_none(programs: Path, missing: str) -> None:
     library = put_darshan(programs)
-    assert detect.darshan_library() == str(library)
+    assert site_machine.darshan_library() == str(library)
     (programs.parent / missing).unlink()
-    assert detect.darshan_library() is None
+    assert site_machine.darshan_library() is None
 
 
 def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
     put_darshan(programs, mpiio="no")
-    assert detect.darshan_library() is None
+    assert site_machine.darshan_library() is None
 
 
 def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Pat
     environments: list[dict[str, Any]] = [
         {"name": "e", "extras": {"mpi": "romio", "darshan": "/site/libdarshan.so"}}
     ]
-    detect.complete(partition, environments)
+    site_machine.complete(partition, environments)
     assert environments[0]["extras"] == {"mpi": "romio", "darshan": "/site/libdarshan.so"}
 
 
@@ -203,7 +206,7 @@ def test_a_target_that_is_no_directory_is_refused(tmp_path: Path, path: str) -> 
 
 def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    assert detect.probe_write(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
+    assert site_machine.probe_write(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
     assert not list((tmp_path / "d").iterdir())
 
 
@@ -211,30 +214,35 @@ def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
     ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
 def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> None:
-    assert detect.quick_case_bytes(speed, str(tmp_path)) == size
+    assert site_machine.quick_case_bytes(speed, str(tmp_path)) == size
 
 
 # --- the doctor -----------------------------------------------------------------------------------
 
 
 def test_what_is_missing_is_named_with_the_command_that_brings_it(programs: Path) -> None:
-    lines = doctor.not_run(detect.machine(), "/nowhere")
+    lines = doctor.not_run(site_machine.machine(), "/nowhere")
     assert [line.partition("It comes with: ")[2] for line in lines] == [
         doctor.BRINGS[name] for name in ("ior", "mdtest", "fio")
     ]
     put_ior(programs)
-    assert any("mpirun is missing" in line for line in doctor.not_run(detect.machine(), "/nowhere"))
+    assert any(
+        "mpirun is missing" in line for line in doctor.not_run(site_machine.machine(), "/nowhere")
+    )
 
 
 def test_a_target_that_may_not_honour_o_direct_is_named() -> None:
-    lines = doctor.not_run(detect.Machine(), "/proc")
+    lines = doctor.not_run(site_machine.Machine(), "/proc")
     assert "proc is not known to honour O_DIRECT" in lines[-1]
     assert "target.honours_o_direct: true" in lines[-1]
 
 
 def test_the_stack_is_described() -> None:
-    machine = detect.Machine(
-        {"fio": detect.Program("fio", "/b/fio", "3.33"), "ior": detect.Program("ior", "/b/ior", "")}
+    machine = site_machine.Machine(
+        {
+            "fio": site_machine.Program("fio", "/b/fio", "3.33"),
+            "ior": site_machine.Program("ior", "/b/ior", ""),
+        }
     )
     assert doctor.describe_stack(machine) == ["fio: /b/fio (3.33)", "ior: /b/ior"]
 
@@ -250,7 +258,7 @@ echo '{"tests": [{"Options": {"tasks": %s}}]}' >"$file"
 def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, state: str) -> None:
     put(programs, "mpirun", MPIRUN_OF % tasks)
     put_ior(programs)
-    check = doctor.launch_check(detect.machine())
+    check = doctor.launch_check(site_machine.machine())
     assert check
     assert check.state == state
     assert state == "ok" or "asked for 2 tasks, ior saw 1" in check.text
@@ -259,18 +267,18 @@ def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, stat
 def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
     put(programs, "mpirun", "exit 1")
     put_ior(programs)
-    check = doctor.launch_check(detect.machine())
+    check = doctor.launch_check(site_machine.machine())
     assert check
     assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
 
 
 def test_without_mpi_there_is_nothing_to_launch() -> None:
-    assert doctor.launch_check(detect.Machine()) is None
+    assert doctor.launch_check(site_machine.Machine()) is None
 
 
 def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
     gone = [4194305, 1]
-    case = Path(workdir.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
+    case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
     texts = [f"{c.text} {c.remedy}" for c in doctor._target(str(tmp_path))]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from iogauge import evidence
-from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.plan import CasePlan, PhasePlan
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.evidence import collect as evidence_collect
+from iogauge.evidence import model
+from iogauge.plan.case import CasePlan, PhasePlan
 from support import stage as healthy
 
 PLAN = healthy.plan()
@@ -39,8 +40,8 @@ def stage(tmp_path: Path) -> Path:
     return healthy.build(tmp_path / "stage")
 
 
-def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> evidence.Evidence:
-    return evidence.collect(stage, plan, status)
+def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> model.Evidence:
+    return evidence_collect.collect(stage, plan, status)
 
 
 def test_a_healthy_job(stage: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_healthy_job(stage: Path) -> None:
     assert [e.proven_empty for e in found.evictions["read"]] == [True, True]
     assert len(found.runs) == 9
     assert found.outputs["write"][0].phases[0].rank_seconds
-    rates = evidence.rates_of(PLAN, found.outputs)
+    rates = model.rates_of(PLAN, found.outputs)
     assert rates["write_bw"] == [Quantity(540.8034, "MiB/s")] * 2
     assert rates["read_iops"] == [Quantity(23183.408296, "ops/s")] * 2
 
@@ -131,19 +132,19 @@ def test_who_ended_a_job_is_named(
     if told:
         (stage / "told.txt").write_text(f"{told}\n")
     with pytest.raises(ToolOutputError, match=text):
-        evidence.collect(stage, PLAN, status, None, state)
+        evidence_collect.collect(stage, PLAN, status, None, state)
 
 
 def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage: Path) -> None:
     file = stage / "phases.tsv"
     file.write_text(re.sub(r"^1\tread\t0", "1\tread\t1", file.read_text(), flags=re.MULTILINE))
     with pytest.raises(ToolOutputError, match=r"repetition 1: exit status 1: .*NODE_FAIL"):
-        evidence.collect(stage, PLAN, 1, None, "NODE_FAIL")
+        evidence_collect.collect(stage, PLAN, 1, None, "NODE_FAIL")
 
 
 def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage: Path) -> None:
     with pytest.raises(ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"):
-        evidence.collect(stage, PLAN, 0, None, "TIMEOUT")
+        evidence_collect.collect(stage, PLAN, 0, None, "TIMEOUT")
 
 
 @pytest.mark.parametrize(
@@ -375,12 +376,12 @@ def test_a_phase_must_be_in_an_output_once(names: tuple[str, ...], there: str) -
     with pytest.raises(
         ToolOutputError, match=rf"{names.count('write')} phases 'write'.*\(there: {there}\)"
     ):
-        evidence.tool_phases(output(*names), "write")
+        model.tool_phases(output(*names), "write")
 
 
 def test_a_rate_that_the_tool_did_not_print_is_not_made_up() -> None:
     write: PhasePlan = PLAN.repeat[0]
-    found = evidence.rates_of(
+    found = model.rates_of(
         healthy.plan(repeat=[write]), {"write": [output("write", rate="iops"), output("write")]}
     )
     assert found == {"write_bw": [Quantity(1.0, "MiB/s")]}
@@ -390,11 +391,11 @@ def test_a_rate_that_the_tool_did_not_print_is_not_made_up() -> None:
 
 
 def test_what_another_session_left_is_no_evidence(stage: Path) -> None:
-    assert evidence.collect(stage, healthy.plan(), 0, ("s", "c")).runs
+    assert evidence_collect.collect(stage, healthy.plan(), 0, ("s", "c")).runs
     with pytest.raises(
         ToolOutputError, match=r"holds the case \('s', 'c'\), expected \('t', 'c'\)"
     ):
-        evidence.collect(stage, healthy.plan(), 0, ("t", "c"))
+        evidence_collect.collect(stage, healthy.plan(), 0, ("t", "c"))
 
 
 def test_neighbours_are_told_once_each(stage: Path) -> None:

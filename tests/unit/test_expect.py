@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iogauge import expect, history
+from iogauge.records import journal, missing
 
 CHOSEN = "--mode=daily"
 
@@ -27,12 +27,12 @@ def record(session: str, case: str, **change: Any) -> dict[str, Any]:
 
 def write(folder: Path, session: str, *cases: str, **change: Any) -> None:
     for case in cases:
-        history.append(folder / f"{session}.jsonl", record(session, case, **change))
+        journal.append(folder / f"{session}.jsonl", record(session, case, **change))
 
 
 def names(folder: Path, *mine: str) -> dict[str, str]:
     return {
-        case: session for (*_, case), session in expect.seen_before(folder, CHOSEN, mine).items()
+        case: session for (*_, case), session in missing.seen_before(folder, CHOSEN, mine).items()
     }
 
 
@@ -57,7 +57,7 @@ def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
 
 def test_a_record_that_names_no_case_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a")
-    history.append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
+    journal.append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
     assert names(tmp_path) == {"a": "t1"}
 
 
@@ -70,7 +70,7 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "zzz.jsonl").mkdir()
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
-    assert expect.seen_before(tmp_path, CHOSEN) == {}
+    assert missing.seen_before(tmp_path, CHOSEN) == {}
 
 
 def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path: Path) -> None:
@@ -83,10 +83,10 @@ def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path:
 
 def test_what_is_gone_is_named_with_its_place(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a", "b")
-    before = expect.seen_before(tmp_path, CHOSEN)
-    assert expect.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
+    before = missing.seen_before(tmp_path, CHOSEN)
+    assert missing.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
     elsewhere = [record("t2", "a"), record("t2", "b", partition="q")]
-    assert expect.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
+    assert missing.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
 
 
 LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbeef"]
@@ -105,4 +105,4 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
     ],
 )
 def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
-    assert expect.without_match(words, LISTED) == wrong
+    assert missing.without_match(words, LISTED) == wrong

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import filesystem
-from iogauge.filesystem import Cache, Mount, Quota, Space, View
-from iogauge.lustre import StorageTarget
+from iogauge.node import mounts
+from iogauge.node.mounts import Cache, Mount, Quota, Space, StorageTarget, View
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -32,7 +31,7 @@ MOUNTINFO = r"""
 37 22 0:45 / /autofs rw - autofs systemd-1
 not a line of mountinfo
 """
-MOUNTS = filesystem.parse_mountinfo(MOUNTINFO)
+MOUNTS = mounts.parse_mountinfo(MOUNTINFO)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_a_mount_is_read(point: str, source: str, fstype: str) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/proc", "/proc/self", "/dev", "/does/not/exist"])
 def test_the_mount_that_holds_a_path_is_what_findmnt_says(path: str) -> None:
-    mount = filesystem.find_mount(path)
+    mount = mounts.find_mount(path)
     words = ["findmnt", "-n", "-r", "-o", "TARGET,FSTYPE", "-T", path]
     seen = subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
     assert mount
@@ -72,7 +71,7 @@ def test_lines_that_do_not_fit_are_skipped() -> None:
 
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
-    filesystem.parse_mountinfo(text)
+    mounts.parse_mountinfo(text)
 
 
 @pytest.mark.skipif(shutil.which("findmnt") is None, reason="needs findmnt")
@@ -80,18 +79,18 @@ def test_no_text_breaks_the_parser(text: str) -> None:
 def test_this_machine_agrees_with_findmnt(path: str) -> None:
     words = ["findmnt", "-T", os.path.realpath(path), "-no", "TARGET,FSTYPE", "--raw"]
     seen = subprocess.run(words, capture_output=True, text=True, check=True)
-    mount = filesystem.find_mount(path)
+    mount = mounts.find_mount(path)
     assert mount
     assert [mount.point, mount.type] == seen.stdout.splitlines()[-1].split()
 
 
 def test_a_path_that_is_not_there_yet_is_on_its_parents_mount(tmp_path: Path) -> None:
-    assert filesystem.find_mount(str(tmp_path / "a" / "b")) == filesystem.find_mount(str(tmp_path))
+    assert mounts.find_mount(str(tmp_path / "a" / "b")) == mounts.find_mount(str(tmp_path))
 
 
 def test_a_symbolic_link_is_on_the_mount_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/proc/self")
-    mount = filesystem.find_mount(str(tmp_path / "link"))
+    mount = mounts.find_mount(str(tmp_path / "link"))
     assert mount
     assert mount.type == "proc"
 
@@ -111,14 +110,14 @@ def test_a_symbolic_link_is_on_the_mount_it_leads_to(tmp_path: Path) -> None:
     ],
 )
 def test_traits(fstype: str, cache: str, honoured: bool) -> None:
-    known = filesystem.traits(fstype)
+    known = mounts.traits(fstype)
     assert (known.cache, known.honours_o_direct) == (cache, honoured)
 
 
 @pytest.mark.parametrize(("cache", "honoured"), [("opaque", False), ("page-cache", True)])
 def test_the_site_overrides_traits(cache: Cache, honoured: bool) -> None:
     for fstype in ("ext4", "zfs"):
-        known = filesystem.traits(fstype, cache, honoured)
+        known = mounts.traits(fstype, cache, honoured)
         assert (known.cache, known.honours_o_direct) == (cache, honoured)
 
 
@@ -133,13 +132,13 @@ def block(file: str, command: str) -> str:
     "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
 )
 def test_recorded_quota_without_limits(command: str) -> None:
-    quota = filesystem.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
+    quota = mounts.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
     assert quota == Quota("user 1000", None, None)
 
 
 def test_recorded_quota_that_is_exceeded() -> None:
     text = block("quota-over.txt", "lfs quota -u bench /mnt/lustre")
-    assert filesystem.parse_lfs_quota(text, "bench") == Quota("bench", 0, None)
+    assert mounts.parse_lfs_quota(text, "bench") == Quota("bench", 0, None)
 
 
 @pytest.mark.parametrize(
@@ -154,12 +153,12 @@ def test_recorded_quota_that_is_exceeded() -> None:
     ],
 )
 def test_quota(text: str, bytes_left: int | None, files_left: int | None) -> None:
-    assert filesystem.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left)
+    assert mounts.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left)
 
 
 @pytest.mark.parametrize("text", ["", "lfs: not found", "/m 1 2 3", "/m a b c d e f g h"])
 def test_text_without_a_quota(text: str) -> None:
-    assert filesystem.parse_lfs_quota(text, "u") is None
+    assert mounts.parse_lfs_quota(text, "u") is None
 
 
 @pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])
@@ -168,16 +167,16 @@ def test_where_no_limit_is_known_none_is_met(monkeypatch: pytest.MonkeyPatch, in
     real = os.statvfs("/")
     said = os.statvfs_result([*real[:5], inodes, inodes, inodes, *real[8:]])
     monkeypatch.setattr(os, "statvfs", lambda _: said)
-    room = filesystem.space_of("/")
+    room = mounts.space_of("/")
     assert (room.inodes_total, room.inodes_free) == (0, 0)
     huge = os.statvfs_result([*real[:2], 2**62, 2**62, 2**62, *real[5:]])
     monkeypatch.setattr(os, "statvfs", lambda _: huge)
-    view = View("host", "/a", None, filesystem.space_of("/"))
+    view = View("host", "/a", None, mounts.space_of("/"))
     assert View.from_json(view.to_json()) == view
 
 
 def test_space_is_what_df_says(tmp_path: Path) -> None:
-    room = filesystem.space_of(str(tmp_path))
+    room = mounts.space_of(str(tmp_path))
     words = ["df", "-B1", "--output=used,avail,pcent", str(tmp_path)]
     seen = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()[1]
     used, free, percent = seen.replace("%", "").split()

@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import fingerprint
-from iogauge.filesystem import Mount
+from iogauge.core import words
+from iogauge.evidence import fingerprint as evidence_fingerprint
+from iogauge.node import probes
+from iogauge.node.mounts import Mount
 from support.lustre.recorded import sessions
 
 LUSTRE = sessions("params.txt")
@@ -26,7 +28,7 @@ PLAIN = (str, int, float, bool)
 
 
 def test_the_parameters_of_a_client() -> None:
-    assert fingerprint.lustre_facts(ALL) == {
+    assert probes.lustre_facts(ALL) == {
         "lustre.client": "2.17.0",
         "lustre.server": "2.17.0.0",
         "lustre.osts": 4,
@@ -50,7 +52,7 @@ def test_the_parameters_of_a_client() -> None:
 def test_what_a_user_may_not_see_gives_no_key() -> None:
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
-    assert fingerprint.lustre_facts(answer.stdout) == {}
+    assert probes.lustre_facts(answer.stdout) == {}
 
 
 def test_a_value_that_differs_between_targets_is_all_that_there_are() -> None:
@@ -58,32 +60,32 @@ def test_a_value_that_differs_between_targets_is_all_that_there_are() -> None:
         "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=743",
         "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=100",
     )
-    assert fingerprint.lustre_facts(text)["tunable.osc.max_dirty_mb"] == "100,743"
+    assert probes.lustre_facts(text)["tunable.osc.max_dirty_mb"] == "100,743"
 
 
 def test_servers_are_counted_by_their_addresses() -> None:
     text = "".join(
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid=10.0.0.{1 + i % 2}@tcp\n" for i in range(4)
     )
-    assert fingerprint.lustre_facts(text) == {"lustre.servers": 2}
+    assert probes.lustre_facts(text) == {"lustre.servers": 2}
 
 
 @given(st.text())
 def test_no_answer_of_lctl_breaks_it(text: str) -> None:
-    fingerprint.lustre_facts(text)
+    probes.lustre_facts(text)
 
 
 def test_lctl_is_asked_for_everything_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
-    monkeypatch.setattr(fingerprint, "find_mount", lambda _: mount)
+    monkeypatch.setattr(probes, "find_mount", lambda _: mount)
     (tmp_path / "answer").write_text(ALL)
     program = tmp_path / "lctl"
     program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = fingerprint.collect(str(tmp_path), deadline=60)
+    found = probes.collect(str(tmp_path), deadline=60)
     assert found["lustre.client"] == "2.17.0"
     assert found["mount.source"] == "10.0.2.15@tcp:/lustre"
     (asked,) = (tmp_path / "asked").read_text().splitlines()
@@ -107,7 +109,7 @@ def test_lctl_is_asked_for_everything_at_once(
     ],
 )
 def test_mount_options_hold_no_secrets(options: str, kept: str) -> None:
-    assert fingerprint.safe_options(options) == kept
+    assert probes.safe_options(options) == kept
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_mount_options_hold_no_secrets(options: str, kept: str) -> None:
     ],
 )
 def test_a_source_holds_no_password(source: str, kept: str) -> None:
-    assert fingerprint.safe_source(source) == kept
+    assert probes.safe_source(source) == kept
 
 
 def test_variables_that_are_no_hints_are_not_looked_at(
@@ -130,7 +132,7 @@ def test_variables_that_are_no_hints_are_not_looked_at(
         monkeypatch.setenv(name, "tiger")
     monkeypatch.setenv("OMPI_MCA_io", "ompio")
     monkeypatch.setenv("MPICH_MPIIO_HINTS", "*:striping_factor=4")
-    found = fingerprint.collect(str(tmp_path), deadline=60)
+    found = probes.collect(str(tmp_path), deadline=60)
     assert found["hints.environment"] == "MPICH_MPIIO_HINTS=*:striping_factor=4; OMPI_MCA_io=ompio"
     assert "tiger" not in str(found)
 
@@ -149,15 +151,15 @@ def test_variables_that_are_no_hints_are_not_looked_at(
     ],
 )
 def test_command_lines_that_do_the_same_are_one(command: str) -> None:
-    assert fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"
+    assert evidence_fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"
 
 
 def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
     text = "fio --output=a-20260101-ab.$IOG_REP.json --password=tiger --size=1m"
-    seen = fingerprint.normalise(text, session="20260101-ab")
+    seen = evidence_fingerprint.normalise(text, session="20260101-ab")
     assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
-    assert fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
-    assert fingerprint.normalise("") == ""
+    assert evidence_fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
+    assert evidence_fingerprint.normalise("") == ""
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
     ],
 )
 def test_host_names_are_folded(hosts: list[str], folded: str) -> None:
-    assert fingerprint.fold(hosts) == folded
+    assert evidence_fingerprint.fold(hosts) == folded
 
 
 def unfold(text: str) -> set[str]:
@@ -192,7 +194,7 @@ def unfold(text: str) -> set[str]:
 
 @given(st.sets(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}(-ib)?", fullmatch=True), min_size=1))
 def test_folded_names_say_all_and_nothing_else(hosts: set[str]) -> None:
-    assert unfold(fingerprint.fold(sorted(hosts))) == hosts
+    assert unfold(evidence_fingerprint.fold(sorted(hosts))) == hosts
 
 
 ROUTES = """\
@@ -207,11 +209,11 @@ ib0	0000000A	00000000	0001	0	0	0	000000FF	0	0	0
     ("address", "interface"), [("192.0.2.9", "eth0"), ("10.1.2.3", "ib0"), ("8.8.8.8", "eth0")]
 )
 def test_the_way_to_a_server(address: str, interface: str) -> None:
-    assert fingerprint.route_interface(ROUTES, address) == interface
+    assert probes.route_interface(ROUTES, address) == interface
 
 
 def test_no_way_to_a_server() -> None:
-    assert fingerprint.route_interface(ROUTES.splitlines()[0], "10.1.2.3") is None
+    assert probes.route_interface(ROUTES.splitlines()[0], "10.1.2.3") is None
 
 
 @pytest.mark.parametrize(
@@ -229,7 +231,7 @@ def test_no_way_to_a_server() -> None:
     ],
 )
 def test_the_version_of_mpi(text: str, version: str) -> None:
-    assert fingerprint.mpi_version(text) == version
+    assert probes.mpi_version(text) == version
 
 
 # --- what it is used for --------------------------------------------------------------------------
@@ -240,29 +242,29 @@ prints = st.dictionaries(st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=T
 
 @given(prints)
 def test_the_identity_is_that_of_the_content(content: dict[str, Any]) -> None:
-    name = fingerprint.identity(content)
+    name = evidence_fingerprint.identity(content)
     assert re.fullmatch(r"[0-9a-f]{12}", name)
-    assert fingerprint.identity(dict(reversed(content.items()))) == name
-    assert fingerprint.identity(json.loads(json.dumps(content))) == name
-    assert fingerprint.identity({**content, "surplus.key": 1}) != name
+    assert evidence_fingerprint.identity(dict(reversed(content.items()))) == name
+    assert evidence_fingerprint.identity(json.loads(json.dumps(content))) == name
+    assert evidence_fingerprint.identity({**content, "surplus.key": 1}) != name
 
 
 @given(prints, prints)
 def test_changes_lead_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
     rebuilt = dict(old)
-    for key, was, is_now in fingerprint.changed(old, new):
+    for key, was, is_now in evidence_fingerprint.changed(old, new):
         assert (old.get(key), new.get(key)) == (was, is_now)
         rebuilt.pop(key, None)
         if is_now is not None:
             rebuilt[key] = is_now
     assert rebuilt == new
-    assert fingerprint.changed(old, old) == []
+    assert evidence_fingerprint.changed(old, old) == []
 
 
 def test_changes_that_start_a_series_come_first() -> None:
     old = {"kernel": "5.14", "cpu.governor": "powersave", "mount.type": "lustre"}
     new = {"kernel": "6.1", "cpu.governor": "performance", "mount.type": "lustre", "a": 1}
-    assert fingerprint.changed(old, new) == [
+    assert evidence_fingerprint.changed(old, new) == [
         ("kernel", "5.14", "6.1"),
         ("a", None, 1),
         ("cpu.governor", "powersave", "performance"),
@@ -291,25 +293,25 @@ def test_changes_that_start_a_series_come_first() -> None:
     ],
 )
 def test_what_starts_a_new_series(key: str, starred: bool) -> None:
-    assert fingerprint.series_subset({key: "x"}) == ({key: "x"} if starred else {})
+    assert evidence_fingerprint.series_subset({key: "x"}) == ({key: "x"} if starred else {})
 
 
 def test_several_looks_become_one() -> None:
     looks = [{"a": 1, "b": "x"}, {"a": 1, "b": "y", "c": True}, {"b": "x", "d": 2.5}]
-    assert fingerprint.merge(looks) == {"a": 1, "b": "x | y", "c": True, "d": 2.5}
-    assert fingerprint.merge([]) == {}
+    assert evidence_fingerprint.merge(looks) == {"a": 1, "b": "x | y", "c": True, "d": 2.5}
+    assert evidence_fingerprint.merge([]) == {}
 
 
 @given(st.lists(prints, max_size=4))
 def test_looks_may_come_in_any_order(looks: list[dict[str, Any]]) -> None:
-    one = fingerprint.merge(looks)
+    one = evidence_fingerprint.merge(looks)
     assert json.loads(json.dumps(one)) == one
     texts = {key: str(value) for key, value in one.items()}
-    assert {k: str(v) for k, v in fingerprint.merge(looks[::-1]).items()} == texts
+    assert {k: str(v) for k, v in evidence_fingerprint.merge(looks[::-1]).items()} == texts
 
 
 def test_what_the_case_knows_of_itself() -> None:
-    found = fingerprint.of_case(
+    found = evidence_fingerprint.of_case(
         hosts=["n2", "n1"],
         tools=["fio 3.33", "ior 4.0.0"],
         commands=["/x/ior -o $IOG_DIR/f.$IOG_REP", "ior -r"],
@@ -329,7 +331,10 @@ def test_what_the_case_knows_of_itself() -> None:
         "data_type": "random",
     }
     assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))
-    assert fingerprint.of_case(hosts=[], tools=[], commands=[], stack={"fingerprint": ""}) == {}
+    assert (
+        evidence_fingerprint.of_case(hosts=[], tools=[], commands=[], stack={"fingerprint": ""})
+        == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -344,7 +349,7 @@ def test_what_the_case_knows_of_itself() -> None:
     ],
 )
 def test_names_of_hosts_can_be_hidden(source: str, hidden: str) -> None:
-    found = fingerprint.anonymised(
+    found = evidence_fingerprint.anonymised(
         {
             "mount.source": source,
             "nodes": "n[1-2]",
@@ -404,7 +409,7 @@ NODE = {
 
 
 def test_a_node(tmp_path: Path) -> None:
-    found = fingerprint.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
+    found = probes.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
     expected = {
         "os": "Rocky Linux 9.4",
         "node.model": "Server 9000",
@@ -429,7 +434,7 @@ def test_a_node(tmp_path: Path) -> None:
 
 def test_the_hash_of_mitigations_changes_with_them(tmp_path: Path) -> None:
     def seen() -> object:
-        return fingerprint.collect(str(tmp_path), root=tmp_path, deadline=60)["cpu.mitigations"]
+        return probes.collect(str(tmp_path), root=tmp_path, deadline=60)["cpu.mitigations"]
 
     machine(tmp_path, NODE)
     before = seen()
@@ -441,11 +446,11 @@ def test_the_hash_of_mitigations_changes_with_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lost", sorted(NODE))
 def test_a_file_that_is_missing_costs_its_own_keys_only(tmp_path: Path, lost: str) -> None:
     root = machine(tmp_path / "whole", NODE)
-    whole = fingerprint.collect(str(tmp_path), root=root, deadline=60)
+    whole = probes.collect(str(tmp_path), root=root, deadline=60)
     part = machine(tmp_path / "part", {k: v for k, v in NODE.items() if k != lost})
-    found = fingerprint.collect(str(tmp_path), root=part, deadline=60)
+    found = probes.collect(str(tmp_path), root=part, deadline=60)
     group = {"etc": "os", "proc": "cpu|mem"}.get(lost.split("/")[0], r"node|mem|cpu|nic|ib")
-    assert all(re.match(group, key) for key, _, _ in fingerprint.changed(whole, found))
+    assert all(re.match(group, key) for key, _, _ in evidence_fingerprint.changed(whole, found))
 
 
 @pytest.mark.parametrize(
@@ -477,20 +482,20 @@ def test_what_makes_data_smaller_is_named(
     reason: str,
 ) -> None:
     mount = Mount(1, "/s", source, type_, options)
-    monkeypatch.setattr(fingerprint, "find_mount", lambda _: mount)
+    monkeypatch.setattr(probes, "find_mount", lambda _: mount)
     machine(tmp_path, {f"sys/class/block/{name}": text for name, text in files.items()})
-    found = fingerprint.collect(str(tmp_path), root=tmp_path, deadline=60)
+    found = probes.collect(str(tmp_path), root=tmp_path, deadline=60)
     assert found.get("mount.compresses", "") == reason
     assert found["mount.type"] == type_
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    found = fingerprint.collect(str(tmp_path), deadline=60)
+    found = probes.collect(str(tmp_path), deadline=60)
     assert found["kernel"] == os.uname().release
     assert {"mount.type", "mount.options", "mem.bytes", "cpu.model"} <= set(found)
     assert all(type(value) in PLAIN for value in found.values())
     assert list(found) == sorted(found)
-    assert fingerprint.collect(str(tmp_path), deadline=60) == found
+    assert probes.collect(str(tmp_path), deadline=60) == found
 
 
 def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
@@ -498,15 +503,15 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
 ) -> None:
     hung = threading.Event()
 
-    def breaks(_: object) -> fingerprint.Fingerprint:
+    def breaks(_: object) -> words.Fingerprint:
         raise RuntimeError("broken")
 
-    def hangs(_: object) -> fingerprint.Fingerprint:
+    def hangs(_: object) -> words.Fingerprint:
         hung.wait()
         return {"late": True}
 
-    monkeypatch.setattr(fingerprint, "_PROBES", (breaks, hangs, fingerprint._memory))
-    found = fingerprint.collect(str(tmp_path), deadline=0.3)
+    monkeypatch.setattr(probes, "_PROBES", (breaks, hangs, probes._memory))
+    found = probes.collect(str(tmp_path), deadline=0.3)
     hung.set()
     assert "mem.bytes" in found
     assert "late" not in found
@@ -517,11 +522,11 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "mpirun").chmod(0o755)
     monkeypatch.delenv("CRAY_MPICH_VERSION", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = fingerprint.collect(str(tmp_path), deadline=60)
+    found = probes.collect(str(tmp_path), deadline=60)
     assert "mpi" not in found
     assert "kernel" in found
 
 
 def test_a_path_that_is_not_there_is_no_error() -> None:
-    assert fingerprint.collect("/does/not/exist", deadline=60)["mount.type"]
-    assert "kernel" in fingerprint.collect("\0", deadline=60)
+    assert probes.collect("/does/not/exist", deadline=60)["mount.type"]
+    assert "kernel" in probes.collect("\0", deadline=60)

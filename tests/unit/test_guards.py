@@ -8,15 +8,20 @@ from typing import Any
 
 import pytest
 
-from iogauge import fingerprint, guards, load
-from iogauge.filesystem import TRAITS, Mount, Quota, Space, Traits, View
-from iogauge.guards import Finding, Outcome
-from iogauge.load import Change, Load, change
-from iogauge.lustre import Component, FileLayout, Layout, StorageTarget
-from iogauge.measurement import Stonewall
-from iogauge.pagecache import Eviction
-from iogauge.target import Tier
-from iogauge.tools import fio, ior
+from iogauge.core.measurement import Stonewall
+from iogauge.core.words import Tier
+from iogauge.evidence.changes import Change, change
+from iogauge.guards import figures, nodes, preflight, striping
+from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.node import counters, probes
+from iogauge.node.counters import Load
+from iogauge.node.layouts import Component, FileLayout, Layout
+from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
+from iogauge.node.pagecache import Eviction
+from iogauge.tools import mpi
+from iogauge.tools.fio import output as tools_output
+from iogauge.tools.ior.output import parse_json
 from support.lustre.recorded import sessions
 
 GIB = 1 << 30
@@ -76,7 +81,7 @@ def evicted(*evictions: Eviction, of: int = 2, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_g1_believes(change: dict[str, Any], saw: str) -> None:
-    finding = guards.client_cache(**{**READ, **change})
+    finding = client_cache(**{**READ, **change})
     assert finding.outcome is OK, finding
     assert saw in finding.saw
 
@@ -109,13 +114,13 @@ def test_g1_believes(change: dict[str, Any], saw: str) -> None:
     ],
 )
 def test_g1_objects(change: dict[str, Any], saw: str) -> None:
-    finding = guards.client_cache(**{**READ, **change})
+    finding = client_cache(**{**READ, **change})
     assert finding.outcome is INVALID, finding
     says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", "limits.case_bytes to")
 
 
 def test_g1_names_the_bytes_that_all_nodes_need() -> None:
-    says(guards.client_cache(**{**READ, "nodes": 2}), "raise limits.case_bytes to 64 GiB")
+    says(client_cache(**{**READ, "nodes": 2}), "raise limits.case_bytes to 64 GiB")
 
 
 # --- G2: write-back -------------------------------------------------------------------------------
@@ -139,7 +144,7 @@ WRITE: dict[str, Any] = {
     ],
 )
 def test_g2_believes(change: dict[str, Any]) -> None:
-    assert guards.write_back(**{**WRITE, **change}).outcome is OK
+    assert write_back(**{**WRITE, **change}).outcome is OK
 
 
 @pytest.mark.parametrize(
@@ -154,7 +159,7 @@ def test_g2_believes(change: dict[str, Any]) -> None:
     ],
 )
 def test_g2_objects(change: dict[str, Any], saw: str) -> None:
-    finding = guards.write_back(**{**WRITE, **change})
+    finding = write_back(**{**WRITE, **change})
     assert finding.outcome is INVALID
     says(finding, "G2", saw, "M = 16 GiB", "fsync")
 
@@ -178,11 +183,11 @@ def test_g2_objects(change: dict[str, Any], saw: str) -> None:
     ],
 )
 def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
-    assert guards.duration(seconds=[1000, seconds, 1000], tier=tier).outcome is outcome
+    assert figures.duration(seconds=[1000, seconds, 1000], tier=tier).outcome is outcome
 
 
 def test_g4_says_how_much_more_is_needed() -> None:
-    finding = guards.duration(seconds=[15, 40], tier="daily")
+    finding = figures.duration(seconds=[15, 40], tier="daily")
     says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")
 
 
@@ -213,18 +218,18 @@ def test_g5(
     stonewalls: Sequence[tuple[Stonewall, float, int]],
     outcome: Outcome,
 ) -> None:
-    finding = guards.tail(rank_seconds=ranks, stonewalls=stonewalls)
+    finding = figures.tail(rank_seconds=ranks, stonewalls=stonewalls)
     assert finding
     assert finding.outcome is outcome
 
 
 @pytest.mark.parametrize("ranks", [[], [()]])
 def test_g5_says_nothing_of_a_tool_that_tells_nothing(ranks: list[tuple[float, ...]]) -> None:
-    assert guards.tail(rank_seconds=ranks, stonewalls=[(wall(), 1.0, 1)]) is None
+    assert figures.tail(rank_seconds=ranks, stonewalls=[(wall(), 1.0, 1)]) is None
 
 
 def test_g5_says_what_it_saw() -> None:
-    finding = guards.tail(rank_seconds=[(0.5, 1.5)], stonewalls=[(wall(100.0, 4, 10), 139.0, 2)])
+    finding = figures.tail(rank_seconds=[(0.5, 1.5)], stonewalls=[(wall(100.0, 4, 10), 139.0, 2)])
     assert finding
     says(
         finding, "= 1.00", "ratio 0.69", "transfers 0.40", "<= 0.3", ">= 0.7", ">= 0.5", "slow node"
@@ -239,13 +244,13 @@ def test_g5_says_what_it_saw() -> None:
     [(102.0, OK), (102.01, INVALID), (100, OK), (50, OK), (49.9, WARN), (1000, INVALID)],
 )
 def test_g6(value: float, outcome: Outcome) -> None:
-    found = guards.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
+    found = figures.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
     assert found.outcome is outcome
 
 
 @pytest.mark.parametrize(("value", "remedy"), [(150.0, "cache"), (25.0, "bottleneck")])
 def test_g6_says_what_it_saw(value: float, remedy: str) -> None:
-    finding = guards.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
+    finding = figures.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
     says(
         finding,
         f"{value:.4g}",
@@ -257,14 +262,14 @@ def test_g6_says_what_it_saw(value: float, remedy: str) -> None:
 
 def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit() -> None:
     for value, outcome in ((1.0, OK), (103.0, INVALID)):
-        found = guards.ceiling(
+        found = figures.ceiling(
             value=value, limit=100.0, limited_by="x", unit="B/s", saturating=False
         )
         assert found.outcome is outcome
 
 
 def test_g6_says_that_a_ceiling_is_unknown() -> None:
-    finding = guards.ceiling(value=1, limit=None, limited_by="", unit="B/s")
+    finding = figures.ceiling(value=1, limit=None, limited_by="", unit="B/s")
     assert (finding.outcome, finding.saw) == (OK, "no ceiling declared")
 
 
@@ -276,17 +281,17 @@ def test_g6_says_that_a_ceiling_is_unknown() -> None:
     [(1000, OK), (1010, OK), (990.2, OK), (1010.2, INVALID), (989.9, INVALID), (1024**2, INVALID)],
 )
 def test_g7(bytes_s: float, outcome: Outcome) -> None:
-    found = guards.unit_sanity(operations_s=10, transfer_bytes=100, bytes_s=bytes_s)
+    found = figures.unit_sanity(operations_s=10, transfer_bytes=100, bytes_s=bytes_s)
     assert found.outcome is outcome
 
 
 def test_g7_holds_at_exactly_one_percent() -> None:
-    found = guards.unit_sanity(operations_s=101, transfer_bytes=1, bytes_s=100)
+    found = figures.unit_sanity(operations_s=101, transfer_bytes=1, bytes_s=100)
     assert found.outcome is OK
 
 
 def test_g7_says_what_it_saw() -> None:
-    finding = guards.unit_sanity(operations_s=10, transfer_bytes=2048, bytes_s=10240)
+    finding = figures.unit_sanity(operations_s=10, transfer_bytes=2048, bytes_s=10240)
     says(finding, "10.00 ops/s x 2 KiB", "10 KiB/s by 100.00%", "<= 1%", "report it")
 
 
@@ -303,7 +308,7 @@ def test_g7_says_what_it_saw() -> None:
 def test_g8_objects(
     expected: int | None, reported: list[int | None], warnings: tuple[str, ...], saw: str
 ) -> None:
-    finding = guards.bytes_moved(expected=expected, reported=reported, warnings=warnings)
+    finding = figures.bytes_moved(expected=expected, reported=reported, warnings=warnings)
     assert finding.outcome is INVALID
     says(finding, "G8", saw, "no warning", "stage directory")
     if expected:
@@ -312,7 +317,7 @@ def test_g8_objects(
 
 @pytest.mark.parametrize(("expected", "reported"), [(100, [100, 100]), (None, [1, None])])
 def test_g8_believes(expected: int | None, reported: list[int | None]) -> None:
-    assert guards.bytes_moved(expected=expected, reported=reported).outcome is OK
+    assert figures.bytes_moved(expected=expected, reported=reported).outcome is OK
 
 
 # --- G9: the file system --------------------------------------------------------------------------
@@ -333,7 +338,7 @@ def view(host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch")
     ],
 )
 def test_g9_believes(views: list[View], source: str | None) -> None:
-    found = guards.identity(declared_type="lustre", declared_source=source, views=views)
+    found = preflight.identity(declared_type="lustre", declared_source=source, views=views)
     assert found.outcome is OK
 
 
@@ -348,14 +353,16 @@ def test_g9_believes(views: list[View], source: str | None) -> None:
     ],
 )
 def test_g9_objects(views: list[View], words: list[str]) -> None:
-    finding = guards.identity(declared_type="lustre", declared_source="mgs:/scratch", views=views)
+    finding = preflight.identity(
+        declared_type="lustre", declared_source="mgs:/scratch", views=views
+    )
     assert finding.outcome is INVALID
     says(finding, "type lustre from mgs:/scratch", *words)
 
 
 @pytest.mark.parametrize(("traits", "outcome"), [(CACHED, OK), (OPAQUE, OK), (MEMORY, INVALID)])
 def test_g9_refuses_metadata_rates_of_memory(traits: Traits, outcome: Outcome) -> None:
-    finding = guards.storage(traits=traits)
+    finding = preflight.storage(traits=traits)
     assert (finding.guard, finding.outcome) == ("G9", outcome)
     if outcome is INVALID:
         says(finding, "is memory, not storage", "storage behind it", "another target")
@@ -378,7 +385,7 @@ def test_g9_refuses_metadata_rates_of_memory(traits: Traits, outcome: Outcome) -
     ],
 )
 def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: Outcome) -> None:
-    found = guards.room(
+    found = preflight.room(
         space=Space(1000, free, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
     )
     assert found.outcome is outcome, found
@@ -391,7 +398,7 @@ def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: O
 def test_g13_says_what_must_be_free(
     need: int, max_fill: float, keep_free: float, least: int
 ) -> None:
-    finding = guards.room(
+    finding = preflight.room(
         space=Space(1000, 150, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
     )
     says(
@@ -404,7 +411,7 @@ def test_g13_says_what_must_be_free(
 
 
 def test_g13_refuses_a_file_system_without_room() -> None:
-    found = guards.room(space=Space(0, 0, 0, 0), need_bytes=1, max_fill=1, keep_free=0)
+    found = preflight.room(space=Space(0, 0, 0, 0), need_bytes=1, max_fill=1, keep_free=0)
     assert found.outcome is INVALID
 
 
@@ -419,7 +426,9 @@ def test_g13_refuses_a_file_system_without_room() -> None:
     ],
 )
 def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None:
-    found = guards.inodes(space=Space(1, 1, total, free), quotas=(), need_bytes=0, need_files=files)
+    found = preflight.inodes(
+        space=Space(1, 1, total, free), quotas=(), need_bytes=0, need_files=files
+    )
     assert found.outcome is outcome
     if outcome is INVALID:
         says(
@@ -444,7 +453,7 @@ def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None
 )
 def test_g14_quota(quota: Quota, words: list[str]) -> None:
     open_quota = Quota("g", None, None)
-    found = guards.inodes(
+    found = preflight.inodes(
         space=Space(1, 1, 0, 0), quotas=(open_quota, quota), need_bytes=1000, need_files=100
     )
     assert (found.outcome is OK) == (not words)
@@ -467,11 +476,11 @@ def test_g14_quota(quota: Quota, words: list[str]) -> None:
     ],
 )
 def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
-    assert guards.spread(samples=samples, limit=limit).outcome is outcome
+    assert figures.spread(samples=samples, limit=limit).outcome is outcome
 
 
 def test_g17_says_what_it_saw() -> None:
-    finding = guards.spread(samples=[80, 100, 120], limit=0.05)
+    finding = figures.spread(samples=[80, 100, 120], limit=0.05)
     says(finding, "20.0% over 3 repetitions", "at most 5%", "limits.repetitions")
 
 
@@ -492,7 +501,7 @@ TOOL: dict[str, Any] = {
     [{}, {"tasks": [None, None], "nodes": [None]}, {"want_tasks": None, "want_nodes": None}],
 )
 def test_g22_believes(change: dict[str, Any]) -> None:
-    assert guards.tool_integrity(**{**TOOL, **change}).outcome is OK
+    assert figures.tool_integrity(**{**TOOL, **change}).outcome is OK
 
 
 @pytest.mark.parametrize(
@@ -506,13 +515,13 @@ def test_g22_believes(change: dict[str, Any]) -> None:
     ],
 )
 def test_g22_objects(change: dict[str, Any], saw: str) -> None:
-    finding = guards.tool_integrity(**{**TOOL, **change})
+    finding = figures.tool_integrity(**{**TOOL, **change})
     assert finding.outcome is INVALID
     says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")
 
 
 def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
-    finding = guards.tool_integrity(
+    finding = figures.tool_integrity(
         tool="ior", versions=["", ""], tasks=[2], nodes=[1], want_tasks=2, want_nodes=1
     )
     assert finding.outcome is Outcome.INVALID
@@ -520,7 +529,7 @@ def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
 
 @pytest.mark.parametrize(("page_caches", "outcome"), [(2, Outcome.OK), (1, Outcome.INVALID)])
 def test_g1_nodes_that_share_a_page_cache_are_one(page_caches: int, outcome: Outcome) -> None:
-    finding = guards.client_cache(
+    finding = client_cache(
         nodes=2,
         task_offset=1,
         o_direct=False,
@@ -547,7 +556,7 @@ def test_g1_nodes_that_share_a_page_cache_are_one(page_caches: int, outcome: Out
 def test_g1_tasks_must_have_fetched_what_they_read(
     fetched: list[int | None], outcome: Outcome
 ) -> None:
-    finding = guards.client_cache(
+    finding = client_cache(
         nodes=1,
         task_offset=None,
         o_direct=False,
@@ -563,15 +572,15 @@ def test_g1_tasks_must_have_fetched_what_they_read(
 
 
 def test_g19_another_case_on_the_target_contaminates() -> None:
-    assert guards.neighbours(others=[]).outcome is Outcome.OK
-    finding = guards.neighbours(others=["/s/iogauge/u/t/c"])
+    assert nodes.neighbours(others=[]).outcome is Outcome.OK
+    finding = nodes.neighbours(others=["/s/iogauge/u/t/c"])
     assert finding.outcome is Outcome.CONTAMINATED
     assert "/s/iogauge/u/t/c" in finding.saw and "iogauge clean" in finding.remedy
 
 
 def test_g19_a_case_that_had_not_the_lock_throughout_is_contaminated() -> None:
-    assert guards.exclusive(objection="").outcome is Outcome.OK
-    finding = guards.exclusive(objection="bob had it")
+    assert nodes.exclusive(objection="").outcome is Outcome.OK
+    finding = nodes.exclusive(objection="bob had it")
     assert finding.outcome is Outcome.CONTAMINATED
     assert finding.saw == "bob had it"
     assert "limits.lock_wait" in finding.remedy
@@ -632,7 +641,7 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
 def test_g10_believes(
     request_: Layout | None, placed: dict[str, int], files: list[FileLayout]
 ) -> None:
-    finding = guards.layout(request=request_, placed=placed, files=files, active=4)
+    finding = striping.layout(request=request_, placed=placed, files=files, active=4)
     assert finding.outcome is OK, finding
     assert finding.saw == f"{len(files)} file(s) as asked"
 
@@ -686,7 +695,7 @@ def test_g10_believes(
 def test_g10_objects(
     request_: Layout | None, placed: dict[str, int], files: list[FileLayout], saw: str
 ) -> None:
-    finding = guards.layout(request=request_, placed=placed, files=files, active=4)
+    finding = striping.layout(request=request_, placed=placed, files=files, active=4)
     assert finding.outcome is INVALID, finding
     says(finding, "G10", saw, "lfs getstripe")
 
@@ -713,7 +722,7 @@ def spread_over(*osts: int) -> list[FileLayout]:
     ],
 )
 def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> None:
-    finding = guards.coverage(files=files, targets=range(targets), shared=shared)
+    finding = striping.coverage(files=files, targets=range(targets), shared=shared)
     assert finding.outcome is OK, finding
 
 
@@ -732,13 +741,13 @@ def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> No
     ],
 )
 def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
-    finding = guards.coverage(files=files, targets=range(targets), shared=False)
+    finding = striping.coverage(files=files, targets=range(targets), shared=False)
     assert finding.outcome is INVALID, finding
     says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
 
 
 def test_g11_demands_files_of_a_shared_one_too() -> None:
-    assert guards.coverage(files=[], targets=[0], shared=True).outcome is INVALID
+    assert striping.coverage(files=[], targets=[0], shared=True).outcome is INVALID
 
 
 # --- G12: health of the storage targets -----------------------------------------------------------
@@ -757,7 +766,7 @@ def ost(index: int, flags: str = "", active: bool = True, free: int = 90) -> Sto
 
 @pytest.mark.parametrize("declared", [None, 2])
 def test_g12_believes(declared: int | None) -> None:
-    finding = guards.health(targets=[ost(0), ost(1, "f")], declared=declared)
+    finding = preflight.health(targets=[ost(0), ost(1, "f")], declared=declared)
     assert finding.outcome is OK
     assert finding.saw == "2 storage targets, all active"
 
@@ -780,7 +789,7 @@ def test_g12_believes(declared: int | None) -> None:
 def test_g12_objects(
     targets: list[StorageTarget], declared: int | None, outcome: Outcome, saw: str
 ) -> None:
-    finding = guards.health(targets=targets, declared=declared)
+    finding = preflight.health(targets=targets, declared=declared)
     assert finding.outcome is outcome, finding
     says(finding, "G12", saw, "lfs df")
 
@@ -800,7 +809,7 @@ def test_g12_objects(
 def test_g13_believes_where_every_storage_target_has_room(
     targets: list[StorageTarget], need: int, max_fill: float
 ) -> None:
-    finding = guards.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
+    finding = preflight.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
     assert finding.outcome is OK, finding
 
 
@@ -818,7 +827,7 @@ def test_g13_believes_where_every_storage_target_has_room(
 def test_g13_objects_to_a_full_storage_target(
     targets: list[StorageTarget], need: int, max_fill: float, saw: str
 ) -> None:
-    finding = guards.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
+    finding = preflight.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
     assert finding.outcome is INVALID
     says(finding, "G13", saw, "limits.case_bytes", "on each storage target")
 
@@ -828,7 +837,9 @@ def test_g13_objects_to_a_full_storage_target(
 
 @pytest.mark.parametrize(("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (8, 1, 1)])
 def test_g23_believes(size: int, stripe: int, count: int) -> None:
-    finding = guards.stripes_against_size(file_bytes=size, stripe_bytes=stripe, stripe_count=count)
+    finding = striping.stripes_against_size(
+        file_bytes=size, stripe_bytes=stripe, stripe_count=count
+    )
     assert finding.outcome is OK
 
 
@@ -837,13 +848,15 @@ def test_g23_believes(size: int, stripe: int, count: int) -> None:
     [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4), (MIB, 65536, 0), (MIB, 0, 1)],
 )
 def test_g23_objects(size: int, stripe: int, count: int) -> None:
-    finding = guards.stripes_against_size(file_bytes=size, stripe_bytes=stripe, stripe_count=count)
+    finding = striping.stripes_against_size(
+        file_bytes=size, stripe_bytes=stripe, stripe_count=count
+    )
     assert finding.outcome is INVALID
     says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
 
 
 def test_g23_names_the_size_that_is_needed() -> None:
-    finding = guards.stripes_against_size(file_bytes=MIB, stripe_bytes=MIB, stripe_count=4)
+    finding = striping.stripes_against_size(file_bytes=MIB, stripe_bytes=MIB, stripe_count=4)
     says(finding, "limits.case_bytes to 32 MiB", "1 MiB in stripes of 1 MiB")
 
 
@@ -855,7 +868,7 @@ def test_g23_names_the_size_that_is_needed() -> None:
     [(32 * GIB, 16 * GIB, OK), (32 * GIB - 1, 16 * GIB, WARN), (1, None, OK)],
 )
 def test_g3(total: int, memory: int | None, outcome: Outcome) -> None:
-    finding = guards.server_cache(total_bytes=total, server_memory=memory)
+    finding = server_cache(total_bytes=total, server_memory=memory)
     assert finding.outcome is outcome, finding
     if outcome is WARN:
         says(
@@ -882,14 +895,14 @@ TOGETHER = """\
 
 
 def test_bindings_are_read() -> None:
-    first, second = guards.parse_bindings("warning: x\n" + APART)
+    first, second = mpi.parse_bindings("warning: x\n" + APART)
     assert (first.host, first.rank, first.cores) == ("vm", 0, {"socket 0[core 0"})
     assert (second.rank, second.cores) == (1, {"socket 0[core 1"})
-    (both,) = guards.parse_bindings(
+    (both,) = mpi.parse_bindings(
         "[n1:1] MCW rank 0 bound to socket 0[core 0[hwt 0-1]], socket 0[core 1[hwt 0-1]]: [BB/BB]\n"
     )
     assert len(both.cores) == 2
-    assert guards.parse_bindings("") == []
+    assert mpi.parse_bindings("") == []
 
 
 #: mpirun of Open MPI 5.0.11 on that node: two tasks bound to cores, two to the whole of it, and those whose cores
@@ -909,20 +922,20 @@ FIVE_UNTOLD = """\
 
 
 def test_bindings_of_open_mpi_5_are_read() -> None:
-    assert [one.cores for one in guards.parse_bindings(FIVE_APART)] == [{"core 0"}, {"core 1"}]
-    assert [len(one.cores) for one in guards.parse_bindings(FIVE_ANYWHERE)] == [2, 2]
-    assert guards.parse_bindings(FIVE_UNTOLD) == []
-    (wide,) = guards.parse_bindings(
+    assert [one.cores for one in mpi.parse_bindings(FIVE_APART)] == [{"core 0"}, {"core 1"}]
+    assert [len(one.cores) for one in mpi.parse_bindings(FIVE_ANYWHERE)] == [2, 2]
+    assert mpi.parse_bindings(FIVE_UNTOLD) == []
+    (wide,) = mpi.parse_bindings(
         "[n1:1] Rank 7 bound to package[0][core:0-1,3] package[1][core:8]\n"
     )
-    assert wide == guards.Binding("n1", 7, frozenset(f"core {n}" for n in (0, 1, 3, 8)))
+    assert wide == mpi.Binding("n1", 7, frozenset(f"core {n}" for n in (0, 1, 3, 8)))
 
 
 def test_a_complaint_is_no_binding() -> None:
     said = APART + TOGETHER + FIVE_APART + FIVE_ANYWHERE + FIVE_UNTOLD
-    assert all(guards.is_binding(line) for line in said.splitlines())
-    assert not guards.is_binding("[vm:1] MCW rank 0 was killed")
-    assert not guards.is_binding("ior: bound to fail")
+    assert all(mpi.is_binding(line) for line in said.splitlines())
+    assert not mpi.is_binding("[vm:1] MCW rank 0 was killed")
+    assert not mpi.is_binding("ior: bound to fail")
 
 
 @pytest.mark.parametrize(
@@ -932,18 +945,18 @@ def test_a_complaint_is_no_binding() -> None:
         {"tasks_per_node": 8},
         {"cores": [8, 4], "load1": [0.79, 0.39]},
         {"tasks_per_node": 9, "oversubscribed": True},
-        {"bindings": guards.parse_bindings(APART)},
-        {"bindings": guards.parse_bindings(TOGETHER), "oversubscribed": True},
+        {"bindings": mpi.parse_bindings(APART)},
+        {"bindings": mpi.parse_bindings(TOGETHER), "oversubscribed": True},
         # As many tasks as the set of cores has that they may use: each finds one of its own.
-        {"bindings": guards.parse_bindings(FIVE_ANYWHERE)},
-        {"bindings": guards.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
+        {"bindings": mpi.parse_bindings(FIVE_ANYWHERE)},
+        {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
         {"cores": [], "load1": []},
         {"governors": ["powersave", "performance"]},
     ],
 )
 def test_g15_believes(change: dict[str, Any]) -> None:
     given: dict[str, Any] = {"tasks_per_node": 4, "cores": [8], "load1": [0.0], **change}
-    finding = guards.placement(**given)
+    finding = nodes.placement(**given)
     assert finding.outcome is OK, finding
     if "governors" in change:
         assert "governor performance, powersave" in finding.saw
@@ -958,19 +971,19 @@ def test_g15_believes(change: dict[str, Any]) -> None:
         ({"cores": [8, 8], "load1": [0.0, 4.0]}, ["0.50 x cores"]),
         ({"load1": [0.8], "oversubscribed": True}, ["0.10 x cores"]),
         (
-            {"bindings": guards.parse_bindings(TOGETHER)},
+            {"bindings": mpi.parse_bindings(TOGETHER)},
             ["3 task(s) bound, at most 2 to a core", "a core of its own"],
         ),
         (
             # One may go anywhere, but the other two hold all cores.
-            {"bindings": guards.parse_bindings(FIVE_APART + FIVE_ANYWHERE.splitlines()[0])},
+            {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_ANYWHERE.splitlines()[0])},
             ["3 task(s) bound, at most 2 to a core"],
         ),
     ],
 )
 def test_g15_remarks(change: dict[str, Any], words: list[str]) -> None:
     given: dict[str, Any] = {"tasks_per_node": 4, "cores": [8], "load1": [0.0], **change}
-    finding = guards.placement(**given)
+    finding = nodes.placement(**given)
     assert finding.outcome is WARN, finding
     says(finding, "G15", *words)
 
@@ -991,7 +1004,7 @@ FIO = {"refill_buffers": "1", "bs": "1m"}
     ],
 )
 def test_g18_believes(compressing: str, tool: str, parameters: list[dict[str, object]]) -> None:
-    finding = guards.data_entropy(compressing=compressing, tool=tool, parameters=parameters)
+    finding = data_entropy(compressing=compressing, tool=tool, parameters=parameters)
     assert finding.outcome is OK, finding
 
 
@@ -1012,7 +1025,7 @@ def test_g18_believes(compressing: str, tool: str, parameters: list[dict[str, ob
     ],
 )
 def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -> None:
-    finding = guards.data_entropy(compressing="zfs", tool=tool, parameters=parameters)
+    finding = data_entropy(compressing="zfs", tool=tool, parameters=parameters)
     assert finding.outcome is INVALID, finding
     says(finding, "G18", saw, "-l random", "refill_buffers=1")
 
@@ -1021,8 +1034,8 @@ def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -
     ("sample", "outcome"), [("ior_random_data.json", OK), ("ior_i1.json", INVALID)]
 )
 def test_g18_knows_the_data_of_recorded_runs(sample: str, outcome: Outcome) -> None:
-    output = ior.parse_json((SAMPLES / sample).read_text(), "")
-    finding = guards.data_entropy(compressing="zfs", tool="ior", parameters=[output.parameters])
+    output = parse_json((SAMPLES / sample).read_text(), "")
+    finding = data_entropy(compressing="zfs", tool="ior", parameters=[output.parameters])
     assert finding.outcome is outcome
 
 
@@ -1030,8 +1043,8 @@ def test_g18_knows_the_data_of_recorded_runs(sample: str, outcome: Outcome) -> N
     ("sample", "outcome"), [("fio_randread.json", OK), ("fio_file.json", INVALID)]
 )
 def test_g18_knows_the_buffers_of_recorded_runs(sample: str, outcome: Outcome) -> None:
-    output = fio.parse_json((SAMPLES / sample).read_text())
-    finding = guards.data_entropy(compressing="zfs", tool="fio", parameters=[output.parameters])
+    output = tools_output.parse_json((SAMPLES / sample).read_text())
+    finding = data_entropy(compressing="zfs", tool="fio", parameters=[output.parameters])
     assert finding.outcome is outcome
 
 
@@ -1073,7 +1086,7 @@ def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any
 def test_g19_believes_what_the_counters_explain(
     changes: list[Change], own_read: int | None, own_written: int | None, saw: str
 ) -> None:
-    finding = guards.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
     assert finding.outcome is OK, finding
     assert saw in finding.saw
 
@@ -1097,35 +1110,35 @@ def test_g19_believes_what_the_counters_explain(
 def test_g19_sees_others(
     changes: list[Change], own_read: int | None, own_written: int | None, saw: str
 ) -> None:
-    finding = guards.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
     assert finding.outcome is Outcome.CONTAMINATED, finding
     says(finding, "G19", saw, "at most 10%", "others do not use the target")
 
 
 def test_g19_says_what_it_has_not_compared() -> None:
-    finding = guards.foreign_load(changes=[moved(GIB, 0)], own_read=None, own_written=0)
+    finding = nodes.foreign_load(changes=[moved(GIB, 0)], own_read=None, own_written=0)
     assert "moved 0 B of 0 B (0%); what was read cannot be compared" in finding.saw
 
 
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
-    return Load(**{**given, **load._lustre(text, {}, 1000), **more})
+    return Load(**{**given, **counters._lustre(text, {}, 1000), **more})
 
 
 @pytest.mark.parametrize(("own", "outcome"), [(16, OK), (12, Outcome.CONTAMINATED)])
 def test_g19_on_what_lustre_counted(
     own: int, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guards, "FOREIGN_BYTES", MIB)
+    monkeypatch.setattr(nodes, "FOREIGN_BYTES", MIB)
     seen = change(looked(KNOWN_IO, bytes_read=0, bytes_written=0), looked(KNOWN_IO))
-    finding = guards.foreign_load(changes=[seen], own_read=16 * MIB, own_written=own * MIB)
+    finding = nodes.foreign_load(changes=[seen], own_read=16 * MIB, own_written=own * MIB)
     assert finding.outcome is outcome, finding
 
 
 def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "FOREIGN_BYTES", MIB)
+    monkeypatch.setattr(nodes, "FOREIGN_BYTES", MIB)
     seen = change(looked("jobid_var=procname_uid\n"), looked(JOB_STATS))
-    finding = guards.foreign_load(changes=[seen], own_read=0, own_written=0)
+    finding = nodes.foreign_load(changes=[seen], own_read=0, own_written=0)
     assert finding.outcome is Outcome.CONTAMINATED
     says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
 
@@ -1137,14 +1150,14 @@ STATES = RECORDED["lctl get_param osc.*.state"].stdout
 
 def test_g20_believes_connections_that_stayed() -> None:
     seen = change(looked(STATES), looked(STATES))
-    finding = guards.connections(changes=[seen])
+    finding = nodes.connections(changes=[seen])
     assert finding.outcome is OK
     assert "1 node(s), as the state of the connections say" in finding.saw
 
 
 def test_g20_says_that_nothing_can_be_seen() -> None:
     for changes in ([], [change(looked(KNOWN_IO), looked(KNOWN_IO))]):
-        finding = guards.connections(changes=changes)
+        finding = nodes.connections(changes=changes)
         assert finding.outcome is OK
         assert "not visible here" in finding.saw
 
@@ -1155,13 +1168,13 @@ def test_g20_objects_to_a_client_that_was_evicted() -> None:
     head, tail = STATES.split(device)
     went = " - [ 1795223505, EVICTED ]\n - [ 1795223506, FULL ]\n"
     after = looked(head + device + tail.replace(line, line + went, 1))
-    finding = guards.connections(changes=[change(looked(STATES), after), moved(0, 0)])
+    finding = nodes.connections(changes=[change(looked(STATES), after), moved(0, 0)])
     assert finding.outcome is INVALID
     says(finding, "G20", "n1: lustre-OST0002 went through EVICTED", "no eviction", "run again")
 
 
 def test_g20_counts_what_went_wrong() -> None:
-    finding = guards.connections(changes=[moved(0, 0, troubles=("a is DISCONN", "b is EVICTED"))])
+    finding = nodes.connections(changes=[moved(0, 0, troubles=("a is DISCONN", "b is EVICTED"))])
     says(finding, "n1: a is DISCONN; 2 in all")
 
 
@@ -1178,7 +1191,7 @@ def test_g20_counts_what_went_wrong() -> None:
     ],
 )
 def test_g21_believes(reads: list[tuple[int, float]], writes: list[tuple[int, float]]) -> None:
-    assert guards.read_after_write(reads=reads, writes=writes).outcome is OK
+    assert figures.read_after_write(reads=reads, writes=writes).outcome is OK
 
 
 @pytest.mark.parametrize(
@@ -1195,7 +1208,7 @@ def test_g21_believes(reads: list[tuple[int, float]], writes: list[tuple[int, fl
 def test_g21_objects(
     reads: list[tuple[int, float]], writes: list[tuple[int, float]], saw: str
 ) -> None:
-    finding = guards.read_after_write(reads=reads, writes=writes)
+    finding = figures.read_after_write(reads=reads, writes=writes)
     assert finding.outcome is INVALID
     says(finding, "G21", saw, "phases.tsv")
 
@@ -1203,9 +1216,9 @@ def test_g21_objects(
 def test_g21_knows_when_all_writes_were_to_come_first() -> None:
     late, first = [(1, 10.0), (2, 30.0)], [(1, 10.0), (2, 15.0)]
     reads = [(1, 20.0), (2, 40.0)]
-    assert guards.read_after_write(reads=reads, writes=late).outcome is OK
-    assert guards.read_after_write(reads=reads, writes=first, writes_first=True).outcome is OK
-    finding = guards.read_after_write(reads=reads, writes=late, writes_first=True)
+    assert figures.read_after_write(reads=reads, writes=late).outcome is OK
+    assert figures.read_after_write(reads=reads, writes=first, writes_first=True).outcome is OK
+    finding = figures.read_after_write(reads=reads, writes=late, writes_first=True)
     assert finding.outcome is INVALID
     says(finding, "G21", "repetition 1 reads before all repetitions have written", "phases.tsv")
     assert finding.demands == "all writes of this run have finished before the first read"
@@ -1213,7 +1226,7 @@ def test_g21_knows_when_all_writes_were_to_come_first() -> None:
 
 # --- G24: what the client makes of I/O ------------------------------------------------------------
 
-HYBRID = fingerprint.lustre_facts(
+HYBRID = probes.lustre_facts(
     sessions("params.txt")[
         "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "
         "llite.*.hybrid_io_write_threshold_bytes llite.*.unaligned_dio"
@@ -1228,7 +1241,7 @@ def modes(**change: Any) -> Finding:
         "transfer_bytes": MIB,
         "direction": "write",
     }
-    return guards.client_modes(**{**given, **change})
+    return nodes.client_modes(**{**given, **change})
 
 
 @pytest.mark.parametrize(
@@ -1281,7 +1294,7 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
     need: int, share: float, outcome: Outcome
 ) -> None:
     space = Space(1000, 100, 0, 0)
-    finding = guards.share_of_free(space=space, need_bytes=need, max_of_free=share)
+    finding = preflight.share_of_free(space=space, need_bytes=need, max_of_free=share)
     assert finding.outcome is outcome
     if outcome is INVALID:
         says(finding, "G13", "of the 100 B that are free", "limits.max_of_free")
@@ -1289,7 +1302,7 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
 
 def test_g13_a_full_target_has_no_share() -> None:
     full = Space(1000, 0, 0, 0)
-    assert guards.share_of_free(space=full, need_bytes=1, max_of_free=1.0).outcome is INVALID
+    assert preflight.share_of_free(space=full, need_bytes=1, max_of_free=1.0).outcome is INVALID
 
 
 @pytest.mark.parametrize(
@@ -1309,7 +1322,7 @@ def test_g13_a_full_target_has_no_share() -> None:
 def test_g13_the_share_of_a_storage_target_follows_from_the_layout(
     pieces: int | None, pinned: tuple[int, ...], free: list[int], outcome: Outcome
 ) -> None:
-    finding = guards.target_room(
+    finding = preflight.target_room(
         targets=[ost(n, free=room) for n, room in enumerate(free)],
         need_bytes=20,
         max_fill=1.0,

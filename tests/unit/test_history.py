@@ -23,13 +23,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from iogauge import history, historycache
-from iogauge.fingerprint import identity
-from iogauge.history import Damaged
+from iogauge.evidence.fingerprint import identity
+from iogauge.records import columns, journal
+from iogauge.records import query as records_query
+from iogauge.records.journal import Damaged
+from iogauge.records.record import CASE_KEYS, keys_of, line_of, series_of
 
 
 def records(file: Path) -> list[object]:
-    return [r["n"] if isinstance(r, dict) else r for r in history.read(file)]
+    return [r["n"] if isinstance(r, dict) else r for r in journal.read(file)]
 
 
 # --- one file --------------------------------------------------------------------------------------
@@ -38,8 +40,8 @@ def records(file: Path) -> list[object]:
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     file = tmp_path / "new" / "s.jsonl"
     for number in range(3):
-        history.append(file, {"n": number, "text": "ü\n\r\u2028"})
-    found = list(history.read(file))
+        journal.append(file, {"n": number, "text": "ü\n\r\u2028"})
+    found = list(journal.read(file))
     assert found == [{"schema": 1, "n": n, "text": "ü\n\r\u2028"} for n in range(3)]
     assert file.read_bytes().count(b"\n") == 3
 
@@ -49,17 +51,17 @@ def test_a_record_is_on_disk_when_append_returns(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
-    history.append(tmp_path / "s", {"n": 1})
+    journal.append(tmp_path / "s", {"n": 1})
     assert synced == [(tmp_path / "s").stat().st_size]
 
 
 @pytest.mark.parametrize("rest", ['{"schema":1,"n":', "{", "\0\0\0"])
 def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) -> None:
     file = tmp_path / "s"
-    history.append(file, {"n": 1})
+    journal.append(file, {"n": 1})
     with open(file, "a") as lines:
         lines.write(rest)
-    history.append(file, {"n": 2})
+    journal.append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -83,11 +85,11 @@ def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) ->
 )
 def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
     file = tmp_path / "s"
-    history.append(file, {"n": 1})
+    journal.append(file, {"n": 1})
     with open(file, "a", errors="surrogateescape", newline="") as lines:
         lines.write(f"{line}\n\n")
     before = file.read_bytes()
-    history.append(file, {"n": 2})
+    journal.append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -100,7 +102,7 @@ def test_a_value_that_is_no_number_is_refused_and_leaves_nothing(
     tmp_path: Path, value: float
 ) -> None:
     with pytest.raises(ValueError, match="Out of range float"):
-        history.append(tmp_path / "s", {"n": value})
+        journal.append(tmp_path / "s", {"n": value})
     assert not (tmp_path / "s").exists()
 
 
@@ -109,12 +111,12 @@ def test_a_record_that_does_not_fit_the_disk_is_an_error(
 ) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
     with pytest.raises(OSError, match="No space left on device"):
-        history.append(tmp_path / "s", {"n": 1})
+        journal.append(tmp_path / "s", {"n": 1})
 
 
 def write_many(file: Path, who: int) -> None:
     for number in range(100):
-        history.append(file, {"n": [who, number], "filler": "x" * 5000})
+        journal.append(file, {"n": [who, number], "filler": "x" * 5000})
 
 
 def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
@@ -139,7 +141,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
 def append_until_killed(file: Path, life: int, done: Connection) -> None:
     """Append records, and say of each when it is finished."""
     for number in range(10_000):
-        history.append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
+        journal.append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
         done.send([life, number])
 
 
@@ -173,12 +175,12 @@ def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
 def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
     """Every possible length of what was written of a record."""
     whole = tmp_path / "whole"
-    history.append(whole, {"n": 1})
+    journal.append(whole, {"n": 1})
     data = whole.read_bytes()
     for length in range(len(data) + 1):
         file = tmp_path / f"s{length}"
         file.write_bytes(data + data[:length])
-        history.append(file, {"n": 2})
+        journal.append(file, {"n": 2})
         good = [r for r in records(file) if not isinstance(r, Damaged)]
         assert good in ([1, 2], [1, 1, 2])
         assert good == [1, 1, 2] or length < len(data) - 1
@@ -202,9 +204,9 @@ SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixtur
 def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    history.append(file, record)
-    history.append(file, record)
-    assert list(history.read(file)) == [{"schema": 1, **record}] * 2
+    journal.append(file, record)
+    journal.append(file, record)
+    assert list(journal.read(file)) == [{"schema": 1, **record}] * 2
 
 
 @SAME_FOLDER
@@ -216,7 +218,7 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
     file.unlink(missing_ok=True)
     count = data.draw(st.integers(1, 6))
     for number in range(count):
-        history.append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
+        journal.append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
     whole = file.read_bytes()
     content = bytearray(whole)
     hit = set()
@@ -228,7 +230,7 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
         new = data.draw(st.integers(0, 255).filter(lambda byte: byte != 10))
         content[place] = new
     file.write_bytes(content)
-    good = [r for r in history.read(file) if isinstance(r, dict)]
+    good = [r for r in journal.read(file) if isinstance(r, dict)]
     kept = [r["n"] for r in good if "n" in r]
     lost = set(range(count)) - {n for n in kept if isinstance(n, int)}
     assert len(lost) <= len(hit)
@@ -243,11 +245,11 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
 def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    history.append(file, {"n": "first"})
+    journal.append(file, {"n": "first"})
     with open(file, "ab") as out:
         out.write(junk)
-    history.append(file, {"n": "last"})
-    found = [r.get("n") for r in history.read(file) if isinstance(r, dict)]
+    journal.append(file, {"n": "last"})
+    found = [r.get("n") for r in journal.read(file) if isinstance(r, dict)]
     assert (found[0], found[-1]) == ("first", "last")
 
 
@@ -325,10 +327,10 @@ def old(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_line_is_what_is_measured_and_not_when_or_how_well() -> None:
-    line = history.line_of(NOW)
+    line = line_of(NOW)
     assert len(line) == 12 and int(line, 16) >= 0
     same = {"session": "x", "time": "y", "verdict": "FAIL", "reason": "z", "metrics": [], "hash": 1}
-    assert history.line_of(NOW | same | {"fingerprint": {"kernel": "6"}}) == line
+    assert line_of(NOW | same | {"fingerprint": {"kernel": "6"}}) == line
 
 
 @pytest.mark.parametrize(
@@ -349,41 +351,41 @@ def test_a_line_is_what_is_measured_and_not_when_or_how_well() -> None:
     ],
 )
 def test_what_is_measured_makes_a_line(change: dict[str, Any]) -> None:
-    assert history.line_of(NOW | change) != history.line_of(NOW)
+    assert line_of(NOW | change) != line_of(NOW)
 
 
 def test_each_node_that_a_case_is_pinned_to_has_a_line() -> None:
-    lines = {history.line_of(NOW | pin) for pin in ({}, {"pinned": "n1"}, {"pinned": "n2"})}
+    lines = {line_of(NOW | pin) for pin in ({}, {"pinned": "n1"}, {"pinned": "n2"})}
     assert len(lines) == 3
 
 
 def test_an_old_record_goes_on_the_line_of_the_new() -> None:
-    assert history.line_of(old(NOW)) == history.line_of(NOW)
-    assert history.keys_of(old(NOW)) == history.keys_of(NOW)
+    assert line_of(old(NOW)) == line_of(NOW)
+    assert keys_of(old(NOW)) == keys_of(NOW)
 
 
 def test_keys_that_a_record_has_are_taken() -> None:
-    assert history.keys_of(NOW | {"line": "a" * 12, "series": "b" * 12}) == ("a" * 12, "b" * 12)
+    assert keys_of(NOW | {"line": "a" * 12, "series": "b" * 12}) == ("a" * 12, "b" * 12)
 
 
 def test_without_keys_tools_and_stack_make_the_series() -> None:
-    line, series = history.keys_of(NOW)
-    assert line == history.line_of(NOW)
+    line, series = keys_of(NOW)
+    assert line == line_of(NOW)
     for change in ({"tools": ["ior 4.1.0"]}, {"stack": {"fingerprint": "0"}}, {"stack": None}):
-        changed = history.keys_of(NOW | change)
+        changed = keys_of(NOW | change)
         assert changed[0] == line and changed[1] != series
     subset = {"tools": NOW["tools"], "stack": "92718f76de22"}
-    assert series == history.series_of(line, subset)
-    assert history.series_of(line, {"a": 1, "b": 2}) == history.series_of(line, {"b": 2, "a": 1})
+    assert series == series_of(line, subset)
+    assert series_of(line, {"a": 1, "b": 2}) == series_of(line, {"b": 2, "a": 1})
 
 
 @settings(deadline=None)
 @given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
 def test_any_record_has_keys_and_the_same_after_it_was_written(record: dict[str, Any]) -> None:
-    keys = history.keys_of(record)
+    keys = keys_of(record)
     assert all(isinstance(key, str) and key for key in keys)
-    assert history.keys_of(json.loads(json.dumps(record))) == keys
-    assert history.keys_of(dict(reversed(record.items()))) == keys
+    assert keys_of(json.loads(json.dumps(record))) == keys
+    assert keys_of(dict(reversed(record.items()))) == keys
 
 
 # --- all files as one table --------------------------------------------------------------------------
@@ -403,15 +405,15 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
     file = folder / f"{name}.jsonl"
     for second in seconds:
         record = NOW | {"session": file.stem, "time": moment(second)} | change
-        history.append(file, record)
+        journal.append(file, record)
     return file
 
 
 def test_rows_are_what_the_records_say(folder: Path) -> None:
     kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
     put(folder, "rig/s", 3600, confirms="r", **kept)
-    frame = history.load(folder)
-    assert dict(frame.schema) == dict(historycache.COLUMNS)
+    frame = records_query.load(folder)
+    assert dict(frame.schema) == dict(columns.COLUMNS)
     case = {
         "time": datetime(2026, 1, 5, 1, tzinfo=timezone.utc),
         "session": "s",
@@ -461,7 +463,7 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
 
 def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
     put(folder, "rig/s", 1, metrics=[], verdict="ERROR")
-    (row,) = history.load(folder).to_dicts()
+    (row,) = records_query.load(folder).to_dicts()
     assert (row["verdict"], row["metric"], row["median"], row["samples"]) == (
         "ERROR",
         None,
@@ -471,9 +473,9 @@ def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
 
 
 def test_an_old_record_has_rows_too(folder: Path) -> None:
-    history.append(folder / "rig" / "s.jsonl", old(NOW))
+    journal.append(folder / "rig" / "s.jsonl", old(NOW))
     put(folder, "rig/t", 7200)
-    frame = history.load(folder)
+    frame = records_query.load(folder)
     assert frame["record"].to_list() == [0, 0, 1, 1]
     assert frame["variant"].to_list() == [None, None, "sound", "sound"]
     assert frame["line"].n_unique() == frame["series"].n_unique() == 1
@@ -481,29 +483,29 @@ def test_an_old_record_has_rows_too(folder: Path) -> None:
 
 
 def test_no_history_is_an_empty_table(folder: Path) -> None:
-    frame = history.load(folder)
+    frame = records_query.load(folder)
     assert frame.height == 0
-    assert dict(frame.schema) == dict(historycache.COLUMNS)
-    assert history.damaged(folder) == []
-    assert history.fingerprints(folder) == {}
+    assert dict(frame.schema) == dict(columns.COLUMNS)
+    assert records_query.damaged(folder) == []
+    assert records_query.fingerprints(folder) == {}
     assert not (folder.parent / "cache").exists()
 
 
 def test_columns_that_are_asked_for(folder: Path) -> None:
     put(folder, "rig/s", 1, 2)
-    whole = history.load(folder)
+    whole = records_query.load(folder)
     some = ["median", "record", "time"]
-    assert_frame_equal(history.load(folder, columns=some), whole.select(some))
+    assert_frame_equal(records_query.load(folder, columns=some), whole.select(some))
     with pytest.raises(ValueError, match=r"no column speed: expected some of time, session"):
-        history.load(folder, columns=["speed"])
+        records_query.load(folder, columns=["speed"])
 
 
 def test_sessions_that_overlap_are_in_the_order_of_time(folder: Path) -> None:
     put(folder, "rig/a", 10, 30, 50)
     put(folder, "other/b", 20, 40, 60)
-    assert history.load(folder)["session"].gather_every(2).to_list() == list("ababab")
+    assert records_query.load(folder)["session"].gather_every(2).to_list() == list("ababab")
     put(folder, "rig/c", 5, 30, 65)
-    frame = history.load(folder)
+    frame = records_query.load(folder)
     assert frame["time"].is_sorted()
     assert frame["record"].to_list() == [n // 2 for n in range(18)]
     assert frame["metric"].to_list() == ["write_bw", "read_time"] * 9
@@ -513,7 +515,7 @@ def test_a_copy_of_a_session_is_read_as_what_it_is(folder: Path) -> None:
     """Records of the same second in several files stay whole."""
     file = put(folder, "rig/a", 10, 10)
     (folder / "rig" / "b.jsonl").write_bytes(file.read_bytes())
-    frame = history.load(folder)
+    frame = records_query.load(folder)
     assert frame["record"].to_list() == [n // 2 for n in range(8)]
     assert frame["metric"].to_list() == ["write_bw", "read_time"] * 4
 
@@ -543,12 +545,12 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     folder: Path, change: dict[str, Any], problem: str
 ) -> None:
     file = put(folder, "rig/s", 1)
-    history.append(file, NOW | change)
+    journal.append(file, NOW | change)
     put(folder, "rig/s", 2)
     before = file.read_bytes()
     for _ in ("from the file", "from the cache"):
-        assert history.load(folder)["record"].n_unique() == 2
-        (found,) = history.damaged(folder)
+        assert records_query.load(folder)["record"].n_unique() == 2
+        (found,) = records_query.damaged(folder)
         assert (found.file, found.line) == (file, 2)
         assert found.problem.startswith(problem)
     assert file.read_bytes() == before
@@ -559,19 +561,19 @@ def test_a_record_with_values_that_make_no_row_is_reported(
 )
 def test_a_moment_that_no_run_can_have_had_is_damage(folder: Path, moment: str) -> None:
     file = put(folder, "rig/s", 1)
-    history.append(file, NOW | {"time": moment})
-    assert history.load(folder)["record"].n_unique() == 1
-    (found,) = history.damaged(folder)
+    journal.append(file, NOW | {"time": moment})
+    assert records_query.load(folder)["record"].n_unique() == 1
+    (found,) = records_query.damaged(folder)
     assert found.problem.startswith(f"time is '{moment}'")
 
 
 def test_a_link_that_leads_to_itself_is_damage(folder: Path) -> None:
     put(folder, "rig/s", 1)
     (folder / "rig" / "loop.jsonl").symlink_to("loop.jsonl")
-    assert history.load(folder)["record"].n_unique() == 1
-    (found,) = history.damaged(folder)
+    assert records_query.load(folder)["record"].n_unique() == 1
+    (found,) = records_query.damaged(folder)
     assert (found.file.name, found.line) == ("loop.jsonl", 0)
-    (found,) = history.read_whole(folder / "rig" / "loop.jsonl")
+    (found,) = journal.read_whole(folder / "rig" / "loop.jsonl")
     assert isinstance(found, Damaged)
 
 
@@ -602,9 +604,9 @@ def test_a_metric_that_cannot_be_shown_is_damage(
     case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
     case["time"] = NOW["time"]
     file = tmp_path / "s.jsonl"
-    history.append(file, case | {"metrics": [metric]})
-    history.append(file, case | {"metrics": [metric | change]})
-    good, bad = history.read_whole(file)
+    journal.append(file, case | {"metrics": [metric]})
+    journal.append(file, case | {"metrics": [metric | change]})
+    good, bad = journal.read_whole(file)
     assert isinstance(good, dict) and isinstance(bad, Damaged)
     assert problem in bad.problem
 
@@ -614,14 +616,14 @@ def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
     for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
         with open(file, "a") as lines:
             lines.write(line)
-    assert history.load(folder)["record"].n_unique() == 2
-    found = [(one.file, one.line, one.problem[:9]) for one in history.damaged(folder)]
+    assert records_query.load(folder)["record"].n_unique() == 2
+    found = [(one.file, one.line, one.problem[:9]) for one in records_query.damaged(folder)]
     assert found == [(a, 2, "schema 2,"), (b, 2, "not JSON:"), (b, 3, "not JSON:")]
 
 
 def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     put(folder, "rig/s", 1, case="half \ud800 pair")
-    assert history.load(folder)["case"].to_list() == ["half ? pair"] * 2
+    assert records_query.load(folder)["case"].to_list() == ["half ? pair"] * 2
 
 
 @SAME_FOLDER
@@ -631,8 +633,8 @@ def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     )
 )
 def test_any_record_makes_rows_or_is_reported(tmp_path: Path, change: dict[str, Any]) -> None:
-    history.append(tmp_path / "s.jsonl", NOW | change)
-    batch = historycache._parse(tmp_path, ["s.jsonl"])
+    journal.append(tmp_path / "s.jsonl", NOW | change)
+    batch = records_query._parse(tmp_path, ["s.jsonl"])
     (tmp_path / "s.jsonl").unlink()
     assert (batch.rows.height > 0) != bool(batch.sources["s.jsonl"].damaged)
 
@@ -647,31 +649,31 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def numbered(file: Path) -> Any:
         found.append(file.name)
-        return history.read_numbered(file)
+        return journal.read_numbered(file)
 
-    monkeypatch.setattr(historycache, "read_numbered", numbered)
+    monkeypatch.setattr(records_query, "read_numbered", numbered)
     yield found
 
 
 def uncached(folder: Path) -> pl.DataFrame:
     """What is found without any cache."""
     empty = folder.parent / "no" / str(time.monotonic_ns())
-    return history.load(folder, empty)
+    return records_query.load(folder, empty)
 
 
 def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> None:
     put(folder, "rig/a", 1)
     put(folder, "rig/b", 2)
-    first = history.load(folder)
+    first = records_query.load(folder)
     assert reads == ["a.jsonl", "b.jsonl"]
     reads.clear()
-    assert_frame_equal(history.load(folder), first)
-    history.damaged(folder)
-    history.fingerprints(folder)
+    assert_frame_equal(records_query.load(folder), first)
+    records_query.damaged(folder)
+    records_query.fingerprints(folder)
     assert reads == []
     put(folder, "rig/b", 3)
     put(folder, "other/c", 4)
-    second = history.load(folder)
+    second = records_query.load(folder)
     assert reads == ["b.jsonl", "c.jsonl"]
     assert_frame_equal(second, uncached(folder))
 
@@ -679,27 +681,27 @@ def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> 
 def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> None:
     a, b = put(folder, "rig/a", 1, 2), put(folder, "rig/b", 3)
     put(folder, "rig/c", 4)
-    history.load(folder)
+    records_query.load(folder)
     a.write_bytes(a.read_bytes().splitlines(keepends=True)[1])
     b.unlink()
-    assert history.load(folder)["session"].to_list() == ["a", "a", "c", "c"]
-    assert_frame_equal(history.load(folder), uncached(folder))
+    assert records_query.load(folder)["session"].to_list() == ["a", "a", "c", "c"]
+    assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
 def test_the_cache_does_not_grow_with_every_load(folder: Path) -> None:
     put(folder, "rig/begin", *range(100, 400))
-    history.load(folder)
+    records_query.load(folder)
     for second in range(40):
         put(folder, "rig/live", second)
-        history.load(folder)
+        records_query.load(folder)
     parts = json.loads((folder.parent / "cache" / "history" / "index.json").read_text())["parts"]
     assert len(parts) <= 3
-    assert_frame_equal(history.load(folder), uncached(folder))
+    assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
 def test_files_of_the_cache_that_nothing_names_go_after_an_hour(folder: Path) -> None:
     put(folder, "rig/a", 1)
-    history.load(folder)
+    records_query.load(folder)
     cache = folder.parent / "cache" / "history"
     foreign = cache / "notes.txt"
     foreign.write_text("mine")
@@ -711,7 +713,7 @@ def test_files_of_the_cache_that_nothing_names_go_after_an_hour(folder: Path) ->
     for file in (*abandoned, foreign):
         os.utime(file, (1, 1))
     put(folder, "rig/b", 2)
-    history.load(folder)
+    records_query.load(folder)
     assert not any(file.exists() for file in abandoned)
     assert young.exists() and foreign.exists()
     assert len(kept - {file.name for file in cache.iterdir()}) <= 2  # merged, and as young
@@ -751,16 +753,16 @@ def test_a_cache_that_is_damaged_or_foreign_is_made_anew(
 ) -> None:
     put(folder, "rig/a", 1, fingerprint={"kernel": "6.1"})
     put(folder, "rig/b", 2, fingerprint={"kernel": "6.2"})
-    first = history.load(folder)
+    first = records_query.load(folder)
     cache = folder.parent / "cache" / "history"
     files = sorted(cache.glob(which))
     assert files
     for file in files:
         reads.clear()
         harm(file)
-        assert_frame_equal(history.load(folder), first)
+        assert_frame_equal(records_query.load(folder), first)
         assert reads == ["a.jsonl", "b.jsonl"]
-        assert len(history.fingerprints(folder)) == 2
+        assert len(records_query.fingerprints(folder)) == 2
         assert reads == ["a.jsonl", "b.jsonl"], "the cache was not mended"
 
 
@@ -779,8 +781,8 @@ def test_where_no_cache_can_be_kept_all_is_read(
         def refuse(*_: object, **__: object) -> None:
             raise PermissionError("not here")
 
-        monkeypatch.setattr(historycache.tempfile, "mkstemp", refuse)
-    assert history.load(folder).height == history.load(folder).height == 2
+        monkeypatch.setattr(records_query.tempfile, "mkstemp", refuse)
+    assert records_query.load(folder).height == records_query.load(folder).height == 2
 
 
 def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
@@ -792,15 +794,15 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
     def refuse(file: Path) -> Any:
         if file.name == bad.name:
             raise PermissionError(13, "Permission denied")
-        return history.read_numbered(file)
+        return journal.read_numbered(file)
 
     with monkeypatch.context() as patch:
-        patch.setattr(historycache, "read_numbered", refuse)
+        patch.setattr(records_query, "read_numbered", refuse)
         for _ in range(2):
-            assert history.load(folder)["session"].to_list() == ["a", "a"]
-            assert history.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
-    assert history.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
-    assert history.damaged(folder) == []
+            assert records_query.load(folder)["session"].to_list() == ["a", "a"]
+            assert records_query.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
+    assert records_query.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
+    assert records_query.damaged(folder) == []
 
 
 def test_what_is_appended_while_it_is_read_is_not_lost(
@@ -809,13 +811,13 @@ def test_what_is_appended_while_it_is_read_is_not_lost(
     put(folder, "rig/a", 1)
 
     def then_append(file: Path) -> Any:
-        yield from history.read_numbered(file)
+        yield from journal.read_numbered(file)
         put(folder, "rig/a", 2)
 
     with monkeypatch.context() as patch:
-        patch.setattr(historycache, "read_numbered", then_append)
-        assert history.load(folder)["record"].n_unique() == 1
-    assert history.load(folder)["record"].n_unique() == 2
+        patch.setattr(records_query, "read_numbered", then_append)
+        assert records_query.load(folder)["record"].n_unique() == 1
+    assert records_query.load(folder)["record"].n_unique() == 2
 
 
 def test_fingerprints_by_id(folder: Path) -> None:
@@ -823,16 +825,16 @@ def test_fingerprints_by_id(folder: Path) -> None:
     put(folder, "rig/a", 1, 2, fingerprint=first)
     put(folder, "rig/a", 3)
     put(folder, "rig/b", 4, fingerprint=second)
-    ids = history.load(folder)["fingerprint"].gather_every(2).to_list()
+    ids = records_query.load(folder)["fingerprint"].gather_every(2).to_list()
     assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
-    assert history.fingerprints(folder) == {ids[0]: first, ids[3]: second}
-    assert history.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
+    assert records_query.fingerprints(folder) == {ids[0]: first, ids[3]: second}
+    assert records_query.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
 
 
 def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> None:
     for second, value in enumerate((1, 1.0, True, "1")):
         put(folder, "rig/a", second, fingerprint={"x": value})
-    frame = history.load(folder)
+    frame = records_query.load(folder)
     assert frame["fingerprint"].n_unique() == 4
 
 
@@ -845,19 +847,19 @@ def test_many_files_are_read_by_several_processes_as_by_one(
         file = put(folder, f"sys{number % 3}/s{number:02}", *seconds, fingerprint={"n": number % 2})
     with open(file, "a") as lines:
         lines.write("junk\n")
-    alone = history.load(folder, folder.parent / "one")
-    monkeypatch.setattr(historycache, "_BATCH_BYTES", 10_000)
+    alone = records_query.load(folder, folder.parent / "one")
+    monkeypatch.setattr(records_query, "_BATCH_BYTES", 10_000)
     several = folder.parent / "several"
-    assert_frame_equal(history.load(folder, several), alone)
-    assert_frame_equal(history.load(folder, several), alone)
+    assert_frame_equal(records_query.load(folder, several), alone)
+    assert_frame_equal(records_query.load(folder, several), alone)
     assert len(json.loads((several / "index.json").read_text())["parts"]) > 2
-    assert [one.line for one in history.damaged(folder, several)] == [6]
-    assert history.fingerprints(folder, None, several) == history.fingerprints(folder)
+    assert [one.line for one in records_query.damaged(folder, several)] == [6]
+    assert records_query.fingerprints(folder, None, several) == records_query.fingerprints(folder)
 
 
 def load_often(folder: Path) -> None:
     for _ in range(15):
-        frame = history.load(folder)
+        frame = records_query.load(folder)
         assert frame["time"].is_sorted()
         assert frame["record"].n_unique() * 2 == frame.height
 
@@ -876,15 +878,15 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
         "import test_history as t\n"
         "getattr(t, sys.argv[1])(Path(sys.argv[2]), *sys.argv[4:])\n"
     )
-    paths = f"{Path(history.__file__).parents[1]}:{Path(__file__).parent}"
+    paths = f"{Path(journal.__file__).parents[1]}:{Path(__file__).parent}"
     jobs = [["load_often"], ["load_often"], ["append_often", "rig/a"], ["append_often", "rig/b"]]
     running = [
         subprocess.Popen([sys.executable, "-c", code, what, str(folder), paths, *rest])
         for what, *rest in jobs
     ]
     assert [process.wait() for process in running] == [0] * 4
-    assert history.load(folder)["record"].n_unique() == 110
-    assert_frame_equal(history.load(folder), uncached(folder))
+    assert records_query.load(folder)["record"].n_unique() == 110
+    assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
 @settings(
@@ -908,13 +910,13 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
                     lines.write("junk\n")
             elif file.exists():
                 file.unlink()
-        assert_frame_equal(history.load(folder), uncached(folder))
+        assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
-@pytest.mark.parametrize("key", history.CASE_KEYS)
+@pytest.mark.parametrize("key", CASE_KEYS)
 def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
     file = put(folder, "rig/s", 1)
-    history.append(file, {name: value for name, value in NOW.items() if name != key})
-    assert history.load(folder)["record"].n_unique() == 1
-    (found,) = history.damaged(folder)
+    journal.append(file, {name: value for name, value in NOW.items() if name != key})
+    assert records_query.load(folder)["record"].n_unique() == 1
+    (found,) = records_query.damaged(folder)
     assert found.problem == f"the key {key} is missing"

@@ -21,18 +21,22 @@ from pydantic import ValidationError
 from rich.console import Console
 from typer.testing import CliRunner
 
-import iogauge
-from iogauge import cli, compare, evidence, history, historycache, historyview, report, site
-from iogauge.check.base import StorageCheck, _directory_word
-from iogauge.evidence import PhaseRun
-from iogauge.plan import DIR, Access, Launch, PhasePlan, job_functions
-from iogauge.target import PartitionExtras
-from iogauge.verdict import Verdict
+from iogauge.check import configuration
+from iogauge.check.storage import StorageCheck, _directory_word
+from iogauge.cli import app
+from iogauge.core.paths import LIBRARY
+from iogauge.evidence import failure
+from iogauge.judge.verdict import Verdict
+from iogauge.plan.case import DIR, Access, PhasePlan
+from iogauge.plan.script import Launch, job_functions
+from iogauge.plan.stage import PhaseRun
+from iogauge.records import journal, query
+from iogauge.report import compare, history_table, table
+from iogauge.site.extras import PartitionExtras
 from support import stage as healthy
 from support.extras import EXTRAS, extras
 from support.fuzz import RECORD
 
-LIBRARY = Path(iogauge.__file__ or ".").parent
 HOSTILE = (
     "[bold]loud[/]",
     "[/]",
@@ -88,11 +92,11 @@ def test_what_a_record_holds_is_only_shown(text: str) -> None:
     one = compare.of_record(text, record)
     other = compare.of_record("b", RECORD)
     printed = shown(
-        report.table(report.rows([record]), "t"),
-        report.cost_table(report.costs([record])),
-        historyview.table([(record, {text, f"{text}2"})]),
+        table.table(table.rows([record]), "t"),
+        table.cost_table(table.costs([record])),
+        history_table.table([(record, {text, f"{text}2"})]),
         compare.render(compare.compare(one, other)),
-        report.plain(text),
+        table.plain(text),
     )
     assert not acts(printed), acts(printed)
     assert printed.count(text) >= 5 or not text.isprintable()
@@ -122,7 +126,7 @@ def test_what_commands_print_of_a_foreign_history(
         ["report", text],
         ["history", "-n", text],
     ):
-        done = CliRunner().invoke(cli.app, words)
+        done = CliRunner().invoke(app.app, words)
         assert done.exception is None or isinstance(done.exception, SystemExit), (words, done)
         if not ("--json" in words and text.isprintable()):
             assert not acts(done.output.replace("\t", " ")), (words, acts(done.output))
@@ -132,7 +136,7 @@ def test_what_commands_print_of_a_foreign_history(
 def test_what_a_tool_says_of_its_failure(text: str, tmp_path: Path) -> None:
     said = f"error: {text}"
     (tmp_path / "write.1.err").write_bytes(said.encode("utf-8", "surrogatepass"))
-    last = evidence._last_lines(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0))
+    last = failure.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0))
     assert not acts(last) and last.startswith("error: ")
 
 
@@ -158,11 +162,11 @@ def test_what_a_site_says_of_itself(
     )
     (folder / "references.yaml").write_text(json.dumps({text: {text: text}, "$sources": {text: 5}}))
     monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path / "sites"))
-    site.load(tmp_path / "sites")
+    configuration.load(tmp_path / "sites")
     printed = capsys.readouterr()
     assert "site mysite is disabled" in printed.err
     assert not acts(printed.err + printed.out)
-    done = CliRunner().invoke(cli.app, ["validate"])
+    done = CliRunner().invoke(app.app, ["validate"])
     assert done.exit_code == 1
     assert not acts(done.output)
 
@@ -177,22 +181,22 @@ _SAFE_CALLS = {
     "escape",
     "len",
     "format_bytes",
-    "report.summary",
+    "outcome.summary",
 }
 _SAFE_CALLS |= {
     "summary",
-    "report.table",
-    "report.cost_table",
-    "historyview.table",
+    "table.table",
+    "table.cost_table",
+    "history_table.table",
     "compare.render",
-    "planview.table",
+    "plan_table.table",
 }
-_SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "report.rows"}
+_SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
 _SAFE_NAMES = {"word", "mark", "view", "said", "host", "LEAST_CHANGE", "usage", "_NAMED"}
 
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
-_SAFE_IN = {"session.py": {"target", "error", "reason"}, "agent.py": {"WORD"}}
+_SAFE_IN = {"session/gate.py": {"reason"}, "job/opening.py": {"WORD"}}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -260,8 +264,8 @@ def test_nothing_that_was_read_is_run() -> None:
         "shelve.open",
     }
     #: Between a process and the one that it started itself, through a pipe.
-    allowed = {("historycache.py", "pickle.load"), ("historycache.py", "pickle.loads")}
-    allowed |= {("patience.py", "pickle.loads")}
+    allowed = {("records/query.py", "pickle.load"), ("records/query.py", "pickle.loads")}
+    allowed |= {("core/deadline.py", "pickle.loads")}
     for name, tree in modules():
         for function, node in calls(tree):
             assert function not in forbidden or (name, function) in allowed, f"{name}:{node.lineno}"
@@ -286,8 +290,8 @@ def test_a_cache_that_is_no_cache_is_made_anew(damage: str, tmp_path: Path) -> N
 
     folder, cache = tmp_path / "history", tmp_path / "cache"
     file = folder / "mysite" / "20270131T120000-n1-1.jsonl"
-    history.append(file, {key: value for key, value in RECORD.items() if key != "schema"})
-    before = historycache.load(folder, cache, None)
+    journal.append(file, {key: value for key, value in RECORD.items() if key != "schema"})
+    before = query.load(folder, cache)
     for part in [*cache.glob("*.parquet"), cache / "index.json"]:
         data = part.read_bytes()
         part.unlink()
@@ -309,8 +313,8 @@ def test_a_cache_that_is_no_cache_is_made_anew(damage: str, tmp_path: Path) -> N
             part.mkdir()
         else:
             part.write_bytes({"garbage": b"\0x" * 500, "cut": data[:-9], "empty": b""}[damage])
-    assert historycache.load(folder, cache, None).equals(before)
-    assert len(historycache.fingerprints(folder, None, cache)) == 1
+    assert query.load(folder, cache).equals(before)
+    assert len(query.fingerprints(folder, None, cache)) == 1
 
 
 # --- no shell string is built from site data ------------------------------------------------------
@@ -380,7 +384,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         run_tasks="mpirun -np 2",
         each_node=each,
         agent=agent,
-        account=f"{library}/account.sh",
+        account=f"{library}/fetched.sh",
         restore=state,
         interface=nic,
     )

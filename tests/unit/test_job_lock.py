@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from e2e.rig import processes, program_of, wait_for
-from iogauge import filesystem, lock, workdir
-
-LIBRARY = Path(workdir.__file__).parent
+from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.node import mounts
+from iogauge.workspace import directory, lock
 
 
 class Job:
@@ -29,9 +29,9 @@ class Job:
         self.target, self.stage = base / "target", base / name
         self.target.mkdir(exist_ok=True)
         self.stage.mkdir()
-        mount = filesystem.find_mount(str(self.target))
+        mount = mounts.find_mount(str(self.target))
         assert mount
-        self.session = workdir.session_dir(str(self.target), name)
+        self.session = directory.session_dir(str(self.target), name)
         case = {
             "target": str(self.target),
             "type": mount.type,
@@ -60,9 +60,11 @@ class Job:
         (self.stage / "case.json").write_text(json.dumps(case))
 
     def start(self, body: str, host: str = "") -> Job:
-        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent open case.json"
+        agent = (
+            f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent open case.json"
+        )
         (self.stage / "job").write_text(
-            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\niog_case() {{\n{body}\n}}\niog_open {agent}\niog_repeat 1 1 iog_case\n"
         )
         words = ["bash", "job"]
         if host:
@@ -123,7 +125,7 @@ def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
 def left(one: Job) -> list[str]:
     """What lies on the target beside the directories of sessions, which are the session's to remove."""
-    return [p.name for p in (one.target / "iogauge").iterdir() if p.name != workdir.user_name()]
+    return [p.name for p in (one.target / "iogauge").iterdir() if p.name != directory.user_name()]
 
 
 WORK = "iog_phase work sleep 0.5"
@@ -290,7 +292,7 @@ def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., 
     status, printed = one.end()
     assert status == 0, printed
     assert one.said("open.json")["locked"] is False
-    assert (one.stage / "work.1.out").read_text().split() == [workdir.user_name()]
+    assert (one.stage / "work.1.out").read_text().split() == [directory.user_name()]
     assert not (one.stage / "lock.json").exists()
 
 

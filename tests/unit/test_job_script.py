@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import workdir
+from iogauge.core.paths import JOB_FILES, LIBRARY
 
-LIBRARY = Path(workdir.__file__).parent / "job.sh"
-AGENT_WORDS = f"env PYTHONPATH={LIBRARY.parents[1]} {sys.executable} -m iogauge.agent"
+JOB_SH = JOB_FILES / "job.sh"
+AGENT_WORDS = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent"
 AGENT = 'mkdir -p "$CASE_DIR" && touch "${CASE_DIR%/*}/.iogauge-session"'
 
 
@@ -32,7 +32,7 @@ class Job:
         # Removing is the real agent's.
         (self.stage / "agent").write_text(f'[ "$1" = open ] || exec {AGENT_WORDS} "$@"\n{agent}')
         script = (
-            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}\niog_case() {{\n{body}\n}}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_SH}\niog_case() {{\n{body}\n}}\n"
             f"iog_open bash ./agent open case.json\niog_repeat {repeat} iog_case\n"
         )
         (self.stage / "job").write_text(script)

@@ -10,17 +10,21 @@ from typing import Any
 
 import pytest
 
-from iogauge import evidence, judge
-from iogauge.evidence import Evidence
-from iogauge.guards import Binding
-from iogauge.load import Load
-from iogauge.lustre import FileLayout, Layout, Pins, StorageTarget
-from iogauge.measurement import Metric, Quantity, ToolOutput, ToolOutputError
-from iogauge.pagecache import Eviction
-from iogauge.plan import DIR, Access, CasePlan, Computed
-from iogauge.target import PartitionExtras, Tier
-from iogauge.tools import ior
-from iogauge.verdict import Reference, Verdict
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, ToolOutputError
+from iogauge.core.words import Tier
+from iogauge.evidence import collect, model
+from iogauge.evidence.model import Evidence
+from iogauge.judge import case
+from iogauge.judge.verdict import Verdict
+from iogauge.node.counters import Load
+from iogauge.node.layouts import FileLayout, Layout, Pins
+from iogauge.node.mounts import StorageTarget
+from iogauge.node.pagecache import Eviction
+from iogauge.plan import cost
+from iogauge.plan.case import DIR, Access, CasePlan, Computed
+from iogauge.site.extras import PartitionExtras
+from iogauge.tools.ior.output import parse_json
+from iogauge.tools.mpi import Binding
 from support import stage as healthy
 from support.extras import extras
 
@@ -33,7 +37,7 @@ REFERENCES = {
 
 @pytest.fixture
 def found(tmp_path: Path) -> Evidence:
-    return evidence.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
+    return collect.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
 
 
 def decide(
@@ -42,8 +46,8 @@ def decide(
     references: dict[str, Reference] = REFERENCES,
     plan: CasePlan = PLAN,
     tier: Tier = "quick",
-) -> judge.Judgement:
-    return judge.judge(plan, found, healthy.METRICS, references, site or extras(), tier)
+) -> case.Judgement:
+    return case.judge(plan, found, healthy.METRICS, references, site or extras(), tier)
 
 
 def outputs(found: Evidence, name: str, **change: Any) -> Evidence:
@@ -270,7 +274,7 @@ def test_a_metric_that_is_missing_is_an_error(found: Evidence) -> None:
 def test_a_scenario_without_metrics_is_an_error(found: Evidence) -> None:
     plan = healthy.plan(repeat=[dataclasses.replace(p, rates={}) for p in PLAN.repeat])
     with pytest.raises(ToolOutputError, match="promises no metric"):
-        judge.judge(plan, found, (), {}, extras(), "quick")
+        case.judge(plan, found, (), {}, extras(), "quick")
 
 
 def test_a_refusal_is_invalid(found: Evidence) -> None:
@@ -326,7 +330,7 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> N
 )
 def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: float | None) -> None:
     access = Access(direction=direction, saturates=saturates)
-    reference = judge.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
+    reference = cost.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
     assert (reference and reference.value) == (value and pytest.approx(value))
     if reference:
         assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)
@@ -336,7 +340,7 @@ def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: flo
 def test_no_efficiency_no_reference(topology: dict[str, Any] | None) -> None:
     site = extras(topology=topology) if topology else extras()
     access = Access(direction="write", saturates="bandwidth")
-    assert judge.ceiling_reference(Metric("m", "MiB/s"), access, site, 1) is None
+    assert cost.ceiling_reference(Metric("m", "MiB/s"), access, site, 1) is None
 
 
 def test_expected_failures_of_a_case(found: Evidence) -> None:
@@ -352,12 +356,12 @@ def test_expected_failures_of_a_case(found: Evidence) -> None:
 # --- readers on another node ----------------------------------------------------------------------
 
 
-def shifted(tmp_path: Path, said: dict[str, Any], caches: int = 2) -> judge.Judgement:
+def shifted(tmp_path: Path, said: dict[str, Any], caches: int = 2) -> case.Judgement:
     """Two nodes, one task each, whose readers were to be shifted by one node."""
     write, read = PLAN.repeat
     access = dataclasses.replace(read.access, task_offset=1, evict=False)
     plan = healthy.plan(nodes=2, repeat=[write, dataclasses.replace(read, access=access)])
-    found = evidence.collect(healthy.build(tmp_path / "wide", nodes=2), plan, 0)
+    found = collect.collect(healthy.build(tmp_path / "wide", nodes=2), plan, 0)
     altered = tuple(
         dataclasses.replace(o, tool="ior", nodes=2, parameters=said) for o in found.outputs["read"]
     )
@@ -416,12 +420,12 @@ def laid_out(found: Evidence, *files: tuple[str, tuple[int, ...]], placed: Any =
         )
         for path, osts in files
     )
-    seen = tuple(evidence.Striping(rep, dict(placed), layouts) for rep in (1, 2))
+    seen = tuple(model.Striping(rep, dict(placed), layouts) for rep in (1, 2))
     opened = dataclasses.replace(healthy.VIEW, targets=TARGETS)
     return dataclasses.replace(found, striping=seen, opened=opened)
 
 
-def findings_without_metric(decided: judge.Judgement) -> dict[str, str]:
+def findings_without_metric(decided: case.Judgement) -> dict[str, str]:
     return {f.guard: f.outcome.value for f in decided.findings if f.metric is None}
 
 
@@ -488,11 +492,11 @@ def test_what_is_computed_of_two_metrics_is_judged_like_them(found: Evidence) ->
     plan = dataclasses.replace(PLAN, computed={"share": computed})
     share = 23183.408296 / 540.8034
     references = {**REFERENCES, "share": Reference(share, -0.01, None, "1", "arithmetic")}
-    decided = judge.judge(plan, found, metrics, references, extras(), "quick")
+    decided = case.judge(plan, found, metrics, references, extras(), "quick")
     assert decided.verdict is Verdict.PASS, decided.reason
     assert decided.metrics[-1].samples == pytest.approx((share, share))
     warned = outputs(found, "write", warnings=("odd",))
-    decided = judge.judge(plan, warned, metrics, references, extras(), "quick")
+    decided = case.judge(plan, warned, metrics, references, extras(), "quick")
     assert [m.verdict for m in decided.metrics] == [Verdict.INVALID, Verdict.PASS, Verdict.INVALID]
 
 
@@ -507,7 +511,7 @@ def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evide
     standing = {"read_iops": Reference(1.0, 0.0, 0.0, "ops/s", "nature")}
 
     def verdict(references: dict[str, Reference], unreferenced: str = "") -> Verdict:
-        decided = judge.judge(
+        decided = case.judge(
             PLAN, found, healthy.METRICS, references, extras(), "quick", unreferenced, standing
         )
         return decided.metrics[1].verdict
@@ -526,7 +530,7 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
         (stage / f"ior.{rep}.csv").write_text("")
     write = dataclasses.replace(
         PLAN.repeat[0],
-        parse=lambda printed: ior.parse_json(printed.result, printed.stdout),
+        parse=lambda printed: parse_json(printed.result, printed.stdout),
         ranks=None,
         data_bytes=None,
         samples=2,
@@ -541,9 +545,9 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
     )
     plan = dataclasses.replace(PLAN, repeat=[write, read], warm_up=False, tasks=2)
     (stage / "phases.tsv").write_text("1\twrite\t0\t1.5\t2.5\n2\twrite\t0\t1.5\t2.5\n")
-    found = evidence.collect(stage, plan, 0)
+    found = collect.collect(stage, plan, 0)
     metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
-    decided = judge.judge(plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick")
+    decided = case.judge(plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick")
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
     assert "G1:" not in decided.metrics[0].reason
     assert "G1: buffered read on the node that wrote" in decided.metrics[1].reason
@@ -559,7 +563,7 @@ def test_the_warm_up_of_reads_is_our_load_where_all_writes_come_first(
         counted[:] = outputs
         return (0, 0)
 
-    monkeypatch.setattr(judge, "own_bytes", count)
+    monkeypatch.setattr(case, "own_bytes", count)
     cold = {name: outputs[:1] for name, outputs in found.outputs.items()}
     warm = dataclasses.replace(found, cold=cold)
     read = next(p.name for p in PLAN.repeat if p.access.direction == "read")

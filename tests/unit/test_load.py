@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import load
-from iogauge.load import Change, Load
-from iogauge.measurement import Phase, ToolOutput
-from iogauge.tools import fio, ior
+from iogauge.core.measurement import Phase, ToolOutput
+from iogauge.evidence import changes
+from iogauge.evidence.changes import Change
+from iogauge.node import counters as node_counters
+from iogauge.node.counters import Load
+from iogauge.tools.fio import output as tools_output
+from iogauge.tools.ior.output import parse_json
 from support.lustre.recorded import sessions
 
 MIB = 1 << 20
@@ -36,7 +39,7 @@ IMPORT = PARAMS["lctl get_param osc.*.import | head -116"].stdout
 
 
 def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 1000) -> Load:
-    fields = load._lustre("\n".join(texts), environment or {}, uid)
+    fields = node_counters._lustre("\n".join(texts), environment or {}, uid)
     return Load(host="n1", cache_id="k:1", time=1795223500.0, load1=0.0, **fields)
 
 
@@ -44,7 +47,7 @@ def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 10
 
 
 def test_a_value_may_take_many_lines() -> None:
-    found = load.parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
+    found = node_counters.parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
     assert next(iter(found)) == "llite.lustre-ffff888129458800.stats"
     assert found["version"] == "2.17.0"
     assert found["jobid_var"] == "disable"
@@ -54,11 +57,11 @@ def test_a_value_may_take_many_lines() -> None:
 
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
-    load.parse_parameters(text)
-    load.parse_jobs(text)
-    load.parse_bytes_moved(text)
-    load.parse_diskstats(text, "8:0")
-    load.parse_log(text, "lustre")
+    node_counters.parse_parameters(text)
+    node_counters.parse_jobs(text)
+    node_counters.parse_bytes_moved(text)
+    node_counters.parse_diskstats(text, "8:0")
+    node_counters.parse_log(text, "lustre")
 
 
 @given(
@@ -70,7 +73,7 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
 def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
     text = "".join(f"{name}={chr(10).join(lines)}\n" for name, lines in values.items())
     expected = {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
-    assert load.parse_parameters(text) == expected
+    assert node_counters.parse_parameters(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,12 +81,16 @@ def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
     [(KNOWN, (16 * MIB, 16 * MIB)), (USER, (335544320, 301989888)), ("", (0, 0))],
 )
 def test_bytes_of_a_mount(text: str, moved: tuple[int, int]) -> None:
-    assert load.parse_bytes_moved(text) == moved
+    assert node_counters.parse_bytes_moved(text) == moved
 
 
 def test_the_bytes_of_each_job() -> None:
-    assert load.parse_jobs(JOBS) == {"dd.1000": 8 * MIB, "fio.1000": 8 * MIB, "dd.0": 16 * MIB}
-    assert load.parse_jobs(SLURM) == {"4711": 8 * MIB, "dd.0": 4 * MIB}
+    assert node_counters.parse_jobs(JOBS) == {
+        "dd.1000": 8 * MIB,
+        "fio.1000": 8 * MIB,
+        "dd.0": 16 * MIB,
+    }
+    assert node_counters.parse_jobs(SLURM) == {"4711": 8 * MIB, "dd.0": 4 * MIB}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_the_bytes_of_each_job() -> None:
     ],
 )
 def test_our_own_job(variable: str, environment: dict[str, str], own: str, foreign: str) -> None:
-    pattern = load.own_job(variable, environment, 1000)
+    pattern = node_counters.own_job(variable, environment, 1000)
     assert pattern
     assert pattern.fullmatch(own)
     assert not pattern.fullmatch(foreign)
@@ -102,7 +109,7 @@ def test_our_own_job(variable: str, environment: dict[str, str], own: str, forei
 
 @pytest.mark.parametrize("variable", ["disable", "", "nodelocal", "session", "SLURM_JOB_ID"])
 def test_a_job_without_a_name_of_its_own(variable: str) -> None:
-    assert load.own_job(variable, {}, 1000) is None
+    assert node_counters.own_job(variable, {}, 1000) is None
 
 
 def test_the_kernel_counts_bytes_of_a_device() -> None:
@@ -110,9 +117,9 @@ def test_the_kernel_counts_bytes_of_a_device() -> None:
         text = file.read()
     for line in text.splitlines():
         words = line.split()
-        moved = load.parse_diskstats(text, f"{words[0]}:{words[1]}")
+        moved = node_counters.parse_diskstats(text, f"{words[0]}:{words[1]}")
         assert moved == (int(words[5]) * 512, int(words[9]) * 512)
-    assert load.parse_diskstats(text, "999:999") is None
+    assert node_counters.parse_diskstats(text, "999:999") is None
 
 
 #: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.
@@ -128,15 +135,15 @@ LOG = """\
 
 
 def test_lost_connections_stand_in_the_log() -> None:
-    end, found = load.parse_log(LOG, "lustre")
+    end, found = node_counters.parse_log(LOG, "lustre")
     assert end == 105
     assert found == (
         (101, "lustre-OST0002 lost lustre-OST0002"),
         (102, "lustre-OST0002 evicted by lustre-OST0002"),
     )
-    assert [number for number, _ in load.parse_log(LOG, "*")[1]] == [101, 102, 103]
+    assert [number for number, _ in node_counters.parse_log(LOG, "*")[1]] == [101, 102, 103]
     assert "10.0.0" not in str(found)
-    assert load.parse_log("", "lustre") == (None, ())
+    assert node_counters.parse_log("", "lustre") == (None, ())
 
 
 def test_only_the_clients_own_connections_are_looked_at() -> None:
@@ -159,7 +166,7 @@ def test_an_ordinary_user_sees_no_connections() -> None:
 
 def test_the_names_of_other_jobs_are_not_kept() -> None:
     seen = lustre("jobid_var=procname_uid", JOBS)
-    assert seen.jobs[load.OWN] == 16 * MIB
+    assert seen.jobs[node_counters.OWN] == 16 * MIB
     assert sum(seen.jobs.values()) == 32 * MIB
     assert "dd.0" not in str(seen)
     assert lustre("jobid_var=disable", JOBS).jobs == {}
@@ -185,7 +192,7 @@ FIRST = Load(
 
 
 def later(**change: Any) -> Change:
-    return load.change(FIRST, replace(FIRST, time=1010.5, **change))
+    return changes.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 
 def test_what_was_there_before_is_not_held_against_a_run() -> None:
@@ -259,7 +266,9 @@ def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
     def at(host: str, time: float) -> Load:
         return replace(FIRST, host=host, time=time)
 
-    found = load.changes([at("b", 1), at("a", 1), at("c", 1)], [at("d", 2), at("b", 2), at("a", 3)])
+    found = changes.changes(
+        [at("b", 1), at("a", 1), at("c", 1)], [at("d", 2), at("b", 2), at("a", 3)]
+    )
     assert [(change.host, change.seconds) for change in found] == [("a", 2.0), ("b", 1.0)]
 
 
@@ -289,18 +298,18 @@ def one(name: str, moved: int | None, transfer: int | None = MIB) -> Phase:
     ],
 )
 def test_bytes_of_the_tool(outputs: list[ToolOutput], own: tuple[int | None, int | None]) -> None:
-    assert load.own_bytes(outputs) == own
+    assert changes.own_bytes(outputs) == own
 
 
 @pytest.mark.parametrize(
     ("text", "own"),
     [
-        (ior.parse_json((SAMPLES / "ior_i1.json").read_text(), ""), (2 * MIB, 2 * MIB)),
-        (fio.parse_json((SAMPLES / "fio_randread.json").read_text()), (None, 0)),
+        (parse_json((SAMPLES / "ior_i1.json").read_text(), ""), (2 * MIB, 2 * MIB)),
+        (tools_output.parse_json((SAMPLES / "fio_randread.json").read_text()), (None, 0)),
     ],
 )
 def test_bytes_of_recorded_runs(text: ToolOutput, own: tuple[int | None, int | None]) -> None:
-    assert load.own_bytes([text]) == own
+    assert changes.own_bytes([text]) == own
 
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -328,21 +337,21 @@ def test_damaged_data_is_no_look(damage: dict[str, Any]) -> None:
 
 
 def test_this_machine_is_looked_at(tmp_path: Path) -> None:
-    first = load.look(str(tmp_path))
+    first = node_counters.look(str(tmp_path))
     assert first.host == os.uname().nodename
     assert first.cache_id
     assert first.load1 >= 0
-    assert load.change(first, load.look(str(tmp_path))).seconds >= 0
+    assert changes.change(first, node_counters.look(str(tmp_path))).seconds >= 0
 
 
 def test_what_is_written_is_counted(tmp_path: Path) -> None:
-    before = load.look(str(tmp_path))
+    before = node_counters.look(str(tmp_path))
     if before.bytes_written is None:
         pytest.skip("nothing counts what is written here")
     with open(tmp_path / "x", "wb") as file:
         file.write(os.urandom(8 * MIB))
         os.fsync(file.fileno())
-    moved = load.change(before, load.look(str(tmp_path))).bytes_written
+    moved = changes.change(before, node_counters.look(str(tmp_path))).bytes_written
     assert moved is not None
     assert moved >= 8 * MIB
 
@@ -351,31 +360,35 @@ def test_what_is_written_is_counted(tmp_path: Path) -> None:
 def test_a_look_never_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
 ) -> None:
-    mount = load.find_mount(str(tmp_path))
+    mount = node_counters.find_mount(str(tmp_path))
     assert mount
-    monkeypatch.setattr(load, "find_mount", lambda _: replace(mount, type="lustre", source="a:/fs"))
-    monkeypatch.setattr(load, "_LCTL_SECONDS", 0.2)
+    monkeypatch.setattr(
+        node_counters, "find_mount", lambda _: replace(mount, type="lustre", source="a:/fs")
+    )
+    monkeypatch.setattr(node_counters, "_LCTL_SECONDS", 0.2)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}" if script else str(tmp_path))
     if script:
         (tmp_path / "lctl").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "lctl").chmod(0o755)
-    assert load.look(str(tmp_path / "not" / "there")).bytes_read is None
+    assert node_counters.look(str(tmp_path / "not" / "there")).bytes_read is None
 
 
 def test_lctl_is_asked_once_and_its_status_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mount = load.find_mount(str(tmp_path))
+    mount = node_counters.find_mount(str(tmp_path))
     assert mount
     source = "10.0.2.15@tcp:/lustre"
-    monkeypatch.setattr(load, "find_mount", lambda _: replace(mount, type="lustre", source=source))
+    monkeypatch.setattr(
+        node_counters, "find_mount", lambda _: replace(mount, type="lustre", source=source)
+    )
     (tmp_path / "answer").write_text(USER)
     (tmp_path / "lctl").write_text(
         f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n'
     )
     (tmp_path / "lctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    seen = load.look(str(tmp_path))
+    seen = node_counters.look(str(tmp_path))
     assert (seen.counter, seen.bytes_written) == ("llite", 301989888)
     (asked,) = (tmp_path / "asked").read_text().splitlines()
     assert asked.startswith(

@@ -20,11 +20,14 @@ from typing import Any
 
 import pytest
 
-from iogauge import lock
-from iogauge.lock import Holder, Lock, LockError, Occupied
+from iogauge.cli import running
+from iogauge.core.paths import LIBRARY
+from iogauge.site import machine
+from iogauge.workspace import lock
+from iogauge.workspace.lock import Holder, Lock, LockError, Occupied
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-SOURCE = Path(lock.__file__).parents[1]
+SOURCE = LIBRARY.parent
 
 
 def describe(lease_s: float = 60, *processes: int) -> bytes:
@@ -70,7 +73,7 @@ class Clock:
 #: Takes the lock, says so, beats twenty times in a lease, and ends with its input: "kept" or "lost".
 HOLDER = """
 import select, sys, os
-from iogauge import lock
+from iogauge.workspace import lock
 place, lease = sys.argv[1], float(sys.argv[2])
 content = lock.describe(session="other", case="theirs", lease_s=lease, processes=(os.getpid(),))
 mine = lock.take(place, content, wait_s=60, pause=lambda s: bool(select.select([], [], [], s)[0]), say=print)
@@ -742,16 +745,15 @@ def test_the_janitor_finds_the_dead_and_leaves_the_living(
 def test_a_target_that_is_in_use_is_not_probed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from iogauge import cli, detect
 
     def probe(directory: str) -> float:
         assert lock.standing(str(tmp_path)) is not None
         with pytest.raises(lock.Occupied):
-            cli._probe(str(tmp_path))
+            running._probe(str(tmp_path))
         return 1e9
 
-    monkeypatch.setattr(detect, "probe_write", probe)
-    assert cli._probe(str(tmp_path))[0] == 1e9
+    monkeypatch.setattr(machine, "probe_write", probe)
+    assert running._probe(str(tmp_path))[0] == 1e9
     assert list(tmp_path.iterdir()) == []
 
 

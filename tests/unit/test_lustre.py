@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import lustre
-from iogauge.lustre import Component, FileLayout, Layout, LustreError, Pins, StorageTarget
+from iogauge.node import layouts, lustre_targets
+from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Pins
+from iogauge.node.mounts import StorageTarget
 from support.lustre.recorded import answer, sessions
 
 MIB = 1 << 20
@@ -139,7 +140,7 @@ def test_the_stand_in_gives_what_the_words_ask_for(tmp_path: Path, layout: Layou
     done = subprocess.run(
         [lfs, "getstripe", "-y", file], env=environment, check=True, capture_output=True, text=True
     )
-    found = lustre.parse_getstripe(done.stdout, "f")
+    found = layouts.parse_getstripe(done.stdout, "f")
     if layout.components:
         assert [part.end_bytes for part in found.components] == [
             part.end_bytes for part in layout.components
@@ -178,7 +179,7 @@ def test_recorded_layouts(
     components: int,
     instantiated: int,
 ) -> None:
-    found = lustre.parse_getstripe(recorded(name), name)
+    found = layouts.parse_getstripe(recorded(name), name)
     assert (found.path, found.stripe_count, found.stripe_bytes) == (name, count, size)
     assert (found.start, found.osts) == (start, osts)
     assert (len(found.components), found.instantiated) == (components, instantiated)
@@ -186,7 +187,7 @@ def test_recorded_layouts(
 
 
 def test_components_are_told_as_they_are() -> None:
-    assert lustre.parse_getstripe(recorded("f40"), "f40").components == (
+    assert layouts.parse_getstripe(recorded("f40"), "f40").components == (
         Component(end_bytes=16 * MIB, stripe_count=1, stripe_bytes=4 * MIB),
         Component(end_bytes=64 * MIB, stripe_count=2, stripe_bytes=4 * MIB),
         Component(end_bytes=None, stripe_count=-1, stripe_bytes=4 * MIB),
@@ -195,15 +196,15 @@ def test_components_are_told_as_they_are() -> None:
 
 def test_a_pool_and_a_pattern_are_told() -> None:
     command = "lfs setstripe -p flash -c -1 pf && lfs getstripe -y pf"
-    found = lustre.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
+    found = layouts.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
     assert (found.pool, found.osts) == ("flash", (1, 0))
-    overstriped = lustre.parse_getstripe(recorded("over8"), "over8")
+    overstriped = layouts.parse_getstripe(recorded("over8"), "over8")
     assert overstriped.pattern == "raid0,overstriped"
 
 
 def test_a_pool_whose_name_is_a_number_stays_text() -> None:
     text = recorded("w4").replace("lmm_objects", "lmm_pool:          010\nlmm_objects")
-    assert lustre.parse_getstripe(text, "w4").pool == "010"
+    assert layouts.parse_getstripe(text, "w4").pool == "010"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +240,7 @@ def test_a_pool_whose_name_is_a_number_stays_text() -> None:
 )
 def test_what_is_damaged_is_refused(text: str, why: str) -> None:
     with pytest.raises(LustreError) as error:
-        lustre.parse_getstripe(text, "f")
+        layouts.parse_getstripe(text, "f")
     assert why in str(error.value)
     assert "f" in str(error.value)
 
@@ -247,12 +248,12 @@ def test_what_is_damaged_is_refused(text: str, why: str) -> None:
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
     for parse in (
-        lambda: lustre.parse_getstripe(text, "f"),
-        lambda: lustre.parse_default_start(text, "f"),
-        lambda: lustre.parse_osts(text),
-        lambda: lustre.parse_df(text),
-        lambda: lustre.parse_servers(text),
-        lambda: lustre.parse_check(text),
+        lambda: layouts.parse_getstripe(text, "f"),
+        lambda: layouts.parse_default_start(text, "f"),
+        lambda: lustre_targets.parse_osts(text),
+        lambda: lustre_targets.parse_df(text),
+        lambda: lustre_targets.parse_servers(text),
+        lambda: lustre_targets.parse_check(text),
     ):
         with contextlib.suppress(LustreError):
             parse()
@@ -266,13 +267,13 @@ def test_a_layout_that_lost_a_part_is_refused_or_the_same(data: st.DataObject) -
     gone = data.draw(st.integers(0, len(lines)))
     until = data.draw(st.integers(gone, len(lines)))
     with contextlib.suppress(LustreError):
-        found = lustre.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
-        assert found == lustre.parse_getstripe(recorded(name), name)
+        found = layouts.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
+        assert found == layouts.parse_getstripe(recorded(name), name)
 
 
 @pytest.mark.parametrize("name", ["w4", "f40", "dom", "mir", "over8"])
 def test_a_layout_survives_json(name: str) -> None:
-    found = lustre.parse_getstripe(recorded(name), name)
+    found = layouts.parse_getstripe(recorded(name), name)
     assert FileLayout.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
@@ -281,7 +282,7 @@ def test_a_layout_survives_json(name: str) -> None:
     [{"osts": None}, {"osts": ["1"]}, {"more": 1}, {"components": [{}]}, {"stripe_count": "4"}],
 )
 def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
-    found = lustre.parse_getstripe(recorded("w4"), "w4").to_json()
+    found = layouts.parse_getstripe(recorded("w4"), "w4").to_json()
     with pytest.raises((KeyError, TypeError)):
         FileLayout.from_json({**found, **change})
 
@@ -296,7 +297,7 @@ def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
     ],
 )
 def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
-    assert lustre.parse_default_start(text, "d") == start
+    assert layouts.parse_default_start(text, "d") == start
 
 
 @pytest.mark.parametrize(
@@ -304,7 +305,7 @@ def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
 )
 def test_a_default_that_is_damaged(text: str) -> None:
     with pytest.raises(LustreError, match="lfs getstripe -y d:"):
-        lustre.parse_default_start(text, "d")
+        layouts.parse_default_start(text, "d")
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -314,11 +315,11 @@ def joined(
     df: str, osts: str = "lfs osts /mnt/lustre", check: str = "", servers: str = ""
 ) -> tuple[StorageTarget, ...]:
     checked = answer("health.txt", check) if check else None
-    return lustre.join_targets(
-        osts=lustre.parse_osts(answer("health.txt", osts).stdout),
-        room=lustre.parse_df(answer("health.txt", df).stdout),
-        servers=lustre.parse_servers(servers),
-        failed=lustre.parse_check(checked.stdout + checked.stderr) if checked else {},
+    return lustre_targets.join_targets(
+        osts=lustre_targets.parse_osts(answer("health.txt", osts).stdout),
+        room=lustre_targets.parse_df(answer("health.txt", df).stdout),
+        servers=lustre_targets.parse_servers(servers),
+        failed=lustre_targets.parse_check(checked.stdout + checked.stderr) if checked else {},
     )
 
 
@@ -370,7 +371,7 @@ def test_a_full_target() -> None:
 
 def test_targets_beyond_ten_have_a_decimal_index_and_a_hexadecimal_name() -> None:
     line = "scratch-OST001f_UUID  3833116  1528  3605492  1%  /mnt/my scratch[OST:31] DN\n"
-    (found,) = lustre.parse_df(line).values()
+    (found,) = lustre_targets.parse_df(line).values()
     assert (found.index, found.uuid, found.flags) == (31, "scratch-OST001f_UUID", "DN")
 
 
@@ -378,28 +379,30 @@ def test_a_target_that_does_not_answer_is_inactive() -> None:
     text = answer("health.txt", "lfs df /mnt/lustre").stdout
     lines = text.splitlines(keepends=True)
     lines[4] = "lustre-OST0001_UUID : Resource temporarily unavailable\n"
-    found = lustre.parse_df("".join(lines))
+    found = lustre_targets.parse_df("".join(lines))
     assert sorted(target.index for target in found.values()) == [0, 2, 3]
 
 
 @pytest.mark.parametrize("command", ["lfs osts # not mounted", "lfs df /nonexistent"])
 def test_no_targets_are_an_error(command: str) -> None:
     with pytest.raises(LustreError, match="no storage target in an empty answer"):
-        lustre.parse_osts(answer("health.txt", command).stdout)
+        lustre_targets.parse_osts(answer("health.txt", command).stdout)
 
 
 def test_a_target_that_stands_twice_is_an_error() -> None:
     text = answer("health.txt", "lfs osts /mnt/lustre").stdout
     with pytest.raises(LustreError, match="twice"):
-        lustre.parse_osts(text + text)
+        lustre_targets.parse_osts(text + text)
 
 
 @pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
 def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
     df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
-    osts = lustre.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
+    osts = lustre_targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
     with pytest.raises(LustreError, match="lfs osts does not"):
-        lustre.join_targets(osts=osts, room=lustre.parse_df(df), servers={}, failed=())
+        lustre_targets.join_targets(
+            osts=osts, room=lustre_targets.parse_df(df), servers={}, failed=()
+        )
 
 
 def test_servers_are_those_of_the_clients_own_devices() -> None:
@@ -412,7 +415,7 @@ osc.my-fs-OST001f-osc-ffff888129458800.ost_conn_uuid=fd00::11@tcp
 osc.lustre-OST0003-osc-ffff888129458800.ost_conn_uuid=
 error: get_param: param_path 'osc/x': No such file or directory
 """
-    assert lustre.parse_servers(text) == {
+    assert lustre_targets.parse_servers(text) == {
         "lustre-OST0000_UUID": "10.0.0.11@tcp",
         "lustre-OST0001_UUID": "10.0.0.12@o2ib1",
         "my-fs-OST001f_UUID": "fd00::11@tcp",
@@ -424,12 +427,12 @@ error: get_param: param_path 'osc/x': No such file or directory
 def test_what_lfs_check_complains_of() -> None:
     checked = answer("health.txt", "lfs check osts # OST 2 inactive")
     assert checked.status == 0
-    assert lustre.parse_check(checked.stdout + checked.stderr) == {
+    assert lustre_targets.parse_check(checked.stdout + checked.stderr) == {
         "lustre-OST0002_UUID": "Cannot send after transport endpoint shutdown (108)"
     }
     refused = checked.stderr.replace("(108)", "(13)")
     devices = checked.stderr.replace("ffff8881163c2800", "MDT0000")
-    assert lustre.parse_check(checked.stdout + refused + devices) == {}
+    assert lustre_targets.parse_check(checked.stdout + refused + devices) == {}
 
 
 # --- pins -----------------------------------------------------------------------------------------
@@ -471,7 +474,7 @@ def test_names_go_round_the_targets(
     inactive: tuple[int, ...],
     where: list[int],
 ) -> None:
-    placed = lustre.place(pins(5, **change), storage(servers, inactive))
+    placed = layouts.place(pins(5, **change), storage(servers, inactive))
     assert placed == {f"f.{i}": target for i, target in enumerate(where)}
 
 
@@ -492,7 +495,7 @@ def test_names_that_cannot_be_placed(
     change: dict[str, Any], servers: list[str | None], inactive: tuple[int, ...], why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):
-        lustre.place(pins(2, **change), storage(servers, inactive))
+        layouts.place(pins(2, **change), storage(servers, inactive))
 
 
 @given(
@@ -507,7 +510,7 @@ def test_names_are_spread_evenly_over_the_servers_asked_for(
     known = list(dict.fromkeys(servers))
     if wanted and wanted > len(known):
         return
-    placed = lustre.place(pins(number, servers=wanted), targets)
+    placed = layouts.place(pins(number, servers=wanted), targets)
     used = list(placed.values())
     allowed = [t.index for t in targets if not wanted or t.server in known[:wanted]]
     counts = [used.count(index) for index in allowed]
@@ -554,6 +557,6 @@ def test_every_recorded_answer_of_getstripe_is_read_or_refused() -> None:
     read = 0
     for command, given_answer in sessions("getstripe.txt").items():
         with contextlib.suppress(LustreError):
-            lustre.parse_getstripe(given_answer.stdout, command)
+            layouts.parse_getstripe(given_answer.stdout, command)
             read += 1
     assert read == sum(" -y " in c and " -d " not in c for c in sessions("getstripe.txt")) - 1

@@ -19,13 +19,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import needle
-from iogauge.measurement import ToolOutputError
-from iogauge.needle import Needle, Sweep, judge_probes, parse_sweep
+from iogauge.core.measurement import ToolOutputError
+from iogauge.core.paths import JOB_FILES
+from iogauge.judge import needle
+from iogauge.judge.needle import Needle, Sweep, judge_probes, parse_sweep
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
-SWEEP_SH = Path(needle.__file__).parent / "sweep.sh"
+SWEEP_SH = JOB_FILES / "rounds.sh"
 
 
 def judge(rates: Mapping[str, Sequence[float]], max_deviation: float = 0.2) -> Needle:
@@ -227,7 +228,7 @@ def test_the_table_of_the_manual() -> None:
             assert float(cell) == pytest.approx(expected, rel=0.06), (cv, rounds)
 
 
-# --- what sweep.sh prints ---------------------------------------------------------------------------
+# --- what rounds.sh prints ---------------------------------------------------------------------------
 
 
 def entry(name: str, mib_s: float, way: str = "write", **more: Any) -> dict[str, Any]:
@@ -374,11 +375,11 @@ def test_a_damaged_sweep_is_refused_or_whole(start: int, length: int) -> None:
     assert found[0].rates == whole[0].rates
 
 
-# --- sweep.sh ------------------------------------------------------------------------------------------
+# --- rounds.sh ------------------------------------------------------------------------------------------
 
 
 def run_sweep(base: Path, fio: str, *words: str) -> subprocess.Popen[str]:
-    """sweep.sh with a program in the place of fio."""
+    """rounds.sh with a program in the place of fio."""
     (base / "fio").write_text(f"#!/bin/sh\n{fio}\n")
     (base / "fio").chmod(0o755)
     return subprocess.Popen(

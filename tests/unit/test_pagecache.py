@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import filesystem, pagecache
-from iogauge.pagecache import Eviction
+from iogauge.node import mounts, pagecache
+from iogauge.node.pagecache import Eviction
 
 MIB = 1 << 20
 
@@ -21,8 +21,8 @@ MIB = 1 << 20
 def disk() -> Iterator[Path]:
     """A directory on a file system with storage behind it."""
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
-        mount = filesystem.find_mount(name)
-        if mount is None or filesystem.traits(mount.type).cache != "page-cache":
+        mount = mounts.find_mount(name)
+        if mount is None or mounts.traits(mount.type).cache != "page-cache":
             pytest.skip(f"/var/tmp is on {mount and mount.type}: it has no page cache to empty")
         yield Path(name)
 

@@ -12,26 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iogauge.lustre import Layout, Pins
-from iogauge.measurement import ToolOutput
-from iogauge.plan import (
-    DIR,
-    REP,
-    Access,
-    CasePlan,
-    Launch,
-    PhasePlan,
-    Printed,
+from iogauge.core.measurement import ToolOutput
+from iogauge.node.layouts import Layout, Pins
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.launchers import (
     binding_options,
     host_options,
-    job_functions,
     job_options,
     per_node_launcher,
     placing_options,
     reporting_variables,
-    shell_command,
-    shell_word,
 )
+from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
 SNIPPETS = st.sampled_from(
@@ -173,7 +165,7 @@ def launch(
     run_tasks: str, launcher: str, nodes: int = 1, agent: tuple[str, ...] = ("agent",)
 ) -> Launch:
     each = per_node_launcher(launcher, nodes)
-    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, account="/account.sh")
+    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, account="/fetched.sh")
 
 
 def test_a_case_of_one_node() -> None:
@@ -188,7 +180,7 @@ def test_a_case_of_one_node() -> None:
         "    iog_reset",
         '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
         '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read mpirun -np 2 sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read mpirun -np 2 sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
     ]
@@ -209,7 +201,7 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
         "    iog_reset",
         '    iog_phase write srun tool "$IOG_DIR/write"',
         f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read srun sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read srun sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         "}",
     ]
 
@@ -222,7 +214,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         "}",
     ]
 
@@ -242,7 +234,7 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /account.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import process
+from iogauge.core import processes
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
             {"IOG_DIR": str(directory)} if directory else {}
         )
         running.append(subprocess.Popen(words or ("sleep", "60"), env=environment))
-        while process.started(running[-1].pid) and not Path(
+        while processes.started(running[-1].pid) and not Path(
             f"/proc/{running[-1].pid}/cmdline"
         ).read_bytes().startswith(b"sleep\0"):
             time.sleep(0.01)
@@ -37,20 +37,20 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 def test_a_number_alone_names_nobody(start: Callable[..., subprocess.Popen[bytes]]) -> None:
-    pid, began = process.named(start(None).pid)
-    assert process.runs([pid, began])
-    assert not process.runs([pid, began - 1])
-    assert process.runs("damaged")  # that cannot be told
+    pid, began = processes.named(start(None).pid)
+    assert processes.runs([pid, began])
+    assert not processes.runs([pid, began - 1])
+    assert processes.runs("damaged")  # that cannot be told
 
 
 def test_one_that_has_ended_does_not_run(start: Callable[..., subprocess.Popen[bytes]]) -> None:
     one = start(None)
-    name = process.named(one.pid)
+    name = processes.named(one.pid)
     one.kill()
     os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
-    assert not process.runs(name)  # a zombie
+    assert not processes.runs(name)  # a zombie
     one.wait()
-    assert not process.runs(name)
+    assert not processes.runs(name)
 
 
 def test_what_works_in_a_directory_is_ended_and_nothing_else(
@@ -63,19 +63,19 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(
     beside = start(tmp_path / "session2" / "case")
     above = start(tmp_path)
     none = start(None)
-    assert process.of_case(str(session)).keys() == {case.pid, itself.pid}
-    said = process.end(str(session))
+    assert processes.of_case(str(session)).keys() == {case.pid, itself.pid}
+    said = processes.end(str(session))
     assert sorted(said) == sorted(
         f"killed sleep (process {one.pid}), which was still at work there" for one in (case, itself)
     )
     assert case.wait(5) == itself.wait(5) == -9
     assert [one.poll() for one in (beside, above, none)] == [None] * 3
-    assert process.end(str(session)) == []
+    assert processes.end(str(session)) == []
 
 
 def test_what_tidies_up_spares_those_it_descends_from(tmp_path: Path) -> None:
     """A shell of the job's, and what may wrap its Python."""
-    code = f"from iogauge import process; print(process.end({str(tmp_path)!r}))"
+    code = f"from iogauge.core import processes; print(processes.end({str(tmp_path)!r}))"
     words = ["sh", "-c", '"$0" -c "$1"; echo lives', sys.executable, code]
     environment = os.environ | {"IOG_DIR": str(tmp_path)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
@@ -90,7 +90,7 @@ def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
         # Before that it is root's: first ours, then setpriv.
         while not Path(f"/proc/{other.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
             time.sleep(0.01)
-        assert process.end(str(tmp_path)) == []
+        assert processes.end(str(tmp_path)) == []
         assert other.poll() is None
     finally:
         other.kill()
@@ -101,7 +101,7 @@ def test_what_keeps_the_lock_is_left_alone(tmp_path: Path) -> None:
     environment = os.environ | {"IOG_DIR": str(tmp_path), "IOG_KEEPS": "1"}
     keeper = subprocess.Popen(["sleep", "60"], env=environment)
     try:
-        assert process.end(str(tmp_path)) == []
+        assert processes.end(str(tmp_path)) == []
         assert keeper.poll() is None
     finally:
         keeper.kill()

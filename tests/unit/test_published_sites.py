@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from iogauge import site
-from iogauge.judge import metric_ceiling
-from iogauge.measurement import Metric
-from iogauge.references import References
-from iogauge.target import PartitionExtras
-from iogauge.units import convert
-from iogauge.verdict import Reference
-from iogauge.yamlfile import load
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.units import convert
+from iogauge.core.yamlfile import load
+from iogauge.plan.cost import metric_ceiling
+from iogauge.site import settings
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.references import References
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
 NAMES = ("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-saion", "oracle-oci")
@@ -155,7 +154,7 @@ def all_references() -> Iterator[tuple[str, str, tuple[Any, ...], Metric, Refere
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_published_site_has_no_mistake(name: str) -> None:
-    _, mistakes = site.read_site(SITES / name)
+    _, mistakes = settings.read_site(SITES / name)
     assert [str(mistake) for mistake in mistakes] == []
 
 

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import references
-from iogauge.measurement import Metric
-from iogauge.references import References, ReferencesError, find_mistakes, last_day
-from iogauge.verdict import Reference
+from iogauge.core.measurement import Metric, Reference
+from iogauge.site import references
+from iogauge.site.references import References, ReferencesError, find_mistakes, last_day
 
 METRICS = [Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"), Metric("open_rate", "kops/s")]
 HEAD = {"$sources": {"Ior": "acceptance run"}}

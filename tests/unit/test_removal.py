@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from iogauge import removal, target, workdir
-from iogauge.removal import NotRemoved, Progress, Removal
+from iogauge.site import extras
+from iogauge.workspace import directory, removal
+from iogauge.workspace.removal import NotRemoved, Progress, Removal
 
 SESSION = "20260101T000000-host-1"
 
@@ -47,13 +48,13 @@ def descriptors() -> int:
 
 
 def test_the_default_is_the_sites() -> None:
-    assert target.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
+    assert extras.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
 
 
 def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:
     """By default; the limit is raised, or the removal says where it stops."""
     code = (
-        "import os, resource, sys; from iogauge import removal\n"
+        "import os, resource, sys; from iogauge.workspace import removal\n"
         "soft, hard = int(sys.argv[2]), int(sys.argv[3])\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
         "fd = os.open(sys.argv[1], os.O_RDONLY)\n"
@@ -267,7 +268,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
     """10,000 swaps of a directory for a link, at every level, while the removal runs over and over."""
     precious, top = tmp_path / "precious", tmp_path / "target"
     # It looks like ours at every level, so that only the link tells.
-    session = Path(workdir.session_dir(str(top), SESSION))
+    session = Path(directory.session_dir(str(top), SESSION))
     case = session / "case"
     places = {
         "iogauge": session.parents[1],
@@ -283,7 +284,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
         if where == tmp_path:
             break
         (where / "data").write_text("precious")
-        (where / workdir.MARKER).write_text("{}")
+        (where / directory.MARKER).write_text("{}")
     before = set(precious.rglob("*"))
     removed = refused = 0
     end = time.monotonic() + 90
@@ -295,8 +296,8 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
                 (case / "inner").mkdir(parents=True, exist_ok=True)
                 for where in (session, case, case / "inner"):
                     (where / "f").touch()
-                (session / workdir.MARKER).touch()
-            for remove, path in ((workdir.remove_case, case), (workdir.remove, session)):
+                (session / directory.MARKER).touch()
+            for remove, path in ((directory.remove_case, case), (directory.remove, session)):
                 try:
                     remove(str(path))
                     removed += 1
@@ -310,7 +311,7 @@ def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
     """A directory of ours that turns into a link while another case is made in it."""
     elsewhere, top = tmp_path / "elsewhere", tmp_path / "target"
     elsewhere.mkdir()
-    session = Path(workdir.session_dir(str(top), SESSION))
+    session = Path(directory.session_dir(str(top), SESSION))
     session.mkdir(parents=True)
     made = refused = 0
     end = time.monotonic() + 60
@@ -318,7 +319,7 @@ def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
         while swaps.value < 2000 or made < 20 or refused < 20:
             assert time.monotonic() < end, (swaps.value, made, refused)
             try:
-                workdir.create(str(top), SESSION, f"case{made + refused}")
+                directory.create(str(top), SESSION, f"case{made + refused}")
                 made += 1
             except OSError:
                 refused += 1

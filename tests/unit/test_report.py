@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iogauge import report
-from iogauge.verdict import Verdict
+from iogauge.judge.verdict import Verdict
+from iogauge.report import table
+from iogauge.report.outcome import exit_status, needs_confirmation, summary, unconfirmed, undecided
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
 
@@ -53,7 +54,7 @@ def record(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
 def shown(records: list[dict[str, Any]], width: int = 200) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(
-        report.table(report.rows(records), "t")
+        table.table(table.rows(records), "t")
     )
     return stream.getvalue()
 
@@ -65,51 +66,51 @@ def shown(records: list[dict[str, Any]], width: int = 200) -> str:
 @pytest.mark.parametrize("verdict", [v.value for v in Verdict])
 def test_exit_status_of_one_case(verdict: str, gate: bool) -> None:
     expected = verdict != "PASS" if gate else verdict in FAILS
-    assert report.exit_status([record(verdict)], gate) == int(expected)
+    assert exit_status([record(verdict)], gate) == int(expected)
 
 
 @pytest.mark.parametrize("gate", [False, True])
 def test_the_worst_case_decides(gate: bool) -> None:
     for one, other in itertools.product([v.value for v in Verdict], repeat=2):
-        both = report.exit_status([record(one), record(other)], gate)
-        assert both == max(report.exit_status([record(v)], gate) for v in (one, other))
+        both = exit_status([record(one), record(other)], gate)
+        assert both == max(exit_status([record(v)], gate) for v in (one, other))
 
 
 def test_nothing_measured_fails_a_gate_only() -> None:
-    assert (report.exit_status([], False), report.exit_status([], True)) == (0, 1)
+    assert (exit_status([], False), exit_status([], True)) == (0, 1)
 
 
 @pytest.mark.parametrize("gate", [False, True])
 def test_an_expected_failure_fails_no_run(gate: bool) -> None:
     expected = record("FAIL", expected=True)
-    assert report.exit_status([expected, record()], gate) == 0
-    assert report.exit_status([expected, record("FAIL")], gate) == 1
+    assert exit_status([expected, record()], gate) == 0
+    assert exit_status([expected, record("FAIL")], gate) == 1
 
 
 def test_an_unknown_verdict_is_no_pass() -> None:
     with pytest.raises(ValueError, match="GREAT"):
-        report.exit_status([record("GREAT")], False)
+        exit_status([record("GREAT")], False)
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
 def test_a_row() -> None:
-    (row,) = report.rows([record()])
-    assert row == report.Row(
+    (row,) = table.rows([record()])
+    assert row == table.Row(
         "Ior posix", "/s", "write_bw", "540.8 MiB/s ±3.1%", "500.0 -10%", "1144", Verdict.PASS, ""
     )
 
 
 def test_a_metric_without_reference_ceiling_and_spread() -> None:
     lonely = metric("UNREFERENCED", reference=None, ceiling=None, spread=None)
-    (row,) = report.rows([record("UNREFERENCED", metrics=[lonely])])
+    (row,) = table.rows([record("UNREFERENCED", metrics=[lonely])])
     assert (row.measured, row.reference, row.ceiling) == ("540.8 MiB/s", "none", "unknown")
     assert (row.verdict, row.reason) == (Verdict.UNREFERENCED, "its reason")
 
 
 def test_a_case_without_metrics_is_seen() -> None:
-    (row,) = report.rows([record("ERROR", metrics=[], target=None)])
+    (row,) = table.rows([record("ERROR", metrics=[], target=None)])
     assert (row.target, row.measured, row.verdict, row.reason) == (
         "disk",
         "-",
@@ -120,7 +121,7 @@ def test_a_case_without_metrics_is_seen() -> None:
 
 def test_each_metric_has_its_own_verdict() -> None:
     both = [metric("PASS"), metric("FAIL", name="read_bw")]
-    assert [r.verdict for r in report.rows([record("FAIL", metrics=both)])] == [
+    assert [r.verdict for r in table.rows([record("FAIL", metrics=both)])] == [
         Verdict.PASS,
         Verdict.FAIL,
     ]
@@ -144,12 +145,12 @@ def test_each_metric_has_its_own_verdict() -> None:
     ],
 )
 def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reason: str) -> None:
-    (row,) = report.rows([record(verdict, findings=findings)])
+    (row,) = table.rows([record(verdict, findings=findings)])
     assert row.reason == reason
 
 
 def test_short_phases_are_not_remarked_upon_in_the_quick_tier() -> None:
-    (row,) = report.rows([record(tier="quick", findings=[finding("warn", guard="G4")])])
+    (row,) = table.rows([record(tier="quick", findings=[finding("warn", guard="G4")])])
     assert row.reason == ""
 
 
@@ -189,7 +190,7 @@ def test_a_scenario_is_named_once() -> None:
     ],
 )
 def test_summary(verdicts: list[str], text: str) -> None:
-    assert report.summary([record(v) for v in verdicts]) == text
+    assert summary([record(v) for v in verdicts]) == text
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------
@@ -216,11 +217,11 @@ def write(folder: Path, *cases: dict[str, Any]) -> Path:
 
 
 def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
-    (found,) = report.undecided(write(tmp_path, case(), case("Md %x=1")), [record()])
+    (found,) = undecided(write(tmp_path, case(), case("Md %x=1")), [record()])
     assert (found["case"], found["check"], found["verdict"]) == ("Md %x=1", "Md", "ERROR")
     assert found["reason"] == "run_wait: time limit"
-    assert report.exit_status([record(), found], gate=False) == 1
-    assert report.rows([found])[0].verdict is Verdict.ERROR
+    assert exit_status([record(), found], gate=False) == 1
+    assert table.rows([found])[0].verdict is Verdict.ERROR
 
 
 #: What a decided case's record has beside what the command adds, and an undecided one has no knowledge of.
@@ -244,7 +245,7 @@ def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
         "tasks_per_node": 2,
         "repetitions": 3,
     }
-    (found,) = report.undecided(
+    (found,) = undecided(
         write(tmp_path, case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix")), []
     )
     assert {key: found[key] for key in known} == known
@@ -256,7 +257,7 @@ def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
 
 def test_a_case_that_was_not_set_up_has_no_scale(tmp_path: Path) -> None:
     zero = {"tier": "", "variant": "", "nodes": 0, "tasks_per_node": 0, "repetitions": 0}
-    (found,) = report.undecided(write(tmp_path, case(**zero)), [])
+    (found,) = undecided(write(tmp_path, case(**zero)), [])
     assert not set(zero) & set(found)
 
 
@@ -264,18 +265,18 @@ def test_a_case_that_was_not_set_up_has_no_scale(tmp_path: Path) -> None:
     "change", [{"partition": "other"}, {"environ": "other"}, {"display_name": "Ior"}]
 )
 def test_a_record_of_another_case_does_not_count(tmp_path: Path, change: dict[str, Any]) -> None:
-    assert len(report.undecided(write(tmp_path, case(**change)), [record()])) == 1
+    assert len(undecided(write(tmp_path, case(**change)), [record()])) == 1
 
 
 def test_a_record_counts_once(tmp_path: Path) -> None:
     file = write(tmp_path, case(), case())
-    assert len(report.undecided(file, [record()])) == 1
-    assert report.undecided(file, [record(), record()]) == []
+    assert len(undecided(file, [record()])) == 1
+    assert undecided(file, [record(), record()]) == []
 
 
 def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path) -> None:
     file = write(tmp_path, case(result="pass", fail_reason=None, fail_phase=None))
-    (found,) = report.undecided(file, [])
+    (found,) = undecided(file, [])
     assert found["reason"] == "run: ReFrame says pass, nothing was decided"
     assert found["verdict"] == "ERROR"
 
@@ -297,12 +298,12 @@ def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path
 def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "r").write_text(text)
     with pytest.raises(ValueError, match=r"."):
-        report.undecided(tmp_path / "r", [])
+        undecided(tmp_path / "r", [])
 
 
 def test_a_missing_report_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        report.undecided(tmp_path / "r", [])
+        undecided(tmp_path / "r", [])
 
 
 def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
@@ -314,7 +315,7 @@ def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
         "metrics": [],
         "findings": [],
     }
-    (row,) = report.rows([record])
+    (row,) = table.rows([record])
     assert "\x1b" not in row.scenario + row.reason
     assert "\\x1b[2J" in row.scenario
 
@@ -328,7 +329,7 @@ def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
         finding("warn", "read_fit", guard="points"),
         finding("warn", "write_bw", guard="points"),
     ]
-    found = report.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
+    found = table.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
     assert [(row.metric, row.measured, row.verdict.value, row.reason) for row in found] == [
         ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points: saw 5"),
         ("read_hold", "-", "INVALID", "saw 5"),
@@ -345,8 +346,8 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> dict[str, An
 
 
 def test_cost_at_the_ceiling_of_the_published_server() -> None:
-    (cost,) = report.costs([bandwidth(3.125)])
-    assert cost == report.Cost(
+    (cost,) = table.costs([bandwidth(3.125)])
+    assert cost == table.Cost(
         "/s",
         "USD",
         0.095,
@@ -360,7 +361,7 @@ def test_cost_at_the_ceiling_of_the_published_server() -> None:
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
     other = {**bandwidth(2.0), "case": "Ior %api=mpiio"}
-    found = report.costs(
+    found = table.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
     assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]
@@ -376,13 +377,13 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
     ],
 )
 def test_without_price_or_valid_bandwidth_there_is_no_cost(one: dict[str, Any]) -> None:
-    assert report.costs([one]) == []
+    assert table.costs([one]) == []
 
 
 def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
     one = {**bandwidth(3.125), "price": {**PRICE, "source": "[red]\x1b[2J"}}
     stream = io.StringIO()
-    Console(file=stream, width=200, color_system=None).print(report.cost_table(report.costs([one])))
+    Console(file=stream, width=200, color_system=None).print(table.cost_table(table.costs([one])))
     for text in ("0.095 USD", "3.125", "1,556.48 USD", "[red]\\x1b[2J"):
         assert text in stream.getvalue()
 
@@ -410,12 +411,12 @@ def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
     second: dict[str, Any], status: int
 ) -> None:
     first = one("FAIL", "a")
-    assert report.exit_status([first, second], gate=False) == status
-    assert report.unconfirmed([first, second]) == ([first] if status == 0 else [])
-    assert ("not confirmed" in report.summary([first, second])) == (status == 0)
+    assert exit_status([first, second], gate=False) == status
+    assert unconfirmed([first, second]) == ([first] if status == 0 else [])
+    assert ("not confirmed" in summary([first, second])) == (status == 0)
 
 
 def test_only_a_failure_can_be_refuted() -> None:
-    assert not report.needs_confirmation(one("INVALID", "a"))
-    assert not report.needs_confirmation(one("FAIL", "a", expected=True))
-    assert not report.needs_confirmation(one("FAIL", "b", confirms="a"))
+    assert not needs_confirmation(one("INVALID", "a"))
+    assert not needs_confirmation(one("FAIL", "a", expected=True))
+    assert not needs_confirmation(one("FAIL", "b", confirms="a"))

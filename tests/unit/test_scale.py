@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import evidence, fingerprint, judge
-from iogauge.plan import Launch, job_functions, per_node_launcher
-from iogauge.target import PartitionExtras
-from iogauge.tools import fio, ior, mdtest
+from iogauge.evidence import collect, fingerprint
+from iogauge.judge import case
+from iogauge.plan.launchers import per_node_launcher
+from iogauge.plan.script import Launch, job_functions
+from iogauge.site.extras import PartitionExtras
+from iogauge.tools.fio.output import parse_json
+from iogauge.tools.ior import output
+from iogauge.tools.mdtest.output import parse_rank_csv
 from support import scale
 from support import stage as healthy
 
@@ -50,9 +54,9 @@ def seconds(work: Callable[[], object]) -> float:
 @pytest.mark.parametrize(
     ("made", "parse", "size"),
     [
-        (scale.ior_ranks, ior.rank_times_csv, 16_000),
-        (scale.mdtest_ranks, mdtest.parse_rank_csv, 8_000),
-        (scale.fio_clients, fio.parse_json, 500),
+        (scale.ior_ranks, output.rank_times_csv, 16_000),
+        (scale.mdtest_ranks, parse_rank_csv, 8_000),
+        (scale.fio_clients, parse_json, 500),
     ],
     ids=["ior", "mdtest", "fio"],
 )
@@ -71,7 +75,7 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
             run_tasks=launcher,
             each_node=per_node_launcher(launcher, nodes, hosts),
             agent=["agent"],
-            account="account.sh",
+            account="fetched.sh",
         )
         return "\n".join(job_functions(healthy.plan(nodes), launch))
 
@@ -80,10 +84,10 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
 
 def test_a_record_of_a_thousand_nodes_is_small(tmp_path: Path) -> None:
     plan = healthy.plan(NODES, tasks=NODES * scale.TASKS)
-    found = evidence.collect(scale.build(tmp_path, NODES), plan, 0)
+    found = collect.collect(scale.build(tmp_path, NODES), plan, 0)
     assert (len(found.views), len(found.nodes), len(found.idle)) == (NODES, NODES, NODES)
     assert len(found.outputs["write"][0].phases[0].rank_seconds) == NODES * scale.TASKS
-    judged = judge.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
+    judged = case.judge(plan, found, healthy.METRICS, {}, EXTRAS, "quick")
     prints = fingerprint.merge(found.nodes)
     prints |= fingerprint.of_case(hosts=[v.host for v in found.views], tools=[], commands=[])
     assert prints["nodes"] == f"n[1-{NODES}]"

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from iogauge import send
-from iogauge.alarm import Alarm, Trouble
-from iogauge.figure import Curve, Point
-from iogauge.send import Message, SendError
-from iogauge.verdict import Verdict
+from iogauge.alarm import receivers
+from iogauge.alarm.collect import Alarm, Trouble
+from iogauge.alarm.figure import Curve, Point
+from iogauge.alarm.receivers import Message, SendError
+from iogauge.judge.verdict import Verdict
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 Answer = tuple[int, dict[str, str], str]
@@ -112,7 +112,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(receivers, "PAUSES", (0.01, 0.01))
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
@@ -123,7 +123,7 @@ def to_webhook(server: Server) -> dict[str, str]:
 
 
 def failure(environment: dict[str, str], sent: Message | None = None) -> str:
-    ((_, receiver),) = send.receivers(environment).items()
+    ((_, receiver),) = receivers.receivers(environment).items()
     with pytest.raises(SendError) as error:
         receiver(sent or message())
     text = str(error.value)
@@ -136,7 +136,7 @@ def failure(environment: dict[str, str], sent: Message | None = None) -> str:
 
 def test_a_webhook_gets_text_and_values(serve: Callable[..., Server]) -> None:
     server = serve()
-    send.receivers(to_webhook(server))["webhook"](message())
+    receivers.receivers(to_webhook(server))["webhook"](message())
     ((path, headers, body),) = server.got
     assert path == f"/{DOOR}"
     assert headers["authorization"] == f"Bearer {TOKEN}"
@@ -156,14 +156,14 @@ def test_text_from_outside_can_neither_mention_nor_leave_its_block() -> None:
 
 def test_a_long_alarm_is_cut_and_keeps_its_link() -> None:
     text = message("x" * 50_000).text
-    assert len(text) < send.LONGEST + 200
+    assert len(text) < receivers.LONGEST + 200
     assert "cut here" in text and text.endswith("https://ci.invalid/1")
 
 
 @pytest.mark.parametrize("code", [500, 503, 429])
 def test_who_is_broken_is_asked_again(serve: Callable[..., Server], code: int) -> None:
     server = serve((code, {}, ""), (code, {}, ""), (200, {}, ""))
-    send.receivers(to_webhook(server))["webhook"](message())
+    receivers.receivers(to_webhook(server))["webhook"](message())
     assert len(server.got) == 3
 
 
@@ -188,7 +188,7 @@ def test_a_redirection_takes_no_token_elsewhere(serve: Callable[..., Server], co
 
 
 def test_who_does_not_answer(serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "TIMEOUT", 0.3)
+    monkeypatch.setattr(receivers, "TIMEOUT", 0.3)
     begin = time.monotonic()
     assert failure(to_webhook(serve(None))) == "127.0.0.1: no answer within 0.3 s, 3 attempts"
     assert time.monotonic() - begin < 3
@@ -197,7 +197,7 @@ def test_who_does_not_answer(serve: Callable[..., Server], monkeypatch: pytest.M
 def test_whose_answer_does_not_end(
     serve: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(send, "TIMEOUT", 0.5)
+    monkeypatch.setattr(receivers, "TIMEOUT", 0.5)
     begin = time.monotonic()
     server = serve((200, {}, ENDLESS))
     assert failure(to_webhook(server)) == "127.0.0.1: no answer within 0.5 s, 3 attempts"
@@ -234,7 +234,7 @@ def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path: P
         "IOGAUGE_ALARM_COMMAND": f"'{program}' -s '$(id);`id`'",
         "IOGAUGE_GITLAB_TOKEN": TOKEN,
     }
-    send.receivers(environment)["command"](message())
+    receivers.receivers(environment)["command"](message())
     got = file.read_text()
     assert got.startswith("-s $(id);`id`\niogauge site: FAILED")
     assert "https://ci.invalid/1" in got and TOKEN not in got
@@ -253,14 +253,14 @@ def test_a_command_that_fails(command: str, said: str) -> None:
 
 
 def test_a_command_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "COMMAND_TIMEOUT", 0.2)
+    monkeypatch.setattr(receivers, "COMMAND_TIMEOUT", 0.2)
     said = failure({"IOGAUGE_ALARM_COMMAND": "sleep 30", "PATH": os.environ["PATH"]})
     assert said == "sleep: not done after 0.2 s, ended"
 
 
 def test_a_command_with_an_open_quote() -> None:
     with pytest.raises(ValueError, match="IOGAUGE_ALARM_COMMAND: No closing quotation"):
-        send.receivers({"IOGAUGE_ALARM_COMMAND": "mail 'x"})
+        receivers.receivers({"IOGAUGE_ALARM_COMMAND": "mail 'x"})
 
 
 # The note.
@@ -277,7 +277,7 @@ def in_gitlab(server: Server, **more: str) -> dict[str, str]:
 
 def test_a_note_has_the_figure(serve: Callable[..., Server]) -> None:
     server = serve((201, {}, json.dumps({"markdown": "![f](/uploads/1/f.svg)"})), (201, {}, "{}"))
-    send.receivers(in_gitlab(server))["note"](message())
+    receivers.receivers(in_gitlab(server))["note"](message())
     (upload, figure), (note, body) = [(path, body) for path, _, body in server.got]
     assert upload == "/api/v4/projects/7/uploads"
     assert b'name="file"; filename="iogauge-1.svg"' in figure and b"</svg>" in figure
@@ -294,20 +294,20 @@ def test_a_figure_that_cannot_be_uploaded_costs_no_note(
     serve: Callable[..., Server], answer: Answer
 ) -> None:
     server = serve(answer, (201, {}, "{}"))
-    send.receivers(in_gitlab(server))["note"](message())
+    receivers.receivers(in_gitlab(server))["note"](message())
     assert "figures could not be uploaded" in json.loads(server.got[-1][2])["body"]
 
 
 def test_a_scheduled_pipeline_may_name_the_merge_request(serve: Callable[..., Server]) -> None:
     server = serve((201, {}, '{"markdown": "m"}'))
-    send.receivers(in_gitlab(server, CI_MERGE_REQUEST_IID="", IOGAUGE_NOTE_ON="3"))["note"](
+    receivers.receivers(in_gitlab(server, CI_MERGE_REQUEST_IID="", IOGAUGE_NOTE_ON="3"))["note"](
         message()
     )
     assert server.got[-1][0] == "/api/v4/projects/7/merge_requests/3/notes"
 
 
 def test_no_merge_request_no_note(serve: Callable[..., Server]) -> None:
-    assert send.receivers(in_gitlab(serve(), CI_MERGE_REQUEST_IID="")) == {}
+    assert receivers.receivers(in_gitlab(serve(), CI_MERGE_REQUEST_IID="")) == {}
 
 
 def test_a_merge_request_is_a_number(serve: Callable[..., Server]) -> None:
@@ -318,7 +318,7 @@ def test_a_merge_request_is_a_number(serve: Callable[..., Server]) -> None:
 
 def test_a_note_outside_of_gitlab() -> None:
     with pytest.raises(ValueError, match="CI_API_V4_URL and CI_PROJECT_ID"):
-        send.receivers({"IOGAUGE_GITLAB_TOKEN": TOKEN, "IOGAUGE_NOTE_ON": "3"})
+        receivers.receivers({"IOGAUGE_GITLAB_TOKEN": TOKEN, "IOGAUGE_NOTE_ON": "3"})
 
 
 # The command line.
@@ -328,7 +328,7 @@ def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
     import subprocess
     import sys
 
-    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
     environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
     done = subprocess.run(
         [sys.executable, "-c", code, "alarm", *words],
@@ -344,7 +344,7 @@ def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
 def test_each_receiver_gets_its_own_token(serve: Callable[..., Server]) -> None:
     server = serve((201, {}, '{"markdown": "m"}'))
     both = {**to_webhook(server), **in_gitlab(server), "IOGAUGE_GITLAB_TOKEN": "another"}
-    for receiver in send.receivers(both).values():
+    for receiver in receivers.receivers(both).values():
         receiver(message())
     for path, headers, _ in server.got:
         own = (headers.get("authorization"), headers.get("private-token"))

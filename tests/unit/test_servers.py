@@ -1,4 +1,4 @@
-"""servers.sh and serve.sh with the real fio on this node: they serve the job, and end with it."""
+"""fio_servers.sh and fio_server.sh with the real fio on this node: they serve the job, and end with it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from e2e.rig import processes, wait_for
-from iogauge import workdir
-from iogauge.measurement import ToolOutput, ToolOutputError
-from iogauge.tools import fio
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.tools.fio import options, output
 
-LIBRARY = Path(workdir.__file__).parent
 #: Makes the directory; removing is the real agent's.
-AGENT = f"""[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.agent "$@"
+AGENT = f"""[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent "$@"
 mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
 """
 UUID = Path("/proc/sys/kernel/random/uuid")
@@ -66,9 +65,9 @@ class Servers:
             "filename_format": "k$jobnum/$clientuid.$filenum",
         }
         for job in (
-            fio.FioJob(name="layout", pattern="write", fsync_at_end=True, **fields),
-            fio.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
-            fio.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
+            options.FioJob(name="layout", pattern="write", fsync_at_end=True, **fields),
+            options.FioJob(name="read", pattern="randread", runtime_s=1, **fields),
+            options.FioJob(name="long", pattern="randread", runtime_s=300, **fields),
         ):
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
         self.program("launch", THREE)
@@ -96,7 +95,7 @@ class Servers:
     def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f"export IOG_DIR=$CASE_DIR\n. {LIBRARY}/job.sh\n. {LIBRARY}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/fio_servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
             f"iog_case() {{\n{case}\n}}\niog_open sh ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         return self.start(["bash", "job"])
@@ -107,12 +106,12 @@ class Servers:
         return process.returncode, printed
 
     def serve(self, seconds: int = 60, program: str | None = None) -> subprocess.Popen[str]:
-        """serve.sh by itself, on the loopback interface."""
+        """fio_server.sh by itself, on the loopback interface."""
         lease = self.stage / "lease"
         lease.write_text("1\n")
         arguments = [str(self.stage / "server"), "lo", str(lease), str(seconds)]
         real = program or shutil.which("fio") or ""
-        process = self.start(["sh", str(LIBRARY / "serve.sh"), *arguments, real])
+        process = self.start(["sh", str(JOB_FILES / "fio_server.sh"), *arguments, real])
         if program is None:
             wait_for(self.found, 30, "the server's address")
         return process
@@ -130,7 +129,7 @@ class Servers:
         return not self.left()
 
     def measured(self, *names: str) -> ToolOutput:
-        return fio.parse_json("".join(self.text(name) for name in names))
+        return output.parse_json("".join(self.text(name) for name in names))
 
     def busy(self) -> bool:
         """Whether fio's server has a process for each of the two of a job, which leave its session."""
@@ -280,7 +279,7 @@ def test_servers_at_one_address_would_share_their_files(servers: Servers) -> Non
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-# --- serve.sh by itself ---------------------------------------------------------------------------
+# --- fio_server.sh by itself ---------------------------------------------------------------------------
 
 
 def stop(servers: Servers, process: subprocess.Popen[str]) -> None:
@@ -345,7 +344,7 @@ def test_a_lease_that_is_renewed_keeps_the_server(servers: Servers) -> None:
 
 
 def test_what_started_a_server_is_killed(servers: Servers) -> None:
-    script = f'sh {LIBRARY}/serve.sh "$PWD/server" lo lease 60 fio & wait'
+    script = f'sh {JOB_FILES}/fio_server.sh "$PWD/server" lo lease 60 fio & wait'
     (servers.stage / "lease").write_text("1\n")
     process = servers.start(["sh", "-c", script])
     wait_for(servers.found, 30, "the server's address")

@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from iogauge import session, workdir
+from iogauge.core import paths
+from iogauge.core.paths import LIBRARY
+from iogauge.session import current, janitor
+from iogauge.workspace import directory
 
-SOURCE = Path(session.__file__).parents[1]
+SOURCE = LIBRARY.parent
 
 
 @pytest.fixture(autouse=True)
@@ -23,19 +26,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (session.state_dir(), session.history_dir()) == (home, home / "history")
+    assert (paths.state_dir(), paths.history_dir()) == (home, home / "history")
     monkeypatch.delenv("IOGAUGE_HOME")
     monkeypatch.setenv("IOGAUGE_ROOT", "/root/of/it")
-    assert session.state_dir() == Path("/root/of/it/.iogauge")
+    assert paths.state_dir() == Path("/root/of/it/.iogauge")
     monkeypatch.delenv("IOGAUGE_ROOT")
-    assert (session.project_root() / "pyproject.toml").exists()
+    assert (paths.project_root() / "pyproject.toml").exists()
 
 
 @pytest.mark.parametrize("value", ["state", "./state", "-x", "~/state"])
 def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("IOGAUGE_HOME", value)
     with pytest.raises(SystemExit, match=r"IOGAUGE_HOME is .*: expected an absolute path"):
-        session.state_dir()
+        paths.state_dir()
 
 
 @pytest.mark.parametrize(
@@ -52,37 +55,37 @@ def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch, value: str
 )
 def test_gate(monkeypatch: pytest.MonkeyPatch, value: str, gate: bool) -> None:
     monkeypatch.setenv("IOGAUGE_GATE", value)
-    assert session.is_gate() is gate
+    assert current.is_gate() is gate
 
 
 def test_a_name_is_a_directory_name_and_ends_in_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "n-1.x/y é")
-    name = session.new_session_name()
+    name = current.new_session_name()
     assert name.endswith(f"-n-1-x-y-{os.getpid()}")
     assert name.rpartition("-")[2] == str(os.getpid())
     assert "/" not in name
 
 
 def test_targets_are_remembered_once_and_in_order(tmp_path: Path) -> None:
-    assert session.known_targets() == []
+    assert current.known_targets() == []
     for target in ("/b", "/a", "/b"):
-        session.Session("s").track(target)
-    assert session.known_targets() == ["/b", "/a"]
+        current.Session("s").track(target)
+    assert current.known_targets() == ["/b", "/a"]
 
 
 def test_targets_that_are_none_are_left_out(home: Path) -> None:
     home.mkdir()
     (home / "targets.txt").write_bytes(b"/a\0b\n\n../..\n-x\n/\x1b[2J\n/c\n")
-    assert session.known_targets() == ["/c"]
+    assert current.known_targets() == ["/c"]
 
 
 def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
-    run = session.Session("mine")
+    run = current.Session("mine")
     run.track(str(tmp_path))
-    mine = Path(workdir.create(str(tmp_path), "mine", "case"))
-    other = Path(workdir.create(str(tmp_path), "other", "case"))
+    mine = Path(directory.create(str(tmp_path), "mine", "case"))
+    other = Path(directory.create(str(tmp_path), "other", "case"))
     run.clean()
     assert not mine.parent.exists()
     assert other.exists()
@@ -91,9 +94,9 @@ def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
 def test_what_cannot_be_removed_is_said_with_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = session.Session("mine", {str(tmp_path)})
-    case = Path(workdir.create(str(tmp_path), "mine", "case"))
-    (case.parent / workdir.MARKER).unlink()
+    run = current.Session("mine", {str(tmp_path)})
+    case = Path(directory.create(str(tmp_path), "mine", "case"))
+    (case.parent / directory.MARKER).unlink()
     run.clean()
     assert (
         f"left behind, remove it with: iogauge clean --target {tmp_path}" in capsys.readouterr().err
@@ -120,7 +123,7 @@ def test_what_cannot_be_removed_is_said_with_the_command(
     ],
 )
 def test_which_command_line_runs_cases(words: list[str], runs: bool) -> None:
-    assert session.runs_cases(words) is runs
+    assert current.runs_cases(words) is runs
 
 
 @pytest.mark.parametrize(
@@ -137,11 +140,13 @@ def test_a_gate_that_decides_nothing_fails(
     tmp_path: Path, gate: str, words: list[str], decided: int, status: int
 ) -> None:
     script = (
-        "from iogauge import session, workdir\n"
-        "session.guard_gate()\n"
-        f"session.current().track({str(tmp_path)!r})\n"
-        f"workdir.create({str(tmp_path)!r}, session.current().name, 'case')\n"
-        f"session.current().passed = {decided}\n"
+        "from iogauge.session.current import current\n"
+        "from iogauge.session.gate import guard_gate\n"
+        "from iogauge.workspace import directory\n"
+        "guard_gate()\n"
+        f"current().track({str(tmp_path)!r})\n"
+        f"directory.create({str(tmp_path)!r}, current().name, 'case')\n"
+        f"current().passed = {decided}\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
     done = subprocess.run(
@@ -153,10 +158,10 @@ def test_a_gate_that_decides_nothing_fails(
 
 
 def test_a_caller_may_name_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "_current", None)
+    monkeypatch.setattr(current, "_current", None)
     monkeypatch.setenv("IOGAUGE_SESSION", "given")
-    assert session.current().name == "given"
-    assert session.current() is session.current()
+    assert current.current().name == "given"
+    assert current.current() is current.current()
 
 
 def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,21 +172,21 @@ def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         then = time.time() - days * 86400
         os.utime(stage, (then, then))
     (tmp_path / "reframe" / "stage" / "link").symlink_to("old")
-    assert [path.name for path in session.old_stages()] == ["old"]
+    assert [path.name for path in janitor.old_stages()] == ["old"]
 
 
 def test_the_stage_of_a_session_that_runs_is_not_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    session.Session("mine").track(str(tmp_path / "target"))
+    current.Session("mine").track(str(tmp_path / "target"))
     stage = tmp_path / "reframe" / "stage" / "mine"
     whose = stage / ".iogauge-session"
 
     def old(days: float, **change: object) -> bool:
         whose.write_text(json.dumps(json.loads(whose.read_text()) | change))
         os.utime(stage, (time.time() - days * 86400,) * 2)
-        return session.old_stages() == [stage]
+        return janitor.old_stages() == [stage]
 
     assert not old(100)
     assert old(8, process=[os.getpid(), 1])
@@ -197,8 +202,8 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(
         if file.name == "pipe":
             os.mkfifo(file)
             with pytest.raises(OSError, match=r"pipe"):
-                session.announce("a")
+                current.announce("a")
         else:
-            session.announce("a")
-            session.announce("b")
+            current.announce("a")
+            current.announce("b")
             assert file.read_text() == "a\nb\n"

@@ -13,7 +13,8 @@ import jsonschema
 import pytest
 import yaml
 
-from iogauge import site
+from iogauge.check import configuration
+from iogauge.site import settings
 from support.stack import write_facts
 
 GOOD: dict[str, Any] = {
@@ -73,7 +74,7 @@ def changed(path: str, value: Any, data: dict[str, Any] = GOOD) -> dict[str, Any
 
 
 def mistakes(data: object) -> list[str]:
-    return [str(mistake) for mistake in site.find_mistakes("f", "good", data)]
+    return [str(mistake) for mistake in settings.find_mistakes("f", "good", data)]
 
 
 def test_a_sound_site_has_no_mistake() -> None:
@@ -325,7 +326,7 @@ def test_a_broken_site_does_not_disable_the_others(
     for name in ("alpha", "omega"):
         put(sites, name)
     put(sites, "broken", data)
-    config = site.load(sites)
+    config = configuration.load(sites)
     assert list(systems(config)) == ["alpha", "broken", "omega"]
     assert "iogauge: site broken is disabled: " in capsys.readouterr().err
     stand_in = systems(config)["broken"]
@@ -336,7 +337,7 @@ def test_a_broken_site_does_not_disable_the_others(
     for name in ("alpha", "omega"):
         (partition,) = systems(config)[name]["partitions"]
         assert partition["features"] == ["o_direct", "target"]
-    jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
+    jsonschema.Draft7Validator(settings._reframe_schema()).validate(config)
     for system in config["systems"]:
         for pattern in system["hostnames"]:
             re.compile(pattern)
@@ -344,7 +345,7 @@ def test_a_broken_site_does_not_disable_the_others(
 
 def test_what_is_declared_of_the_scale_is_completed(sites: Path, tmp_path: Path) -> None:
     put(sites, "found", detecting(target={"path": str(tmp_path)}, scale={"nodes": 1}))
-    (partition,) = systems(site.load(sites))["found"]["partitions"]
+    (partition,) = systems(configuration.load(sites))["found"]["partitions"]
     assert partition["extras"]["scale"]["tasks_per_node"] >= 1
 
 
@@ -354,7 +355,7 @@ def test_a_state_directory_that_something_would_act_upon_is_refused(
 ) -> None:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / name))
     with pytest.raises(SystemExit, match="IOGAUGE_HOME"):
-        site.load(sites)
+        configuration.load(sites)
 
 
 @pytest.mark.parametrize(("folder", "name"), [("1st", "_1st"), ("a b.c", "a_b_c")])
@@ -363,9 +364,9 @@ def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
 ) -> None:
     put(sites, "alpha")
     put(sites, folder, "systems: [")
-    config = site.load(sites)
+    config = configuration.load(sites)
     assert set(systems(config)) == {name, "alpha"}
-    jsonschema.Draft7Validator(site._reframe_schema()).validate(config)
+    jsonschema.Draft7Validator(settings._reframe_schema()).validate(config)
 
 
 @pytest.mark.parametrize(
@@ -381,12 +382,12 @@ def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
     sites: Path, capsys: pytest.CaptureFixture[str], make: Any
 ) -> None:
     (sites / "broken").mkdir()
-    file = sites / "broken" / site.SETTINGS
+    file = sites / "broken" / settings.SETTINGS
     make(file)
-    assert not site.any_budget(sites)
+    assert not settings.any_budget(sites)
     put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega") + "# budget\n")
-    assert site.any_budget(sites)
-    assert set(systems(site.load(sites))) == {"broken", "omega"}
+    assert settings.any_budget(sites)
+    assert set(systems(configuration.load(sites))) == {"broken", "omega"}
     assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
 
 
@@ -395,7 +396,7 @@ def test_mistakes_in_the_references_disable_a_site(
 ) -> None:
     put(sites, "alpha")
     (sites / "alpha" / "references.yaml").write_text("Ior: 5\n")
-    config = site.load(sites)
+    config = configuration.load(sites)
     assert systems(config)["alpha"]["partitions"][0]["name"] == "broken"
     assert "Ior: found 5" in capsys.readouterr().err
 
@@ -404,14 +405,14 @@ def test_local_comes_last_and_common_is_no_site(sites: Path) -> None:
     for name in ("zeta", "local", "alpha"):
         put(sites, name)
     put(sites, "common", "general:\n  - report_file: ${IOGAUGE_HOME}/r.json\n")
-    config = site.load(sites)
+    config = configuration.load(sites)
     assert list(systems(config)) == ["alpha", "zeta", "local"]
     assert config["general"] == [{"report_file": str(sites.parent / "home" / "r.json")}]
 
 
 def test_a_site_may_say_that_o_direct_is_not_honoured(sites: Path) -> None:
     put(sites, "alpha", changed(f"{EXTRAS}.target.honours_o_direct", False))
-    (partition,) = systems(site.load(sites))["alpha"]["partitions"]
+    (partition,) = systems(configuration.load(sites))["alpha"]["partitions"]
     assert partition["features"] == ["target"]
 
 
@@ -420,7 +421,7 @@ def test_a_target_that_cannot_be_detected_disables_its_site(
 ) -> None:
     put(sites, "alpha", detecting(target={"path": "/no/such/place"}))
     put(sites, "omega")
-    config = site.load(sites)
+    config = configuration.load(sites)
     assert systems(config)["alpha"]["partitions"][0]["name"] == "broken"
     assert "mkdir it, or name another" in capsys.readouterr().err
 
@@ -434,7 +435,7 @@ def system(*extras: dict[str, Any]) -> SimpleNamespace:
 
 
 def test_a_sound_site_is_ready() -> None:
-    site.require_ready(system({"target": {}}))
+    configuration.require_ready(system({"target": {}}))
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_a_system_that_cannot_measure_ends_the_run(
     extras: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
-        site.require_ready(system(*extras))
+        configuration.require_ready(system(*extras))
 
 
 # --- the software stack ---------------------------------------------------------------------------
@@ -466,16 +467,16 @@ def stacked(*environments: dict[str, Any]) -> SimpleNamespace:
 def test_a_site_without_its_stack_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "-r"])
     with pytest.raises(SystemExit, match="spack -e x install"):
-        site.require_ready(stacked({"not_installed": "spack -e x install"}))
+        configuration.require_ready(stacked({"not_installed": "spack -e x install"}))
 
 
 def test_a_site_without_its_stack_can_be_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "--dry-run"])
-    site.require_ready(stacked({"not_installed": "spack -e x install"}))
+    configuration.require_ready(stacked({"not_installed": "spack -e x install"}))
 
 
 def test_one_stack_of_two_is_enough_and_the_other_is_named(capsys: Any) -> None:
-    site.require_ready(stacked({"not_installed": "spack -e x install"}, {"installed": {}}))
+    configuration.require_ready(stacked({"not_installed": "spack -e x install"}, {"installed": {}}))
     assert "left out: spack -e x install" in capsys.readouterr().err
 
 
@@ -488,7 +489,7 @@ def with_stack(name: str) -> dict[str, Any]:
 def load_site(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
     (folder / "good").mkdir()
     (folder / "good" / "settings.yaml").write_text(yaml.safe_dump(data))
-    (environment,) = site.load(folder)["environments"]
+    (environment,) = configuration.load(folder)["environments"]
     found: dict[str, Any] = environment
     return found
 
@@ -523,6 +524,6 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
 def test_extras_of_an_environment_name_a_stack_and_nothing_else(extras: dict[str, Any]) -> None:
     data = with_stack("site")
     data["environments"][0]["extras"] = extras
-    mistakes = site.find_mistakes("f", "good", data)
+    mistakes = settings.find_mistakes("f", "good", data)
     assert bool(mistakes) == (extras != {"stack": "site"})
     assert all("environments.env.extras" in m.key for m in mistakes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iogauge import stack
+from iogauge.site import stack
 from support.stack import FACTS, write_facts
 
 

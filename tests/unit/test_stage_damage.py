@@ -17,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iogauge import evidence, judge, outside
-from iogauge.measurement import ToolOutputError
-from iogauge.verdict import Reference, Verdict
+from iogauge.core import untrusted
+from iogauge.core.measurement import Reference, ToolOutputError
+from iogauge.evidence import collect
+from iogauge.judge import case
+from iogauge.judge.verdict import Verdict
 from support import fuzz
 from support import stage as healthy
 from support.extras import extras
@@ -36,15 +38,15 @@ PATIENCE_S = 20.0
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(collect, "PATIENCE_S", 0.0)
 
 
-def verdict_of(stage: Path, nodes: int = 1) -> judge.Judgement | ToolOutputError:
+def verdict_of(stage: Path, nodes: int = 1) -> case.Judgement | ToolOutputError:
     plan = healthy.plan(nodes=nodes)
     started = time.monotonic()
     try:
-        found = evidence.collect(stage, plan, 0, ("s", "c"))
-        return judge.judge(plan, found, healthy.METRICS, REFERENCES, extras(), "quick")
+        found = collect.collect(stage, plan, 0, ("s", "c"))
+        return case.judge(plan, found, healthy.METRICS, REFERENCES, extras(), "quick")
     except ToolOutputError as error:
         assert str(error)
         return error
@@ -52,7 +54,7 @@ def verdict_of(stage: Path, nodes: int = 1) -> judge.Judgement | ToolOutputError
         assert time.monotonic() - started < PATIENCE_S
 
 
-def samples(found: judge.Judgement | ToolOutputError) -> list[tuple[float, ...]]:
+def samples(found: case.Judgement | ToolOutputError) -> list[tuple[float, ...]]:
     return [] if isinstance(found, ToolOutputError) else [m.samples for m in found.metrics]
 
 
@@ -68,7 +70,7 @@ def good() -> Iterator[Path]:
 
 def test_the_healthy_stage_passes(good: Path) -> None:
     found = verdict_of(good)
-    assert isinstance(found, judge.Judgement) and found.verdict is Verdict.PASS, found
+    assert isinstance(found, case.Judgement) and found.verdict is Verdict.PASS, found
 
 
 def _sparse(file: Path) -> None:
@@ -177,6 +179,6 @@ def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path: Path) -> No
 def test_a_file_that_grows_without_end_is_not_read(tmp_path: Path) -> None:
     file = tmp_path / "out"
     with open(file, "wb") as opened:
-        opened.truncate(outside.LIMIT_BYTES + 1)
-    with pytest.raises(OSError, match=f"at most {outside.LIMIT_BYTES} are read"):
-        outside.read_text(file)
+        opened.truncate(untrusted.LIMIT_BYTES + 1)
+    with pytest.raises(OSError, match=f"at most {untrusted.LIMIT_BYTES} are read"):
+        untrusted.read_text(file)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from iogauge.target import PartitionExtras
+from iogauge.site.extras import PartitionExtras
 
 GOOD: dict[str, Any] = {
     "target": {"path": "/scratch", "type": "ext4"},

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from iogauge.topology import Direction, Topology
+from iogauge.site.topology import Direction, Topology
 
 CLIENTS = {"nic": "100 Gbit/s"}
 SERVERS = {"count": 2, "nic": "200 Gbit/s"}

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from iogauge import history, trend
-from iogauge.cli import app
-from iogauge.trend import Judged, State
+from iogauge.cli.app import app
+from iogauge.records import journal
+from iogauge.trend import states, view
+from iogauge.trend.states import Judged, State
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SEEDS = st.integers(0, 10**6)
@@ -65,7 +66,7 @@ def frame(values: Sequence[float], **columns: object) -> pl.DataFrame:
 
 
 def judge(values: Sequence[float], **columns: object) -> Judged:
-    (one,) = trend.judge(frame(values, **columns))
+    (one,) = states.judge(frame(values, **columns))
     return one
 
 
@@ -154,22 +155,22 @@ def test_values_that_are_none_do_not_count() -> None:
     rows = frame([1.0] * 30).with_columns(
         median=pl.Series([None, 0.0, math.nan, math.inf, -1.0] + [1.0] * 25)
     )
-    (one,) = trend.judge(rows)
+    (one,) = states.judge(rows)
     assert one.runs == 25
 
 
 @pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
 def test_too_few_runs_are_said(runs: int, state: State) -> None:
-    found = trend.judge(frame([5.0] * runs))
+    found = states.judge(frame([5.0] * runs))
     assert found[0].state is state
-    assert trend.few(found) == (
+    assert view.few(found) == (
         [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
     )
 
 
 def test_nothing_gives_nothing() -> None:
-    assert trend.judge(frame([])) == []
-    assert trend.judge(frame([1.0], metric_verdict="ERROR")) == []
+    assert states.judge(frame([])) == []
+    assert states.judge(frame([1.0], metric_verdict="ERROR")) == []
 
 
 # Series.
@@ -184,8 +185,8 @@ def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
     assert one.started.low < -0.2 < one.started.high
     assert one.started.session == "s40"
     known = {"old": {"kernel": "5", "mem.bytes": 1}, "new": {"kernel": "6", "mem.bytes": 1}}
-    assert trend.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
-    assert trend.fingerprint_ids([one]) == {"old", "new"}
+    assert view.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
+    assert view.fingerprint_ids([one]) == {"old", "new"}
 
 
 def test_a_series_that_comes_back_goes_on() -> None:
@@ -244,7 +245,7 @@ def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
 @settings(max_examples=25, deadline=None)
 def test_the_order_of_rows_does_not_matter(seed: int) -> None:
     rows = frame(dropped(seed, 0.1))
-    assert trend.judge(rows) == trend.judge(rows.sample(fraction=1, shuffle=True, seed=seed))
+    assert states.judge(rows) == states.judge(rows.sample(fraction=1, shuffle=True, seed=seed))
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
@@ -254,9 +255,9 @@ def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> N
         frame(dropped(seed, 0.1, after=20)[:runs], line=f"{k:02}")
         for k, (seed, runs) in enumerate(lines)
     ]
-    together = trend.judge(pl.concat(frames))
+    together = states.judge(pl.concat(frames))
     for one, alone in zip(together, frames, strict=True):
-        (expected,) = trend.judge(alone)
+        (expected,) = states.judge(alone)
         assert (one.line, one.state, one.runs) == (expected.line, expected.state, expected.runs)
         assert same(one, expected)
 
@@ -277,11 +278,11 @@ def test_what_drops_further_is_not_missed(seed: int, drop: float, more: float) -
 
 def test_a_baseline_that_is_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 20 at least"):
-        trend.judge(frame([1.0]), baseline=19)
+        states.judge(frame([1.0]), baseline=19)
 
 
 def test_a_longer_baseline_is_used() -> None:
-    (one,) = trend.judge(frame([1.0] * 70), baseline=60)
+    (one,) = states.judge(frame([1.0] * 70), baseline=60)
     assert one.baseline == 60
 
 
@@ -290,10 +291,10 @@ def test_a_longer_baseline_is_used() -> None:
 
 def test_what_chance_does_to_many_series_is_said() -> None:
     found = [judge(dropped(seed, 0)) for seed in range(3)] + [judge([1.0] * 5)]
-    assert trend.chance(found, 0.05) == (
+    assert view.chance(found, 0.05) == (
         "by chance, if all 3 judged were stable: at most 0.0051 new alarm(s) a run, 0.15 in 30 runs"
     )
-    assert trend.chance(found[3:], 0.05) == ""
+    assert view.chance(found[3:], 0.05) == ""
 
 
 def test_the_surest_alarm_comes_first() -> None:
@@ -301,9 +302,9 @@ def test_the_surest_alarm_comes_first() -> None:
         frame(dropped(seed, drop), line=f"{seed}", partition=f"p{seed}")
         for seed, drop in ((1, 0.0), (2, 0.12), (3, 0.3))
     ]
-    found = trend.judge(pl.concat(frames))
+    found = states.judge(pl.concat(frames))
     assert [one.state for one in found] == [State.STEADY, State.ALARM, State.ALARM]
-    assert list(trend.table(found, {}).columns[1].cells) == ["site:p3", "site:p2"]
+    assert list(view.table(found, {}).columns[1].cells) == ["site:p3", "site:p2"]
 
 
 # The command.
@@ -354,7 +355,7 @@ def write(home: Path, values: Sequence[float], changed_at: int) -> None:
             "metrics": [metric],
             "findings": [],
         }
-        history.append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
+        journal.append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
 
 
 def run(*arguments: str) -> tuple[int, str]:

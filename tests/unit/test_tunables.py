@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import tunables
-from iogauge.tunables import TunableError
+from iogauge.node import client_settings
+from iogauge.node.client_settings import TunableError
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -33,16 +33,16 @@ def checksums() -> set[str]:
         text=True,
         check=False,
     )
-    found = tunables.parse_params(done.stdout)
+    found = client_settings.parse_params(done.stdout)
     assert len(found) == 4, done
     return set(found.values())
 
 
 def test_what_was_found_is_put_back(client: Path) -> None:
     assert checksums() == {"1"}
-    tunables.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
+    client_settings.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
     assert checksums() == {"0"}
-    assert len(tunables.restore(client)) == 4
+    assert len(client_settings.restore(client)) == 4
     assert checksums() == {"1"}
     assert list(client.iterdir()) == []
 
@@ -50,11 +50,11 @@ def test_what_was_found_is_put_back(client: Path) -> None:
 def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> None:
     """Off, on, and killed: the next job finds the first value, not the second."""
     subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)
-    tunables.switch_checksums(True, "*", client)
-    tunables.switch_checksums(False, "*", client)
-    tunables.switch_checksums(True, "*", client)
+    client_settings.switch_checksums(True, "*", client)
+    client_settings.switch_checksums(False, "*", client)
+    client_settings.switch_checksums(True, "*", client)
     assert checksums() == {"1"}
-    tunables.restore(client)
+    client_settings.restore(client)
     assert checksums() == {"0"}
 
 
@@ -68,11 +68,11 @@ def test_what_was_found_is_on_disk_before_anything_changes(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(tunables, "_write", killed)
-        tunables.switch_checksums(False, "*", client)
+        patch.setattr(client_settings, "_write", killed)
+        client_settings.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     assert set(json.loads(file.read_text())["found"].values()) == {"1"}
-    assert tunables.restore(client) == []  # nothing had changed
+    assert client_settings.restore(client) == []  # nothing had changed
 
 
 def test_an_ordinary_user_is_told_so_and_nothing_changes(
@@ -80,20 +80,20 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
 ) -> None:
     monkeypatch.setenv("LCTL_USER", "1")
     with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
-        tunables.switch_checksums(False, "*", client)
+        client_settings.switch_checksums(False, "*", client)
     monkeypatch.delenv("LCTL_USER")
     assert checksums() == {"1"}
 
 
 def test_nothing_is_put_back_where_nothing_was_changed(tmp_path: Path) -> None:
-    assert tunables.restore(tmp_path / "none") == []
+    assert client_settings.restore(tmp_path / "none") == []
 
 
 def test_another_nodes_settings_are_left_alone(client: Path) -> None:
-    tunables.switch_checksums(False, "*", client)
+    client_settings.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     file.rename(client / "elsewhere.any.json")
-    assert tunables.restore(client) == []
+    assert client_settings.restore(client) == []
     assert checksums() == {"0"}
 
 
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
     file = client / f"{os.uname().nodename}.lustre.json"
     file.write_text("{")
     with pytest.raises(TunableError, match=rf"{file}.*remove the file"):
-        tunables.restore(client)
+        client_settings.restore(client)
     assert file.exists()
 
 
@@ -111,7 +111,7 @@ def test_without_lctl_the_message_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TunableError, match="lctl is not on PATH"):
-        tunables.switch_checksums(False, "*", tmp_path)
+        client_settings.switch_checksums(False, "*", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_without_lctl_the_message_says_what_to_do(
     ],
 )
 def test_the_file_systems_name(source: str, name: str) -> None:
-    assert tunables.fsname_of(source) == name
+    assert client_settings.fsname_of(source) == name
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))
 def test_parameters_are_read_as_printed(values: dict[str, int]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in values.items())
-    assert tunables.parse_params(f"error: nothing\n{text}") == {
+    assert client_settings.parse_params(f"error: nothing\n{text}") == {
         name: str(value) for name, value in values.items()
     }

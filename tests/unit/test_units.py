@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge import units
-from iogauge.units import UnitError
+from iogauge.core import units
+from iogauge.core.units import UnitError
 
 ANYTHING = st.one_of(
     st.text(),

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.guards import Finding, Outcome
-from iogauge.measurement import Metric, Quantity, ToolOutputError
-from iogauge.verdict import MetricVerdict, Reference, Verdict, check_samples, decide_metric, worst
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
 
 BW = Metric("bw", "MiB/s")
 OTHER = Metric("iops", "ops/s")

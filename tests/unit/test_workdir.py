@@ -20,25 +20,26 @@ from typing import Any
 
 import pytest
 
-from iogauge import allowed, process, workdir
-from iogauge.removal import NotRemoved
-from iogauge.workdir import MARKER, WorkdirError
+from iogauge.core import processes
+from iogauge.workspace import directory, permission
+from iogauge.workspace.directory import MARKER, WorkdirError
+from iogauge.workspace.removal import NotRemoved
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 SESSION = "20260101T000000-host-1"
 
 
 def make(target: Path, session: str = SESSION, case: str = "case", **more: Any) -> Path:
-    return Path(workdir.create(str(target), session, case, **more))
+    return Path(directory.create(str(target), session, case, **more))
 
 
 def parent(target: Path, session: str = SESSION) -> Path:
-    return Path(workdir.session_dir(str(target), session))
+    return Path(directory.session_dir(str(target), session))
 
 
 def refused(path: Path, why: str, survivor: Path) -> None:
     with pytest.raises(WorkdirError, match=why):
-        workdir.remove(str(path))
+        directory.remove(str(path))
     assert os.path.lexists(survivor)
 
 
@@ -47,9 +48,9 @@ def refused(path: Path, why: str, survivor: Path) -> None:
 
 def test_the_directory_of_a_case(tmp_path: Path) -> None:
     case = make(tmp_path)
-    assert case == tmp_path / "iogauge" / workdir.user_name() / SESSION / "case"
+    assert case == tmp_path / "iogauge" / directory.user_name() / SESSION / "case"
     owner = json.loads((case.parent / MARKER).read_text())
-    assert (owner["session"], owner["user"]) == (SESSION, workdir.user_name())
+    assert (owner["session"], owner["user"]) == (SESSION, directory.user_name())
     assert owner["host"] == socket.gethostname()
     modes = [
         stat.S_IMODE(path.stat().st_mode)
@@ -66,7 +67,7 @@ def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(
 ) -> None:
     known = pwd.getpwuid(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((name, *known[1:])))
-    assert workdir.user_name() == plain
+    assert directory.user_name() == plain
 
 
 def test_a_second_case_joins_the_session(tmp_path: Path) -> None:
@@ -124,8 +125,8 @@ def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) 
 def test_where_making_fails_no_empty_directory_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int
 ) -> None:
-    name = ("iogauge", workdir.user_name(), SESSION)[level]
-    monkeypatch.setattr(workdir, "inside", failing_at(name, workdir.inside))
+    name = ("iogauge", directory.user_name(), SESSION)[level]
+    monkeypatch.setattr(directory, "inside", failing_at(name, directory.inside))
     with pytest.raises(OSError, match="failed on purpose"):
         make(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -191,7 +192,7 @@ def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_o
     (mine / "README.md").touch()
     make(tmp_path)
     assert stat.S_IMODE(mine.stat().st_mode) == mode
-    workdir.remove(str(parent(tmp_path)))
+    directory.remove(str(parent(tmp_path)))
     assert [path.name for path in mine.iterdir()] == ["README.md"]
 
 
@@ -204,7 +205,7 @@ def test_a_root_that_the_file_system_gave_another_mode_is_opened_to_others(tmp_p
 @ROOT_ONLY
 def test_nothing_is_made_where_the_caller_may_not_write(tmp_path: Path) -> None:
     os.chown(tmp_path, 12345, 12345)
-    with pytest.raises(allowed.NotAllowed, match="belongs to user 12345"):
+    with pytest.raises(permission.NotAllowed, match="belongs to user 12345"):
         make(tmp_path)
     assert not list(tmp_path.iterdir())
 
@@ -231,17 +232,17 @@ def test_removal_leaves_nothing(tmp_path: Path) -> None:
     (case / "deep" / "er").mkdir(parents=True)
     (case / "deep" / "er" / "file").write_text("x")
     (case.parent / "stray").write_text("x")
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     assert not list(tmp_path.iterdir())
 
 
 def test_removal_of_what_is_gone_is_no_error(tmp_path: Path) -> None:
-    workdir.remove(str(parent(tmp_path)))
+    directory.remove(str(parent(tmp_path)))
 
 
 def test_other_sessions_stay(tmp_path: Path) -> None:
     one, other = make(tmp_path), make(tmp_path, "other")
-    workdir.remove(str(one.parent))
+    directory.remove(str(one.parent))
     assert other.is_dir()
     assert not one.parent.exists()
 
@@ -254,7 +255,7 @@ def test_a_link_inside_is_removed_and_not_followed(tmp_path: Path) -> None:
     case = make(target)
     (case / "link").symlink_to(precious)
     (case.parent / "link").symlink_to(precious)
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     assert (precious / "data").exists()
     assert not list(target.iterdir())
 
@@ -298,7 +299,7 @@ def test_a_directory_that_is_not_ours_is_not_removed(
     (case / "data").touch()
     spoil(case.parent)
     refused(case.parent, why, case / "data")
-    assert workdir.sessions(str(tmp_path)) == []
+    assert directory.sessions(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -325,7 +326,7 @@ def test_only_a_sessions_directory_may_be_removed(tmp_path: Path, up: int) -> No
 @pytest.mark.parametrize("path", ["/", "/iogauge", "/iogauge/u", "/a/b/c"])
 def test_a_path_of_another_form_is_not_ours(path: str) -> None:
     with pytest.raises(WorkdirError, match="is not <target>"):
-        workdir.check_ours(path)
+        directory.check_ours(path)
 
 
 def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Path) -> None:
@@ -336,7 +337,7 @@ def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Pa
     (decoy / "precious").touch()
     link = case.parents[1] / "link"
     link.symlink_to(far / "inner")
-    workdir.remove(f"{link}/../{case.parent.name}")
+    directory.remove(f"{link}/../{case.parent.name}")
     assert (decoy / "precious").exists()
     assert not case.parent.exists()
 
@@ -344,14 +345,14 @@ def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Pa
 @pytest.mark.parametrize("spelling", ["{}/", "{}/.", "{}//", "{}/case/.."])
 def test_the_spelling_of_a_path_does_not_matter(tmp_path: Path, spelling: str) -> None:
     case = make(tmp_path)
-    workdir.remove(spelling.format(case.parent))
+    directory.remove(spelling.format(case.parent))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_relative_path_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make(tmp_path)
     monkeypatch.chdir(case.parents[1])
-    workdir.remove(SESSION)
+    directory.remove(SESSION)
     assert not case.parent.exists()
 
 
@@ -369,9 +370,9 @@ def test_an_interrupted_removal_can_be_taken_up_again(
         with monkeypatch.context() as patched:
             patched.setattr(os, function, interrupt)
             with pytest.raises(KeyboardInterrupt):
-                workdir.remove(str(case.parent))
-        assert [s.path for s in workdir.sessions(str(tmp_path))] == [str(case.parent)]
-    workdir.remove(str(case.parent))
+                directory.remove(str(case.parent))
+        assert [s.path for s in directory.sessions(str(tmp_path))] == [str(case.parent)]
+    directory.remove(str(case.parent))
     assert not list(tmp_path.iterdir())
 
 
@@ -388,21 +389,21 @@ def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         unlink(path, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "unlink", watch)
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     assert seen == [[MARKER]]
 
 
 def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path: Path) -> None:
-    case = Path(workdir.create(str(tmp_path), SESSION, "case", removals_per_second=200))
+    case = Path(directory.create(str(tmp_path), SESSION, "case", removals_per_second=200))
     for number in range(600):
         (case / f"{number}").touch()
     start = time.monotonic()
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
-        workdir.remove(str(case.parent), seconds=0.7)
+        directory.remove(str(case.parent), seconds=0.7)
     assert time.monotonic() - start < 2.5
     assert 0 < len(os.listdir(case)) < 600
     assert (case.parent / MARKER).exists()
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     assert not list(tmp_path.iterdir())
 
 
@@ -420,7 +421,7 @@ def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> Non
 
     writer = threading.Thread(target=create)
     writer.start()
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     writer.join()
     assert not list(tmp_path.iterdir())
 
@@ -439,9 +440,9 @@ def test_where_names_keep_appearing_the_marker_stays(
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", followed)
         with pytest.raises(NotRemoved, match="names keep appearing"):
-            workdir.remove(str(session))
+            directory.remove(str(session))
     assert (session / MARKER).exists()
-    workdir.remove(str(session))
+    directory.remove(str(session))
     assert not list(tmp_path.iterdir())
 
 
@@ -457,9 +458,9 @@ def test_a_file_that_appears_behind_the_removal_is_removed_in_the_next_round(
         next(late, case.parent / MARKER).touch()
 
     monkeypatch.setattr(os, "rmdir", behind)
-    workdir.remove_case(str(case))
+    directory.remove_case(str(case))
     monkeypatch.setattr(os, "rmdir", rmdir)
-    workdir.remove(str(case.parent))
+    directory.remove(str(case.parent))
     assert not list(tmp_path.iterdir())
 
 
@@ -477,7 +478,7 @@ def test_what_cannot_be_emptied_keeps_its_marker(
 
     monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(NotRemoved, match="could not be emptied: stubborn in case: not permitted"):
-        workdir.remove(str(case.parent))
+        directory.remove(str(case.parent))
     assert sorted(os.listdir(case.parent)) == [MARKER, "case"]
 
 
@@ -488,7 +489,7 @@ def churn(target: Path, name: str, rounds: int) -> None:
     for number in range(rounds):
         case = make(target, f"{name}-{number}")
         (case / "data").write_text("x")
-        workdir.remove(str(case.parent))
+        directory.remove(str(case.parent))
 
 
 def run(jobs: list[tuple[Callable[..., None], tuple[object, ...]]]) -> list[int | None]:
@@ -512,7 +513,7 @@ def test_a_session_may_be_removed_by_several_at_once(tmp_path: Path) -> None:
         case = make(tmp_path)
         for number in range(50):
             (case / f"{number}").touch()
-        run([(workdir.remove, (str(case.parent),)) for _ in range(3)])
+        run([(directory.remove, (str(case.parent),)) for _ in range(3)])
         assert not list(tmp_path.iterdir())
 
 
@@ -524,7 +525,7 @@ def test_sessions_are_listed_oldest_first(tmp_path: Path) -> None:
         marker = make(tmp_path, name).parent / MARKER
         os.utime(marker, (time.time() - age,) * 2)
     (parent(tmp_path).parent / "no-session" / "data").mkdir(parents=True)
-    found = workdir.sessions(str(tmp_path))
+    found = directory.sessions(str(tmp_path))
     assert [Path(one.path).name for one in found] == ["old", "middle", "young"]
     assert [round(one.age_s, -1) for one in found] == [1000, 100, 10]
     assert found[0].owner["session"] == "old"
@@ -534,7 +535,7 @@ def test_sessions_are_listed_oldest_first(tmp_path: Path) -> None:
 def test_a_session_with_a_damaged_marker_is_still_found(tmp_path: Path, content: str) -> None:
     case = make(tmp_path)
     (case.parent / MARKER).write_text(content, encoding="latin-1")
-    (found,) = workdir.sessions(str(tmp_path))
+    (found,) = directory.sessions(str(tmp_path))
     assert (found.path, found.owner) == (str(case.parent), {})
 
 
@@ -546,18 +547,18 @@ def test_what_was_killed_before_its_marker_is_removed_after_a_week(
     session.mkdir(parents=True)
     for name in left:
         (session / name).touch()
-    (found,) = workdir.sessions(str(tmp_path))
-    assert workdir.may_be_alive(found)
+    (found,) = directory.sessions(str(tmp_path))
+    assert directory.may_be_alive(found)
     os.utime(session, (time.time() - 8 * 86400,) * 2)
-    (found,) = workdir.sessions(str(tmp_path))
-    assert not workdir.may_be_alive(found)
-    workdir.remove(found.path)
+    (found,) = directory.sessions(str(tmp_path))
+    assert not directory.may_be_alive(found)
+    directory.remove(found.path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_cannot_be_looked_at_is_not_without_sessions(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="gone"):
-        workdir.sessions(str(tmp_path / "gone"))
+        directory.sessions(str(tmp_path / "gone"))
 
 
 def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: Path) -> None:
@@ -565,12 +566,12 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
     try:
         dead = [one.pid, 1]
         first = make(tmp_path, owner_process=dead)
-        make(tmp_path, case="second", owner_process=process.named(os.getpid()))
-        (found,) = workdir.sessions(str(tmp_path))
-        assert found.owner["process"] == process.named(os.getpid())
-        assert workdir.may_be_alive(found)
+        make(tmp_path, case="second", owner_process=processes.named(os.getpid()))
+        (found,) = directory.sessions(str(tmp_path))
+        assert found.owner["process"] == processes.named(os.getpid())
+        assert directory.may_be_alive(found)
         with pytest.raises(WorkdirError, match="which runs: give this one another name"):
-            make(tmp_path, case="third", owner_process=process.named(one.pid))
+            make(tmp_path, case="third", owner_process=processes.named(one.pid))
         assert first.is_dir()
     finally:
         one.kill()
@@ -580,12 +581,12 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
 def test_a_marker_that_nests_without_end_is_damaged(tmp_path: Path) -> None:
     case = make(tmp_path)
     (case.parent / MARKER).write_text("[" * 60_000)
-    (found,) = workdir.sessions(str(tmp_path))
+    (found,) = directory.sessions(str(tmp_path))
     assert found.owner == {}
 
 
 def test_a_target_without_sessions(tmp_path: Path) -> None:
-    assert workdir.sessions(str(tmp_path)) == []
+    assert directory.sessions(str(tmp_path)) == []
 
 
 @pytest.mark.parametrize(
@@ -600,10 +601,13 @@ def test_a_target_without_sessions(tmp_path: Path) -> None:
     ],
 )
 def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool) -> None:
-    process = {"self": str(os.getpid()), "dead": "4194305"}.get(pid, pid)
-    owner = {"session": f"t-h-{process}", "host": socket.gethostname() if host == "here" else host}
-    found = workdir.Session("/x", {} if host == "nobody" else owner, age)
-    assert workdir.may_be_alive(found) is alive
+    processes = {"self": str(os.getpid()), "dead": "4194305"}.get(pid, pid)
+    owner = {
+        "session": f"t-h-{processes}",
+        "host": socket.gethostname() if host == "here" else host,
+    }
+    found = directory.Session("/x", {} if host == "nobody" else owner, age)
+    assert directory.may_be_alive(found) is alive
 
 
 def test_a_killed_session_is_found_and_removed(tmp_path: Path) -> None:
@@ -612,12 +616,12 @@ def test_a_killed_session_is_found_and_removed(tmp_path: Path) -> None:
     while not (tmp_path / "ready").exists():
         time.sleep(0.01)
     assert child.pid
-    (found,) = workdir.sessions(str(tmp_path))
-    assert workdir.may_be_alive(found)
+    (found,) = directory.sessions(str(tmp_path))
+    assert directory.may_be_alive(found)
     os.kill(child.pid, signal.SIGKILL)
     child.join()
-    assert not workdir.may_be_alive(found)
-    workdir.remove(found.path)
+    assert not directory.may_be_alive(found)
+    directory.remove(found.path)
     assert [path.name for path in tmp_path.iterdir()] == ["ready"]
 
 
@@ -632,23 +636,23 @@ def hang(target: Path) -> None:
 
 def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
     make(tmp_path)
-    (found,) = workdir.sessions(str(tmp_path))
-    assert workdir.may_be_alive(found)
+    (found,) = directory.sessions(str(tmp_path))
+    assert directory.may_be_alive(found)
     pid, start = found.owner["process"]
     assert pid == os.getpid()
     found.owner["process"] = [pid, start - 1]
-    assert not workdir.may_be_alive(found)
+    assert not directory.may_be_alive(found)
 
 
 @pytest.mark.parametrize("expires", [-10, 10])
 def test_a_process_that_can_be_asked_does_not_expire(tmp_path: Path, expires: int) -> None:
     """A clock that was set forward makes nobody dead, nor one that was set back anybody alive."""
     make(tmp_path, "any-name-at-all")
-    (found,) = workdir.sessions(str(tmp_path))
+    (found,) = directory.sessions(str(tmp_path))
     found.owner["expires"] = utc(time.time() + expires)
-    assert workdir.may_be_alive(found)
+    assert directory.may_be_alive(found)
     found.owner["process"] = [4194305, 1]
-    assert not workdir.may_be_alive(found)
+    assert not directory.may_be_alive(found)
 
 
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
@@ -661,7 +665,7 @@ def test_a_session_without_a_process_in_its_marker_expires(
         owner["host"] = socket.gethostname()
     if expires is not None:
         owner["expires"] = utc(time.time() + expires)
-    assert workdir.may_be_alive(workdir.Session("/x", owner, 1)) is alive
+    assert directory.may_be_alive(directory.Session("/x", owner, 1)) is alive
 
 
 def utc(moment: float) -> str:
@@ -670,13 +674,13 @@ def utc(moment: float) -> str:
 
 def test_a_marker_expires_a_day_after_the_longest_case(tmp_path: Path) -> None:
     def expires() -> str:
-        (found,) = workdir.sessions(str(tmp_path))
+        (found,) = directory.sessions(str(tmp_path))
         return str(found.owner["expires"])
 
     for number, (limit, longest) in enumerate(((3600, 3600), (7200, 7200), (60, 7200))):
         before = time.time()
-        workdir.create(str(tmp_path), SESSION, f"case{number}", time_limit_s=limit)
+        directory.create(str(tmp_path), SESSION, f"case{number}", time_limit_s=limit)
         day = 86400
         assert utc(before + longest + day - 60) < expires() <= utc(time.time() + longest + day)
-    (found,) = workdir.sessions(str(tmp_path))
+    (found,) = directory.sessions(str(tmp_path))
     assert sorted(os.listdir(found.path)) == [MARKER, "case0", "case1", "case2"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iogauge import yamlfile
-from iogauge.yamlfile import Mistake, YamlError
+from iogauge.core import yamlfile
+from iogauge.core.yamlfile import Mistake, YamlError
 
 
 def write(folder: Path, text: str) -> Path:

@@ -2,7 +2,7 @@
 
 Nodes are those of the host file, else n1, n2 and so on; the first is this machine. A tool is run once and told
 how many tasks there are (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE). The suite's agent is run once as
-well, and its answer copied for every node, each with a page cache of its own. So is serve.sh: of the other
+well, and its answer copied for every node, each with a page cache of its own. So is fio_server.sh: of the other
 nodes' servers there is a socket that listens at 127.78.0.<number of the node>, and the file that says so.
 """
 
@@ -71,8 +71,8 @@ def agent(command: list[str], hosts: list[str]) -> int:
 
 
 def servers(command: list[str], hosts: list[str]) -> int:
-    """Run serve.sh here, and listen for the other nodes."""
-    (script,) = (i for i, word in enumerate(command) if word.endswith("/serve.sh"))
+    """Run fio_server.sh here, and listen for the other nodes."""
+    (script,) = (i for i, word in enumerate(command) if word.endswith("/fio_server.sh"))
     out = command[script + 1]
     first = Path(f"{out}.{hosts[0]}")
     if hosts[0] != os.uname().nodename:
@@ -102,9 +102,9 @@ def main(argv: list[str]) -> int:
     tasks = int(options["-np"])
     hosts, per_node = place(tasks, options.get("--hostfile"), options.get("--map-by"))
     each_once = per_node == 1 and tasks == len(hosts)
-    if "iogauge.agent" in words and each_once:
+    if "iogauge.job.agent" in words and each_once:
         return agent(words, hosts)
-    if any(word.endswith("/serve.sh") for word in words) and each_once:
+    if any(word.endswith("/fio_server.sh") for word in words) and each_once:
         return servers(words, hosts)
     world = {"OMPI_COMM_WORLD_SIZE": str(tasks), "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node)}
     return subprocess.run(words, env=os.environ | world, check=False).returncode

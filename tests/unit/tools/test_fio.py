@@ -15,9 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iogauge.measurement import ToolOutput, ToolOutputError
-from iogauge.tools import fio
-from iogauge.tools.fio import FioJob, FioOptions
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.tools.fio import options
+from iogauge.tools.fio.options import FioJob, FioOptions
+from iogauge.tools.fio.output import parse_json
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -53,7 +54,7 @@ def trustworthy(output: ToolOutput) -> None:
 
 
 def test_random_read() -> None:
-    output = fio.parse_json(sample("fio_randread.json"))
+    output = parse_json(sample("fio_randread.json"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("fio", "3.33", 2, 1)
     (phase,) = output.phases
     assert phase.name == "read"
@@ -72,7 +73,7 @@ def test_random_read() -> None:
 
 
 def test_read_and_write_of_one_job() -> None:
-    output = fio.parse_json(sample("fio_note.out"))
+    output = parse_json(sample("fio_note.out"))
     assert [phase.name for phase in output.phases] == ["read", "write"]
     assert output.phases[1].rates["bw"].value == 98304000 / 2**20
     assert "queue depth will be capped at 1" in str(output.parameters["notes"])
@@ -80,7 +81,7 @@ def test_read_and_write_of_one_job() -> None:
 
 
 def test_three_servers() -> None:
-    output = fio.parse_json(sample("fio_client_server.json.raw"))
+    output = parse_json(sample("fio_client_server.json.raw"))
     assert (output.version, output.nodes, output.tasks) == ("3.37", 3, 3)
     assert output.parameters["hostnames"] == ("10.77.0.1", "10.77.0.2", "10.77.0.3")
     assert output.parameters["client_seconds"] == (3.004, 3.001, 3.001)
@@ -99,7 +100,7 @@ def test_three_servers() -> None:
 
 
 def test_two_servers_of_one_host_are_one_node() -> None:
-    output = fio.parse_json(sample("fio_two_servers.json"))
+    output = parse_json(sample("fio_two_servers.json"))
     assert (output.nodes, output.tasks) == (1, 4)
     (phase,) = output.phases
     clients = output.parameters["clients"]
@@ -116,11 +117,11 @@ def test_processes_of_a_server_that_report_one_by_one() -> None:
     for entry in document["client_stats"]:
         entry["port"] = 18765
     with pytest.raises(ToolOutputError, match="several entries of one server: set group_rep"):
-        fio.parse_json(json.dumps(document))
+        parse_json(json.dumps(document))
 
 
 def test_one_server_has_no_entry_for_all() -> None:
-    output = fio.parse_json(sample("fio_one_server.json"))
+    output = parse_json(sample("fio_one_server.json"))
     assert (output.nodes, output.tasks) == (1, 2)
     assert output.phases[0].rates["latency_p99"].value == 2932.736
 
@@ -134,7 +135,7 @@ def test_one_server_has_no_entry_for_all() -> None:
     ],
 )
 def test_metadata(name: str, phase: str, rate: float) -> None:
-    (found,) = fio.parse_json(sample(name)).phases
+    (found,) = parse_json(sample(name)).phases
     assert found.name == phase
     assert found.rates["rate"].value == rate
     assert set(found.rates) == {"rate", "latency_mean", "latency_p99"}
@@ -142,19 +143,19 @@ def test_metadata(name: str, phase: str, rate: float) -> None:
 
 
 def test_names_given_by_the_caller() -> None:
-    output = fio.parse_json(sample("fio_randread.json"), {"rr": "random-4k"})
+    output = parse_json(sample("fio_randread.json"), {"rr": "random-4k"})
     assert [phase.name for phase in output.phases] == ["random-4k"]
-    servers = fio.parse_json(sample("fio_client_server.json.raw"), {"rr": "random-4k"})
+    servers = parse_json(sample("fio_client_server.json.raw"), {"rr": "random-4k"})
     assert [phase.name for phase in servers.phases] == ["random-4k"]
     with pytest.raises(ToolOutputError, match="I/O in read and write, expected one direction"):
-        fio.parse_json(sample("fio_note.out"), {"x": "one"})
+        parse_json(sample("fio_note.out"), {"x": "one"})
 
 
 def test_complaints_before_the_json() -> None:
-    output = fio.parse_json("fio: something odd\n" + sample("fio_file.json"))
+    output = parse_json("fio: something odd\n" + sample("fio_file.json"))
     assert output.warnings == ("fio: something odd",)
     served = "<n1> fio: something odd\n<n1> Starting 2 processes\n" + sample("fio_one_server.json")
-    output = fio.parse_json(served)
+    output = parse_json(served)
     assert output.warnings == ("<n1> fio: something odd",)
     assert "<n1> Starting 2 processes" in str(output.parameters["notes"])
 
@@ -172,7 +173,7 @@ def test_complaints_before_the_json() -> None:
 )
 def test_damaged_output(name: str, message: str) -> None:
     with pytest.raises(ToolOutputError, match=message):
-        fio.parse_json(sample(name))
+        parse_json(sample(name))
 
 
 @pytest.mark.parametrize(
@@ -198,29 +199,29 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
     text = sample("fio_randread.json")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
-        fio.parse_json(text.replace(old, new, 1))
+        parse_json(text.replace(old, new, 1))
 
 
 def test_a_server_that_is_missing() -> None:
     document = json.loads(sample("fio_client_server.json.raw"))
     del document["client_stats"][1]
     with pytest.raises(ToolOutputError, match="2 servers sum up to"):
-        fio.parse_json(json.dumps(document))
+        parse_json(json.dumps(document))
     document["client_stats"][0]["error"] = 111
     with pytest.raises(ToolOutputError, match=r"'rr' on 10\.77\.0\.1 failed with errno 111"):
-        fio.parse_json(json.dumps(document))
+        parse_json(json.dumps(document))
 
 
 def test_several_documents_or_none() -> None:
     with pytest.raises(ToolOutputError, match="2 fio JSON documents"):
-        fio.parse_json(sample("fio_file.json") * 2)
+        parse_json(sample("fio_file.json") * 2)
     with pytest.raises(ToolOutputError, match="fio wrote nothing"):
-        fio.parse_json("\n")
+        parse_json("\n")
 
 
 def test_short_ios_are_a_warning() -> None:
     text = sample("fio_randread.json").replace('"short_ios" : 0', '"short_ios" : 3', 1)
-    assert fio.parse_json(text).warnings == ("fio: 3 short I/Os",)
+    assert parse_json(text).warnings == ("fio: 3 short I/Os",)
 
 
 # --- properties of the parser ---------------------------------------------------------------------
@@ -229,17 +230,17 @@ def test_short_ios_are_a_warning() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_every_truncation_is_refused(name: str) -> None:
     text = sample(name).rstrip()
-    trustworthy(fio.parse_json(text))
+    trustworthy(parse_json(text))
     for length in [*range(0, len(text), 29), len(text) - 1]:
         with pytest.raises(ToolOutputError):
-            fio.parse_json(text[:length])
+            parse_json(text[:length])
 
 
 @given(st.text(max_size=300) | st.text(alphabet='{}[]":,.0123456789eE+-n \n', max_size=300))
 def test_arbitrary_text_is_refused(text: str) -> None:
     for document in (text, '{"fio version" : ' + text):
         with pytest.raises(ToolOutputError):
-            fio.parse_json(document)
+            parse_json(document)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -253,7 +254,7 @@ def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, p
     text = sample(name)
     where %= len(text)
     try:
-        output = fio.parse_json(text[:where] + put + text[where + length :])
+        output = parse_json(text[:where] + put + text[where + length :])
     except ToolOutputError:
         return
     trustworthy(output)
@@ -281,7 +282,7 @@ def test_values_of_other_types(data: st.DataObject, name: str) -> None:
     else:
         del holder[key]
     try:
-        output = fio.parse_json(json.dumps(document))
+        output = parse_json(json.dumps(document))
     except ToolOutputError:
         return
     trustworthy(output)
@@ -302,7 +303,7 @@ def job(**changes: Any) -> FioJob:
 
 
 def test_job_file() -> None:
-    made = fio.random_read_job(
+    made = options.random_read_job(
         directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
     )
     assert made.job_file() == (
@@ -380,7 +381,7 @@ def test_job_file_says_what_the_job_says(
     numjobs: int,
     iodepth: int,
     runtime: int,
-    pattern: fio.Pattern,
+    pattern: options.Pattern,
 ) -> None:
     made = job(
         pattern=pattern,
@@ -424,7 +425,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    output = fio.parse_json((directory / "out.json").read_text())
+    output = parse_json((directory / "out.json").read_text())
     trustworthy(output)
     assert output.tasks == made.numjobs
     return output
@@ -435,12 +436,12 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
 def test_real_layout_and_random_read(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    layout = fio.layout_job(directory=str(data), file_bytes=2**23, numjobs=2)
+    layout = options.layout_job(directory=str(data), file_bytes=2**23, numjobs=2)
     (written,) = run(layout, tmp_path).phases
     assert (written.name, written.bytes_moved) == ("write", layout.bytes_total)
     before = sorted((path.name, path.stat().st_size) for path in data.iterdir())
     assert [size for _, size in before] == [2**23] * 2
-    reader = fio.random_read_job(
+    reader = options.random_read_job(
         directory=str(data), block_bytes=4096, file_bytes=2**23, numjobs=2, runtime_s=1, ramp_s=1
     )
     (read,) = run(reader, tmp_path).phases
@@ -504,8 +505,8 @@ def test_real_metadata_jobs(tmp_path: Path) -> None:
     data.mkdir()
     engines: tuple[Any, ...] = ("filecreate", "filestat", "filedelete")
     for engine, left in zip(engines, (6000, 6000, 0), strict=True):
-        made = fio.metadata_job(engine, directory=str(data), files=3000, numjobs=2)
+        made = options.metadata_job(engine, directory=str(data), files=3000, numjobs=2)
         (phase,) = run(made, tmp_path).phases
-        assert phase.name == made.name == fio.METADATA_PHASES[engine]
+        assert phase.name == made.name == options.METADATA_PHASES[engine]
         assert phase.operations == 6000
         assert sum(1 for _ in data.iterdir()) == left

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iogauge.measurement import Stonewall, ToolOutput, ToolOutputError
-from iogauge.tools import ior
-from iogauge.tools.ior import IorOptions
+from iogauge.core.measurement import Stonewall, ToolOutput, ToolOutputError
+from iogauge.tools.ior.options import DATA_TYPES, DataType, IorOptions, parse_help
+from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -58,7 +58,7 @@ def trustworthy(output: ToolOutput) -> None:
 
 
 def test_one_repetition() -> None:
-    output = ior.parse_json(sample("ior_i1.json"))
+    output = parse_json(sample("ior_i1.json"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("ior", "4.0.0", 2, 1)
     assert output.command.endswith("-O summaryFormat=JSON -O summaryFile=ior_i1.json")
     write, read = output.phases
@@ -80,7 +80,7 @@ def test_one_repetition() -> None:
 
 
 def test_repetitions_in_order() -> None:
-    output = ior.parse_json(sample("ior_i3.json"))
+    output = parse_json(sample("ior_i3.json"))
     assert [(p.name, p.rates["bw"].value) for p in output.phases] == [
         ("write", 1126.1388),
         ("read", 23831.2727),
@@ -93,7 +93,7 @@ def test_repetitions_in_order() -> None:
 
 
 def test_nested_results_of_version_3_3() -> None:
-    output = ior.parse_json(sample("ior33_i2.stdout"))
+    output = parse_json(sample("ior33_i2.stdout"))
     assert output.version == "3.3.0"
     assert [(p.name, p.rates["bw"].value, p.bytes_moved) for p in output.phases] == [
         ("write", 1348.3426, 2**23),
@@ -105,13 +105,13 @@ def test_nested_results_of_version_3_3() -> None:
 
 
 def test_several_nodes() -> None:
-    output = ior.parse_json(sample("ior_mpirun_4x2.json"))
+    output = parse_json(sample("ior_mpirun_4x2.json"))
     assert (output.nodes, output.tasks) == (4, 8)
     assert output.phases[0].bytes_moved == 134217728
 
 
 def test_stonewall_with_wear_out() -> None:
-    output = ior.parse_json(sample("ior_stone_wear.json"), sample("ior_stone_wear.stdout"))
+    output = parse_json(sample("ior_stone_wear.json"), sample("ior_stone_wear.stdout"))
     (phase,) = output.phases
     assert phase.stonewall == Stonewall(1.0001, 394.0860, 1576, 1577)
     assert phase.bytes_moved == 826802176 == 1577 * 2 * 262144
@@ -122,7 +122,7 @@ def test_stonewall_with_wear_out() -> None:
 
 def test_stonewall_with_repetitions() -> None:
     text, log = sample("ior_stone_i2.json"), sample("ior_stone_i2.stdout")
-    output = ior.parse_json(text, log)
+    output = parse_json(text, log)
     assert [(p.name, p.bytes_moved) for p in output.phases] == [
         ("write", 867172352),
         ("read", 867172352),
@@ -137,12 +137,12 @@ def test_stonewall_with_repetitions() -> None:
         3029,
     ]
     # The summary has the bytes of the first repetition only; the pairs are in the log.
-    without_log = [phase.bytes_moved for phase in ior.parse_json(text).phases]
+    without_log = [phase.bytes_moved for phase in parse_json(text).phases]
     assert without_log == [867172352, 867172352, None, None]
 
 
 def test_messages_in_the_middle_of_the_json() -> None:
-    output = ior.parse_json(sample("ior_stone_plain.stdout"))
+    output = parse_json(sample("ior_stone_plain.stdout"))
     assert output.phases[0].bytes_moved == 1562378240
     assert output.warnings[0] == "WARNING: Expected aggregate file size       = 17179869184"
     assert len(output.warnings) == 4
@@ -150,25 +150,25 @@ def test_messages_in_the_middle_of_the_json() -> None:
 
 def test_messages_around_the_json() -> None:
     around = "Writing output to x\n[vm:1] noise {1}\n" + sample("ior_i1.json") + "ERROR: late, x\n"
-    output = ior.parse_json(around)
-    assert output.phases == ior.parse_json(sample("ior_i1.json")).phases
+    output = parse_json(around)
+    assert output.phases == parse_json(sample("ior_i1.json")).phases
     assert output.warnings == ("ERROR: late, x",)
 
 
 def test_corrupt_data_is_a_warning_of_the_log() -> None:
-    output = ior.parse_json(sample("ior_corrupt.json"), sample("ior_corrupt.stdout"))
+    output = parse_json(sample("ior_corrupt.json"), sample("ior_corrupt.stdout"))
     assert output.warnings == ("WARNING: Incorrect data on read (1 errors found).",)
 
 
 def test_data_type_is_read_from_the_number() -> None:
-    output = ior.parse_json(sample("ior_random_data.json"))
+    output = parse_json(sample("ior_random_data.json"))
     assert '"data packet type": "i"' in sample("ior_random_data.json")
     assert output.parameters["data_type"] == "random"
     assert "data packet type" not in output.parameters
 
 
 def test_latency_is_left_out_with_several_segments() -> None:
-    assert all("latency" not in p.rates for p in ior.parse_json(sample("ior_i2.json")).phases)
+    assert all("latency" not in p.rates for p in parse_json(sample("ior_i2.json")).phases)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_latency_is_left_out_with_several_segments() -> None:
 )
 def test_damaged_output(name: str, message: str) -> None:
     with pytest.raises(ToolOutputError, match=message):
-        ior.parse_json(sample(name))
+        parse_json(sample(name))
 
 
 @pytest.mark.parametrize(
@@ -223,17 +223,17 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
     text = sample("ior_i1.json")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
-        ior.parse_json(text.replace(old, new, 1))
+        parse_json(text.replace(old, new, 1))
 
 
 def test_nothing() -> None:
     with pytest.raises(ToolOutputError, match="0 bytes"):
-        ior.parse_json("")
+        parse_json("")
 
 
 def test_two_runs_in_one_file() -> None:
     with pytest.raises(ToolOutputError, match=r"2 IOR JSON documents .* matching mpirun"):
-        ior.parse_json(sample("ior_i1.json") * 2)
+        parse_json(sample("ior_i1.json") * 2)
 
 
 # --- properties of the parser ---------------------------------------------------------------------
@@ -242,22 +242,22 @@ def test_two_runs_in_one_file() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_every_truncation_is_refused(name: str) -> None:
     text = sample(name)
-    trustworthy(ior.parse_json(text))
+    trustworthy(parse_json(text))
     end = text.rindex("}")
     for length in range(0, end + 1, 7):
         with pytest.raises(ToolOutputError):
-            ior.parse_json(text[:length])
+            parse_json(text[:length])
     with pytest.raises(ToolOutputError):
-        ior.parse_json(text[:end])
+        parse_json(text[:end])
 
 
 @given(st.text(max_size=300) | st.text(alphabet='{}[]":,.0123456789eE+-nVersion \n', max_size=300))
 def test_arbitrary_text_is_refused(text: str) -> None:
     for document in (text, '{"Version": ' + text):
         with pytest.raises(ToolOutputError):
-            ior.parse_json(document)
+            parse_json(document)
     with pytest.raises(ToolOutputError):
-        ior.rank_times_csv(text)
+        rank_times_csv(text)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -271,7 +271,7 @@ def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, p
     text = sample(name)
     where %= len(text)
     try:
-        output = ior.parse_json(text[:where] + put + text[where + length :])
+        output = parse_json(text[:where] + put + text[where + length :])
     except ToolOutputError:
         return
     trustworthy(output)
@@ -299,7 +299,7 @@ def test_values_of_other_types(data: st.DataObject, name: str) -> None:
     else:
         del holder[key]
     try:
-        output = ior.parse_json(json.dumps(document))
+        output = parse_json(json.dumps(document))
     except ToolOutputError:
         return
     trustworthy(output)
@@ -309,23 +309,23 @@ def test_values_of_other_types(data: st.DataObject, name: str) -> None:
 
 
 def test_rank_times() -> None:
-    ranks = ior.rank_times_csv(sample("ior_i2.ranks.csv"), tasks=2)
+    ranks = rank_times_csv(sample("ior_i2.ranks.csv"), tasks=2)
     assert [entry.operation for entry in ranks] == ["write", "read", "write", "read"]
     assert ranks[0].total_seconds == (3.0338764191e-03, 3.0329227448e-03)
     assert ranks[3].transfer_seconds == (6.2584877014e-04, 8.1491470337e-04)
-    output = ior.with_rank_times(ior.parse_json(sample("ior_i2.json")), ranks)
+    output = with_rank_times(parse_json(sample("ior_i2.json")), ranks)
     assert output.phases[0].rank_seconds == (3.0338764191e-03, 3.0329227448e-03)
 
 
 def test_rank_times_of_another_run() -> None:
-    ranks = ior.rank_times_csv(sample("ior_stone.ranks.csv"))
+    ranks = rank_times_csv(sample("ior_stone.ranks.csv"))
     with pytest.raises(ToolOutputError, match="1 phases, but the summary has 4"):
-        ior.with_rank_times(ior.parse_json(sample("ior_i2.json")), ranks)
-    four = replace(ior.parse_json(sample("ior_stone_wear.json")), tasks=4)
+        with_rank_times(parse_json(sample("ior_i2.json")), ranks)
+    four = replace(parse_json(sample("ior_stone_wear.json")), tasks=4)
     with pytest.raises(ToolOutputError, match="2 ranks in write, but IOR ran 4 tasks"):
-        ior.with_rank_times(four, ranks)
+        with_rank_times(four, ranks)
     with pytest.raises(ToolOutputError, match="2 ranks in a write phase, expected 3"):
-        ior.rank_times_csv(sample("ior_stone.ranks.csv"), tasks=3)
+        rank_times_csv(sample("ior_stone.ranks.csv"), tasks=3)
 
 
 def test_truncated_rank_times() -> None:
@@ -334,7 +334,7 @@ def test_truncated_rank_times() -> None:
         if text[length - 1 : length] == "\n" and text[:length].count("\n") in (3, 5, 7):
             continue  # whole phases: with_rank_times finds that
         with pytest.raises(ToolOutputError):
-            ior.rank_times_csv(text[:length], tasks=2)
+            rank_times_csv(text[:length], tasks=2)
 
 
 @pytest.mark.parametrize(
@@ -350,20 +350,20 @@ def test_truncated_rank_times() -> None:
 )
 def test_damaged_rank_times(text: str, message: str) -> None:
     with pytest.raises(ToolOutputError, match=message):
-        ior.rank_times_csv(text)
+        rank_times_csv(text)
 
 
 def test_help() -> None:
-    built = ior.parse_help(sample("ior_help.txt"))
+    built = parse_help(sample("ior_help.txt"))
     assert built.apis == {"POSIX", "DUMMY", "MPIIO", "MMAP"}
     assert (built.lustre, built.o_direct) == (False, True)
     assert {"-a", "-c", "-o", "--mpiio.hintsFileName", "--warningAsErrors"} <= built.options
     lustre = sample("ior_help.txt").replace(
         "  --posix.odirect ", "  --posix.lustre.stripecount=-1   Stripes\n  --posix.odirect "
     )
-    assert ior.parse_help(lustre).lustre
+    assert parse_help(lustre).lustre
     with pytest.raises(ToolOutputError, match="not the help text of IOR"):
-        ior.parse_help("ior: command not found")
+        parse_help("ior: command not found")
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -549,7 +549,7 @@ def as_bytes(text: str) -> int:
     flags=st.fixed_dictionaries({name: st.booleans() for name in FLAGS}),
     reorder=st.booleans(),
     stonewall=st.integers(0, 600),
-    data_type=st.sampled_from([None, *ior.DATA_TYPES]),
+    data_type=st.sampled_from([None, *DATA_TYPES]),
     signature=st.none() | st.integers(-(2**31), 2**31 - 1).filter(bool),
 )
 def test_arguments_say_what_the_options_say(
@@ -560,7 +560,7 @@ def test_arguments_say_what_the_options_say(
     flags: dict[str, bool],
     reorder: bool,
     stonewall: int,
-    data_type: ior.DataType | None,
+    data_type: DataType | None,
     signature: int | None,
 ) -> None:
     made = options(
@@ -635,10 +635,10 @@ def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
     )
     done = run(made.arguments(), tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    output = ior.parse_json((tmp_path / "out.json").read_text(), done.stdout)
+    output = parse_json((tmp_path / "out.json").read_text(), done.stdout)
     trustworthy(output)
-    ranks = ior.rank_times_csv((tmp_path / "ranks.csv").read_text(), tasks=1)
-    output = ior.with_rank_times(output, ranks)
+    ranks = rank_times_csv((tmp_path / "ranks.csv").read_text(), tasks=1)
+    output = with_rank_times(output, ranks)
     names = ["write"] * made.writes + ["read"] * made.reads
     assert [phase.name for phase in output.phases] == names * made.repetitions
     for phase in output.phases:
@@ -655,6 +655,6 @@ def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.needs_ior
 @needs_ior
 def test_real_ior_help(tmp_path: Path) -> None:
-    built = ior.parse_help(run(["--help"], tmp_path).stdout)
+    built = parse_help(run(["--help"], tmp_path).stdout)
     assert "POSIX" in built.apis
     assert built.o_direct

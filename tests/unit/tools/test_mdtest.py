@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from iogauge.measurement import ToolOutput, ToolOutputError
-from iogauge.tools import mdtest
-from iogauge.tools.mdtest import MdtestOptions
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.tools.mdtest.options import MdtestOptions
+from iogauge.tools.mdtest.output import parse_rank_csv, parse_table, with_rank_times
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -55,7 +55,7 @@ def trustworthy(output: ToolOutput) -> None:
 
 
 def test_one_iteration() -> None:
-    output = mdtest.parse_table(sample("mdtest_base.stdout"))
+    output = parse_table(sample("mdtest_base.stdout"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)
     assert output.command == "/opt/view/bin/mdtest '-n' '100' '-d' '/scratch/rigs/raw/s/md'"
     assert output.warnings == (EMPTY_READ,)
@@ -86,7 +86,7 @@ def test_one_iteration() -> None:
 
 
 def test_rates_and_times_of_several_iterations() -> None:
-    output = mdtest.parse_table(sample("mdtest_PZ.stdout"))
+    output = parse_table(sample("mdtest_PZ.stdout"))
     removal = next(phase for phase in output.phases if phase.name == "dir_remove")
     assert {name: quantity.value for name, quantity in removal.rates.items()} == {
         "rate": 3543.295,
@@ -99,13 +99,13 @@ def test_rates_and_times_of_several_iterations() -> None:
 
 
 def test_rows_that_did_not_run_are_left_out() -> None:
-    phases = mdtest.parse_table(sample("mdtest_few.stdout")).phases
+    phases = parse_table(sample("mdtest_few.stdout")).phases
     assert "dir_rename" not in [phase.name for phase in phases]
     assert len(phases) == 9
 
 
 def test_stonewall() -> None:
-    output = mdtest.parse_table(sample("mdtest_stone.stdout"))
+    output = parse_table(sample("mdtest_stone.stdout"))
     create = output.phases[0]
     assert (create.name, create.operations) == ("create", 2 * 2274)
     assert create.seconds == pytest.approx(4548 / 3414.061)
@@ -115,12 +115,12 @@ def test_stonewall() -> None:
 
 
 def test_phases_of_io500_in_executions_of_their_own() -> None:
-    output = mdtest.parse_table(sample("mdtest_easy_create.stdout"))
+    output = parse_table(sample("mdtest_easy_create.stdout"))
     assert [phase.name for phase in output.phases] == ["create", "tree_create"]
     assert output.phases[0].operations == 2 * 33659
     assert output.phases[0].seconds == pytest.approx(2 * 33659 / 61803.803)
     assert output.parameters["shift"] == 1
-    (stat,) = mdtest.parse_table(sample("mdtest_easy_stat.stdout")).phases
+    (stat,) = parse_table(sample("mdtest_easy_stat.stdout")).phases
     # The number of files came from the stonewall's status file, which the output does not show.
     assert (stat.name, stat.seconds, stat.operations) == ("stat", 0.036, None)
 
@@ -129,14 +129,14 @@ def test_status_file_without_times() -> None:
     text = sample("mdtest_easy_stat.stdout")
     without = text[: text.index("SUMMARY time")] + "-- finished at 11/21/2026 01:03:58 --\n"
     with pytest.raises(ToolOutputError, match="run it with -P"):
-        mdtest.parse_table(without)
+        parse_table(without)
 
 
 def test_version_3_3() -> None:
-    output = mdtest.parse_table(sample("mdtest33_i2.stdout"))
+    output = parse_table(sample("mdtest33_i2.stdout"))
     assert output.version == "3.3.0"
     assert len(output.phases) == 9
-    stonewalled = mdtest.parse_table(sample("mdtest33_stonewall.stdout"))
+    stonewalled = parse_table(sample("mdtest33_stonewall.stdout"))
     assert [phase.name for phase in stonewalled.phases] == [
         "create",
         "stat",
@@ -160,7 +160,7 @@ def test_version_3_3() -> None:
 )
 def test_damaged_output(name: str, message: str) -> None:
     with pytest.raises(ToolOutputError, match=message):
-        mdtest.parse_table(sample(name))
+        parse_table(sample(name))
 
 
 @pytest.mark.parametrize(
@@ -187,12 +187,12 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
     text = sample("mdtest_base.stdout")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
-        mdtest.parse_table(text.replace(old, new, 1))
+        parse_table(text.replace(old, new, 1))
 
 
 def test_nothing() -> None:
     with pytest.raises(ToolOutputError, match="printed nothing"):
-        mdtest.parse_table("\n")
+        parse_table("\n")
 
 
 # --- properties of the parser ---------------------------------------------------------------------
@@ -201,18 +201,18 @@ def test_nothing() -> None:
 @pytest.mark.parametrize("name", GOOD)
 def test_every_truncation_is_refused(name: str) -> None:
     text = sample(name).rstrip()
-    trustworthy(mdtest.parse_table(text))
+    trustworthy(parse_table(text))
     for length in range(len(text)):
         with pytest.raises(ToolOutputError):
-            mdtest.parse_table(text[:length])
+            parse_table(text[:length])
 
 
 @given(st.text(max_size=300) | st.text(alphabet="SUMARYrate:of(1) \n-.0123456789", max_size=300))
 def test_arbitrary_text_is_refused(text: str) -> None:
     with pytest.raises(ToolOutputError):
-        mdtest.parse_table(text)
+        parse_table(text)
     with pytest.raises(ToolOutputError):
-        mdtest.parse_rank_csv(text)
+        parse_rank_csv(text)
 
 
 @settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -226,7 +226,7 @@ def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, p
     text = sample(name)
     where %= len(text)
     try:
-        output = mdtest.parse_table(text[:where] + put + text[where + length :])
+        output = parse_table(text[:where] + put + text[where + length :])
     except ToolOutputError:
         return
     trustworthy(output)
@@ -236,7 +236,7 @@ def test_mutations_are_refused_or_harmless(name: str, where: int, length: int, p
 
 
 def test_rank_details() -> None:
-    ranks = mdtest.parse_rank_csv(sample("mdtest_ranks.csv"), tasks=2)
+    ranks = parse_rank_csv(sample("mdtest_ranks.csv"), tasks=2)
     assert [entry.name for entry in ranks] == [
         "create",
         "stat",
@@ -253,25 +253,25 @@ def test_rank_details() -> None:
 
 
 def test_rank_details_in_the_output() -> None:
-    table = mdtest.parse_table(sample("mdtest_save.stdout"))
-    ranks = mdtest.parse_rank_csv(sample("mdtest_ranks.csv"))
-    output = mdtest.with_rank_times(table, ranks)
+    table = parse_table(sample("mdtest_save.stdout"))
+    ranks = parse_rank_csv(sample("mdtest_ranks.csv"))
+    output = with_rank_times(table, ranks)
     assert output.phases[0].rank_seconds == (0.030920982361, 0.038532972336)
     assert output.phases[0].seconds == 0.040012121201
     assert output.phases[4] == table.phases[4]
     with pytest.raises(ToolOutputError, match="not of the same run"):
-        mdtest.with_rank_times(mdtest.parse_table(sample("mdtest_easy_create.stdout")), ranks)
+        with_rank_times(parse_table(sample("mdtest_easy_create.stdout")), ranks)
     with pytest.raises(ToolOutputError, match="2 ranks, but mdtest ran 4 tasks"):
-        mdtest.with_rank_times(replace(table, tasks=4), ranks)
+        with_rank_times(replace(table, tasks=4), ranks)
     with pytest.raises(ToolOutputError, match="nothing about stat"):
-        mdtest.with_rank_times(table, [ranks[0]])
+        with_rank_times(table, [ranks[0]])
 
 
 def test_truncated_rank_details() -> None:
     text = sample("mdtest_ranks.csv")
     for length in range(len(text)):
         with pytest.raises(ToolOutputError):
-            mdtest.parse_rank_csv(text[:length], tasks=2)
+            parse_rank_csv(text[:length], tasks=2)
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_damaged_rank_details(old: str, new: str, message: str) -> None:
     text = sample("mdtest_ranks.csv")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
-        mdtest.parse_rank_csv(text.replace(old, new, 1))
+        parse_rank_csv(text.replace(old, new, 1))
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -457,7 +457,7 @@ def run(made: MdtestOptions) -> ToolOutput:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    output = mdtest.parse_table(done.stdout)
+    output = parse_table(done.stdout)
     trustworthy(output)
     return output
 
@@ -469,7 +469,7 @@ def test_real_mdtest(changes: dict[str, Any], tmp_path: Path) -> None:
     ranks = tmp_path / "ranks.csv"
     made = options(directory=str(tmp_path / "d"), rank_details_csv=str(ranks), **changes)
     output = run(made)
-    output = mdtest.with_rank_times(output, mdtest.parse_rank_csv(ranks.read_text(), tasks=1))
+    output = with_rank_times(output, parse_rank_csv(ranks.read_text(), tasks=1))
     names = {phase.name for phase in output.phases}
     assert ("create" in names) != made.directories_only
     assert ("dir_create" in names) != made.files_only

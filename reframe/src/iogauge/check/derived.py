@@ -12,16 +12,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
-from reframe.core.runtime import runtime
 
-from iogauge import derive, history, session
-from iogauge.check.base import StorageCheck
-from iogauge.derive import (
+from iogauge.check.storage import StorageCheck
+from iogauge.core import paths
+from iogauge.core.measurement import Metric
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.judge.case import Judgement
+from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
+from iogauge.plan.case import CasePlan
+from iogauge.records import derive, journal
+from iogauge.records.derive import (
     Derived,
     LeftOut,
     NotComputable,
@@ -30,14 +35,9 @@ from iogauge.derive import (
     Point,
     Source,
 )
-from iogauge.guards import Finding, Outcome
-from iogauge.judge import Judgement
-from iogauge.measurement import Metric
-from iogauge.plan import CasePlan
-from iogauge.references import References, ReferencesError
-from iogauge.target import PartitionExtras
-from iogauge.units import dimension
-from iogauge.verdict import MetricVerdict, Verdict, decide_metric, worst
+from iogauge.session import current
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.references import References, ReferencesError
 
 _BANDWIDTHS: Final = ("write_bw", "read_bw")
 
@@ -46,7 +46,7 @@ _BANDWIDTHS: Final = ("write_bw", "read_bw")
 class Formula:
     """A metric, how it is computed, and which points are not there to compute it from.
 
-    ``compute`` raises :class:`iogauge.derive.NotComputable`.
+    ``compute`` raises :class:`iogauge.records.derive.NotComputable`.
     """
 
     metric: Metric
@@ -63,7 +63,7 @@ def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
     for written, file in sorted(files, reverse=True):
         if written < oldest:
             return
-        yield from (r for r in reversed(list(history.read(file))) if isinstance(r, dict))
+        yield from (r for r in reversed(list(journal.read(file))) if isinstance(r, dict))
 
 
 class DerivedCheck(StorageCheck):
@@ -168,7 +168,7 @@ class DerivedCheck(StorageCheck):
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
         if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass
-            if session.is_gate():
+            if current.is_gate():
                 raise SanityError(message)
             self.skip(message)
         return True
@@ -180,7 +180,7 @@ class DerivedCheck(StorageCheck):
         sources = self.sources()
         self._await(sources)
         oldest = time.time() - self.max_age_days * 86400
-        folder = session.history_dir() / self.current_system.name
+        folder = paths.history_dir() / self.current_system.name
         operands = [
             derive.newest_points(newest_records(folder, oldest), source, oldest)
             for source in sources
@@ -227,7 +227,7 @@ class DerivedCheck(StorageCheck):
     def _await(self, sources: Sequence[Source]) -> None:
         """Raise NotMeasured while this run has not decided all operands that it has selected."""
         places = [(source.check, source.partition, source.environment) for source in sources]
-        selected = session.current().open_cases
+        selected = current.current().open_cases
         waiting = sorted(name for *place, name in selected if tuple(place) in places)
         if waiting:
             raise NotMeasured(
@@ -414,118 +414,3 @@ class PairsCheck(DerivedCheck):
             for name, (above, below) in self.pairs.items()
             for bandwidth in _BANDWIDTHS
         ]
-
-
-def _partition_extras() -> dict[str, PartitionExtras]:
-    """Extras by name of the selected system's partitions."""
-    return {
-        partition.name: PartitionExtras.of_partition(partition.extras)
-        for partition in runtime().system.partitions
-        if "target" in partition.extras
-    }
-
-
-def baseline_checks() -> list[str]:
-    """Checks that partitions of the selected system compare with a baseline."""
-    extras = _partition_extras().values()
-    return sorted({check for one in extras if one.baseline for check in one.baseline.checks})
-
-
-#: End of a metric's name in a comparison, with its direction.
-_COMPARED: Final[dict[str, Literal["more", "less"]]] = {
-    "_time_ratio": "less",
-    "_ratio": "more",
-    "_scale_out": "more",
-}
-
-
-class BaselineCheck(DerivedCheck):
-    """One check on this partition against the same on its baseline; a subclass makes ``check`` a parameter."""
-
-    check: str
-
-    @builtins.run_after("init")
-    def _select_environments(self) -> None:
-        """Environments that this partition and its baseline have; all of its own where they share none."""
-        environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
-        chosen: set[str] = set()
-        for name, extras in _partition_extras().items():
-            if extras.baseline and self.check in extras.baseline.checks:
-                # ReFrame hides the other partition where --system names this one.
-                both = environments[name] & environments.get(extras.baseline.partition, set())
-                chosen |= both or environments[name]
-        self.valid_prog_environs = sorted(chosen)
-
-    @property
-    def _baseline(self) -> str:
-        assert self.site.baseline is not None
-        return self.site.baseline.partition
-
-    def sources(self) -> tuple[Source, ...]:
-        """All cases of the check here, and all on the baseline."""
-        here = self.current_partition.name
-        return (self.source(self.check, here), self.source(self.check, self._baseline))
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Metrics that the reference file names and that have the form of a comparison.
-
-        Which metrics both sides have is known once their records are read.
-        """
-        found = []
-        for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
-            better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
-            if better:
-                found.append(Metric(name, "1", better))
-        return tuple(found)
-
-    def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Best of all cases here against best of all cases there, for every metric that both sides have."""
-        this, other = operands
-        for side, source in zip(operands, self.sources(), strict=True):
-            if not side.metrics:
-                lacking = ", ".join(map(str, side.left_out))
-                kind = NotComputable if lacking else NotMeasured
-                raise kind(
-                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
-                    f"{source.environment}, tier {source.tier}. "
-                    f"{self._remedy([source], not lacking)}"
-                )
-        names = [name for name in this.metrics if this.metrics[name] == other.metrics.get(name)]
-        if not names:
-            raise NotComputable(
-                f"{self.check} has no metric in common: here {', '.join(this.metrics)}; on "
-                f"{self._baseline} {', '.join(other.metrics)}"
-            )
-        return [formula for name in names for formula in self._compare(name, this, other)]
-
-    def _compare(self, name: str, this: Operands, other: Operands) -> Iterator[Formula]:
-        metric = this.metrics[name]
-        left_out = (*this.without(name), *other.without(name))
-
-        def of_best(compute: Callable[[Point, Point], Derived]) -> Callable[[], Derived]:
-            sides = (this.points[name], other.points[name])
-            return lambda: compute(*(derive.best_of(side, metric.better) for side in sides))
-
-        yield Formula(Metric(f"{name}_ratio", "1", metric.better), of_best(derive.ratio), left_out)
-        if dimension(metric.unit) not in ("bandwidth", "operations"):
-            return
-        yield Formula(
-            Metric(f"{name}_time_ratio", "1", "less"), of_best(derive.time_ratio), left_out
-        )
-        beside = _partition_extras().get(self._baseline)
-        here, there = self.site.topology, beside and beside.topology
-        if here and here.servers and there and there.servers:
-            counts = (here.servers.count, there.servers.count)
-            yield Formula(
-                Metric(f"{name}_scale_out", "1"),
-                of_best(lambda a, b: derive.scale_out_against(a, b, *counts)),
-                left_out,
-            )
-
-
-def _leaf_names(entry: object) -> set[str]:
-    """Names of the metrics in a check's entry of the reference file, at whatever depth."""
-    if not isinstance(entry, dict):
-        return set()
-    here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}
-    return here.union(*(_leaf_names(value) for value in entry.values()))

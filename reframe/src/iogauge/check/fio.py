@@ -13,26 +13,34 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge import features
-from iogauge.check.base import StorageCheck
-from iogauge.lustre import Pins
-from iogauge.measurement import Metric, Quantity, ToolOutput
-from iogauge.plan import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
-from iogauge.tools import fio
-from iogauge.units import parse_bytes
+from iogauge.check.storage import StorageCheck
+from iogauge.core import words
+from iogauge.core.measurement import Metric, Quantity, ToolOutput
+from iogauge.core.units import parse_bytes
+from iogauge.node.layouts import Pins
+from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
+from iogauge.tools.fio.options import (
+    METADATA_PHASES,
+    FioJob,
+    FioOptions,
+    layout_job,
+    metadata_job,
+    random_read_job,
+)
+from iogauge.tools.fio.output import parse_json
 
 #: fio's own syntax for an environment variable in a job file.
 _DIRECTORY = "${IOG_DIR}"
 
 
 def _parse(printed: Printed) -> ToolOutput:
-    return fio.parse_json(printed.result + printed.stdout + printed.stderr)
+    return parse_json(printed.result + printed.stdout + printed.stderr)
 
 
 class FioCheck(StorageCheck):
     """fio on the nodes of the job; a subclass says with which jobs."""
 
-    needs = features.FIO
+    needs = words.FIO
 
     def declared(self) -> dict[str, Any]:
         """As for every check, but on one node."""
@@ -46,11 +54,11 @@ class FioCheck(StorageCheck):
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
     def fio_phase(
-        self, job: fio.FioJob, rates: Mapping[str, str], access: Access, repeated: bool = True
+        self, job: FioJob, rates: Mapping[str, str], access: Access, repeated: bool = True
     ) -> PhasePlan:
         """One execution of fio with one job. ``rates`` maps a metric to fio's quantity; a layout has none."""
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
-        options = fio.FioOptions(job_file=f"{job.name}.fio", output=output)
+        options = FioOptions(job_file=f"{job.name}.fio", output=output)
         phase = {"randread": "read", "randwrite": "write"}.get(job.pattern, job.pattern)
         served = self.nodes > 1
         command = [options.job_file, output] if served else ["fio", *options.arguments()]
@@ -60,7 +68,7 @@ class FioCheck(StorageCheck):
             launch="clients" if served else "once",
             parse=_parse,
             rates={
-                metric: (fio.METADATA_PHASES.get(job.engine, phase), rate)
+                metric: (METADATA_PHASES.get(job.engine, phase), rate)
                 for metric, rate in rates.items()
             },
             access=access,
@@ -68,8 +76,8 @@ class FioCheck(StorageCheck):
             data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * self.nodes,
         )
 
-    def fio_case(self, jobs: Sequence[fio.FioJob], **case: Any) -> CasePlan:
-        """A case of fio phases; ``case`` holds what :class:`iogauge.plan.CasePlan` takes beside them."""
+    def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
+        """A case of fio phases; ``case`` holds what :class:`iogauge.plan.case.CasePlan` takes beside them."""
         return CasePlan(
             tool="fio",
             repetitions=self.repetitions,
@@ -83,7 +91,7 @@ class FioCheck(StorageCheck):
 class OneNodeFioCheck(FioCheck):
     """fio on one node, without servers."""
 
-    def fio_case(self, jobs: Sequence[fio.FioJob], **case: Any) -> CasePlan:
+    def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
         """As of every fio check; refuses several nodes."""
         if self.nodes != 1:
             raise ValueError(
@@ -113,10 +121,10 @@ class FioRandomReadCheck(OneNodeFioCheck):
                 f"limits.case_bytes is {limits.case_bytes}: a quarter of it leaves less than {step} "
                 f"bytes for each of {self.tasks_per_node} task(s)"
             )
-        layout = fio.layout_job(
+        layout = layout_job(
             directory=_DIRECTORY, file_bytes=file_bytes, numjobs=self.tasks_per_node
         )
-        read = fio.random_read_job(
+        read = random_read_job(
             directory=_DIRECTORY,
             block_bytes=block,
             file_bytes=file_bytes,
@@ -166,7 +174,7 @@ class FioMetadataCheck(OneNodeFioCheck):
             ("filedelete", 1),
         )
         jobs = [
-            fio.metadata_job(
+            metadata_job(
                 engine,
                 directory=_DIRECTORY,
                 files=files,
@@ -204,7 +212,7 @@ class RandomReadCheck(FioCheck):
     directory of its own, pinned to one target.
     """
 
-    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT}"]
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
     variants = ("sound", "published")
     flaw = "runs of 10 s: too short to compare systems by"
     block: str
@@ -225,7 +233,7 @@ class RandomReadCheck(FioCheck):
         """Object storage servers that hold the files; None: all."""
         return 1 if self.span == "one-server" else None
 
-    def _jobs(self, directory: str) -> tuple[fio.FioJob, fio.FioJob]:
+    def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:
         """The job that lays out the files, and the one that reads them."""
         block, limits = parse_bytes(self.block), self.site.limits
         step = max(block, 1 << 20)
@@ -238,12 +246,10 @@ class RandomReadCheck(FioCheck):
                 f"{most} task(s)"
             )
         names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
-        layout = fio.layout_job(
-            directory=directory, file_bytes=file_bytes, numjobs=self.tasks_per_node
-        )
+        layout = layout_job(directory=directory, file_bytes=file_bytes, numjobs=self.tasks_per_node)
         seconds = max(1, int(limits.phase_seconds))
         published = self.variant == "published"
-        read = fio.random_read_job(
+        read = random_read_job(
             directory=directory,
             block_bytes=block,
             file_bytes=file_bytes,
@@ -293,7 +299,7 @@ class ChecksumCheck(RandomReadCheck):
     job of this suite on that node.
     """
 
-    valid_systems = [f"+{features.TARGET} +{features.O_DIRECT} +{features.CHECKSUMS}"]
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT} +{words.CHECKSUMS}"]
     span = "one-client"
 
     @builtins.run_after("setup")

@@ -14,14 +14,15 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge import features, hints
-from iogauge.check.base import StorageCheck
-from iogauge.lustre import Layout, Pins
-from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import darshan, ior
-from iogauge.units import tool_size
-from iogauge.verdict import Reference
+from iogauge.check.storage import StorageCheck
+from iogauge.core.measurement import Metric, Reference, ToolOutput
+from iogauge.core.units import tool_size
+from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
+from iogauge.node.layouts import Layout, Pins
+from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools import darshan, mpi
+from iogauge.tools.ior.options import IorOptions
+from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
 WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")
@@ -31,16 +32,17 @@ WRITERS = Metric("writers", "1")
 
 #: Transfers up to this size are counted as operations, too.
 _SMALL = 64 << 10
+
 #: IOR's warning of files that are there, also where -E says that they shall be.
 _EXISTS = r"exists already and will be overwritten"
 
 
 def _parse(printed: Printed) -> ToolOutput:
     # IOR complains on standard output; what stands on standard error may be the MPI library's.
-    output = ior.parse_json(printed.result, printed.stdout)
+    output = parse_json(printed.result, printed.stdout)
     if not printed.ranks:
         return output
-    return ior.with_rank_times(output, ior.rank_times_csv(printed.ranks, output.tasks))
+    return with_rank_times(output, rank_times_csv(printed.ranks, output.tasks))
 
 
 def _option(words: Sequence[str], flag: str) -> str | None:
@@ -65,7 +67,7 @@ class IorCheck(StorageCheck):
     #: :type: int
     total_bytes = builtins.variable(int, value=0)
 
-    needs = features.IOR
+    needs = IOR
     #: IOR's back end.
     back_end: str = "POSIX"
     #: A file for each task, or one that all share.
@@ -146,7 +148,7 @@ class IorCheck(StorageCheck):
         """Name of a task's file below the case's directory (aiori's ``%s.%08d``)."""
         return f"data.{task:08d}" if self.file_per_process else "data"
 
-    def options(self) -> ior.IorOptions:
+    def options(self) -> IorOptions:
         """What both phases have in common; raises ValueError where the sizes do not fit."""
         transfer = self.transfer_bytes
         block = self.total_bytes // self.total_tasks // transfer * transfer
@@ -155,7 +157,7 @@ class IorCheck(StorageCheck):
                 f"{self.total_bytes} bytes for {self.total_tasks} task(s) leave less than two transfers "
                 f"of {transfer} bytes each: raise limits.case_bytes or lower the tasks"
             )
-        return ior.IorOptions(
+        return IorOptions(
             api=self.back_end,
             test_file=f"{SET if self._writes_first else DIR}/data",
             transfer_bytes=transfer,
@@ -179,7 +181,7 @@ class IorCheck(StorageCheck):
         return found
 
     def ior_phase(
-        self, name: str, options: ior.IorOptions, access: Access, words: Sequence[str] = ()
+        self, name: str, options: IorOptions, access: Access, words: Sequence[str] = ()
     ) -> PhasePlan:
         """One execution of IOR; ``words`` start the tool where that is not the scenario's usual way."""
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
@@ -201,7 +203,7 @@ class IorCheck(StorageCheck):
         full: Literal["bandwidth"] | None = "bandwidth" if self.transfer > _SMALL else None
         return Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
 
-    def sound_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
+    def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write with fsync, empty the page cache where the readers would find it full, read."""
         write = self.ior_phase(
             "write",
@@ -224,7 +226,7 @@ class IorCheck(StorageCheck):
         )
         return [write, read]
 
-    def published_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
+    def published_phases(self, options: IorOptions) -> list[PhasePlan]:
         """The document's command, as one execution."""
         output = f"ior-write.{REP}.json"
         filled = self.published.format(
@@ -324,13 +326,13 @@ class SharedFileCheck(IorCheck):
     reads = False
     tags = {"ior", "mpiio", "striping", "weekly", "acceptance"}
 
-    needs = features.IOR_MPIIO
+    needs = IOR_MPIIO
 
     def choose_back_end(self, api: str) -> None:
         """Use one of IOR's back ends, where the environment has it."""
         self.back_end = api
-        feature = {"HDF5": features.IOR_HDF5, "NCMPI": features.IOR_NCMPI}
-        self.valid_prog_environs = [f"+{feature.get(api, features.IOR_MPIIO)}"]
+        feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
+        self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
 
 
 class AggregatorsCheck(SharedFileCheck):
@@ -344,7 +346,7 @@ class AggregatorsCheck(SharedFileCheck):
 
     @builtins.run_after("init")
     def _select_darshan(self) -> None:
-        self.valid_prog_environs = [f"+{features.IOR_MPIIO} +{features.DARSHAN}"]
+        self.valid_prog_environs = [f"+{IOR_MPIIO} +{DARSHAN}"]
 
     def promise(self) -> tuple[Metric, ...]:
         """Bandwidth, and how many ranks wrote."""
@@ -363,22 +365,22 @@ class AggregatorsCheck(SharedFileCheck):
             return None
         return Layout(stripe_count=self.aggregators)
 
-    def _given(self) -> hints.Given:
+    def _given(self) -> mpi.Given:
         """Hints in the words of the environment's MPI; raises ValueError where that is not known."""
         dialect = self.current_environ.extras.get("mpi")
         if dialect is None:
             raise ValueError(
                 f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
-                f"understands: set extras.mpi to one of {', '.join(hints.DIALECTS)}"
+                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
             )
-        return hints.words(dialect, hints.Wish(aggregators=self.aggregators), nodes=self.nodes)
+        return mpi.words(dialect, mpi.Wish(aggregators=self.aggregators), nodes=self.nodes)
 
     def tool_words(self) -> Sequence[str]:
         """IOR with the hints in its environment."""
         given = self._given().environment
         return ["env", *(f"{name}={value}" for name, value in given.items()), "ior"]
 
-    def sound_phases(self, options: ior.IorOptions) -> list[PhasePlan]:
+    def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write; write once more under Darshan; let Darshan's parser say who wrote."""
         log = f"darshan.{REP}.log"
         watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from iogauge import features
-from iogauge.check.base import StorageCheck
-from iogauge.measurement import Metric, ToolOutput
-from iogauge.plan import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import mdtest
+from iogauge.check.storage import StorageCheck
+from iogauge.core import words
+from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools.mdtest.options import MdtestOptions
+from iogauge.tools.mdtest.output import parse_rank_csv, parse_table, with_rank_times
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
@@ -28,19 +29,19 @@ _SIGNATURE = 1181783497
 
 
 def _parse(printed: Printed) -> ToolOutput:
-    output = mdtest.parse_table(printed.result)
-    return mdtest.with_rank_times(output, mdtest.parse_rank_csv(printed.ranks, output.tasks))
+    output = parse_table(printed.result)
+    return with_rank_times(output, parse_rank_csv(printed.ranks, output.tasks))
 
 
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
-    needs = features.MDTEST
+    needs = words.MDTEST
     #: Part of the case's files that the scenario uses: one in so many.
     share: int = 1
     #: Bytes in each file; with 0 nothing is read back.
     file_bytes: int = 0
-    #: Options of mdtest that make the tree what it is, see :class:`iogauge.tools.mdtest.MdtestOptions`.
+    #: Options of mdtest that make the tree what it is, see :class:`iogauge.tools.mdtest.options.MdtestOptions`.
     tree: Mapping[str, Any] = MappingProxyType({})
 
     def promise(self) -> tuple[Metric, ...]:
@@ -71,7 +72,7 @@ class MdtestCheck(StorageCheck):
 
         def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
-            options = mdtest.MdtestOptions(
+            options = MdtestOptions(
                 directory=f"{DIR}/tree",
                 items=self.items_per_task,
                 files_only=True,

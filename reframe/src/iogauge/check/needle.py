@@ -8,16 +8,15 @@ repetitions; then all are read in the same way. The repetitions are inside the c
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from iogauge.check.fio import FioCheck
-from iogauge.lustre import Layout, Pins
-from iogauge.measurement import Metric, ToolOutput
-from iogauge.needle import Sweep, medians, parse_sweep
-from iogauge.plan import Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import fio
-from iogauge.verdict import Reference
+from iogauge.core.measurement import Metric, Reference, ToolOutput
+from iogauge.core.paths import JOB_FILES
+from iogauge.judge.needle import Sweep, medians, parse_sweep
+from iogauge.node.layouts import Layout, Pins
+from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
+from iogauge.tools.fio import options
 
 WRITE_SLOWEST = Metric("write_slowest", "1")
 READ_SLOWEST = Metric("read_slowest", "1")
@@ -25,10 +24,12 @@ WRITE_MEDIAN = Metric("write_median", "MiB/s")
 READ_MEDIAN = Metric("read_median", "MiB/s")
 
 _DIRECTORY: Final = "${IOG_DIR}"
-_SWEEP: Final = Path(__file__).resolve().parents[1] / "sweep.sh"
+_SWEEP: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20
+
 #: Requests in flight: what a Lustre client sends to one target at a time (osc.*.max_rpcs_in_flight).
 _DEPTH: Final = 8
+
 #: A file is no larger: it is written in full once, and a slow target takes its time.
 _MOST_BYTES: Final = 1 << 30
 
@@ -59,7 +60,9 @@ class NeedleCheck(FioCheck):
         rates: Any = output.parameters["rates"]
         return medians(rates)
 
-    def _probe_jobs(self, probes: int, numjobs: int) -> tuple[fio.FioJob, fio.FioJob, fio.FioJob]:
+    def _probe_jobs(
+        self, probes: int, numjobs: int
+    ) -> tuple[options.FioJob, options.FioJob, options.FioJob]:
         """Jobs of one probe: lay out its files, write them again, read them.
 
         Raises ValueError where the limits leave less than a second or a few blocks for each.
@@ -81,7 +84,7 @@ class NeedleCheck(FioCheck):
                 f"{least} for each of {probes * numjobs} file(s); set cases.{name}.case_bytes"
             )
         layout = replace(
-            fio.layout_job(
+            options.layout_job(
                 directory=_DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs
             ),
             engine="libaio",
@@ -148,7 +151,7 @@ class TargetNeedleCheck(NeedleCheck):
             )
         jobs = self._probe_jobs(len(names), 1)
 
-        def job_file(job: fio.FioJob) -> str:
+        def job_file(job: options.FioJob) -> str:
             parts = (replace(job, name=n, directory=f"{_DIRECTORY}/{n}") for n in names)
             return "\n".join(f"{part.job_file()}stonewall\n" for part in parts)
 
@@ -204,6 +207,6 @@ class NodeNeedleCheck(NeedleCheck):
         return replace(case, repetitions=1)
 
 
-#: What servers.sh writes of the servers that it started.
+#: What fio_servers.sh writes of the servers that it started.
 _SERVERS: Final = "servers.txt"
 _LAID_OUT: Final = Access(direction="write", o_direct=True, fsync=True)

@@ -12,7 +12,7 @@ from typing import Any
 import reframe as rfm
 from reframe.core.runtime import runtime
 
-from iogauge.target import PartitionExtras
+from iogauge.site.extras import PartitionExtras
 
 
 def _extras(needs: Sequence[str]) -> dict[str, PartitionExtras]:

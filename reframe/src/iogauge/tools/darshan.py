@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from iogauge.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools import excerpt
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.parsing import excerpt
 
 #: Rank of a record in which Darshan summed up all ranks.
 ALL_RANKS: Final = -1
+
 #: Keeps a record for every rank of a file that all ranks opened.
 KEEP_RANKS: Final = "DARSHAN_DISABLE_SHARED_REDUCTION"
 
 _READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO")
+
 #: Modules that have a section of their own in the text where the log has them.
 _SECTIONS: Final = (*_READ, "HEATMAP")
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")

@@ -1,0 +1,218 @@
+"""What a series of runs says of a metric: median, spread, bound, and what later runs can show.
+
+All on logarithms, so that a spread of 5 % means 5 % up and down, and robust, because others use the storage
+too. Runs that prove nothing are refused: too few, too much noise, a step or a trend, two populations. The
+formulas, and simulations of them, stand in docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import numpy as np
+from scipy import stats
+
+from iogauge.core.units import format_value
+
+Better = Literal["more", "less"]
+
+#: Runs that a calibration needs, at least.
+LEAST_RUNS: Final = 20
+
+#: Runs below which not even a spread is estimated.
+_LEAST_FOR_SPREAD: Final = 8
+
+#: Robust spread, at least: identical runs would leave a bound without any room.
+LEAST_SPREAD: Final = 0.01
+
+#: A loss that later runs should be able to show, and how surely.
+DROP: Final = 0.10
+POWER: Final = 0.95
+
+#: Samples' worth of a median and of a median absolute deviation, against mean and standard deviation of
+#: normal values: their asymptotic relative efficiencies (2/pi; Rousseeuw and Croux 1993).
+_MEDIAN_EFFICIENCY: Final = 2 / math.pi
+_MAD_EFFICIENCY: Final = 0.3675
+
+#: A step is tested for with this many runs on either side, at least, and with this chance of a false one.
+_STEP_EDGE: Final = 4
+_STEP_SIGNIFICANCE: Final = 0.01
+_STEP_SHUFFLES: Final = 1999
+
+#: A share of runs beyond the bound that one population does not have.
+_MAX_BEYOND: Final = 0.1
+
+
+class Refused(ValueError):
+    """A series that no reference may be made of; the message says why, and what it takes."""
+
+
+def location_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """Median, and robust standard deviation of the logarithms: 1.4826 times their MAD, 1 % at least."""
+    logs = np.log(np.asarray(values, dtype=float))
+    middle = float(np.median(logs))
+    spread = 1.4826 * float(np.median(np.abs(logs - middle)))
+    return float(np.median(values)), max(spread, LEAST_SPREAD)
+
+
+def variation(spread: float) -> float:
+    """Coefficient of variation of log-normal values whose logarithms have a standard deviation."""
+    return math.sqrt(math.expm1(spread**2))
+
+
+def tolerance_factor(
+    coverage: float, confidence: float, location_runs: float, freedom: float
+) -> float:
+    """Factor k of the one-sided tolerance bound m - k s of normal values.
+
+    With a confidence it leaves the share ``coverage`` of them on the good side: k = t'(g; v, z sqrt(n)) /
+    sqrt(n), t' the noncentral t. ``location_runs`` is the number of values n that m is worth, ``freedom`` the
+    degrees of freedom v of s: n and n - 1 for mean and standard deviation.
+    """
+    root = math.sqrt(location_runs)
+    shift = float(stats.norm.ppf(coverage)) * root
+    return float(stats.nct.ppf(confidence, freedom, shift)) / root
+
+
+def robust_factor(runs: int, coverage: float, confidence: float) -> float:
+    """:func:`tolerance_factor` for the median and the MAD of a number of runs."""
+    return tolerance_factor(
+        coverage, confidence, _MEDIAN_EFFICIENCY * runs, _MAD_EFFICIENCY * (runs - 1)
+    )
+
+
+def runs_to_see(
+    drop: float, spread: float, baseline: float, alpha: float = 0.05, power: float = POWER
+) -> int | None:
+    """Further runs in which a relative drop shows, against a baseline of runs (may be infinite).
+
+    One-sided at ``alpha``, with ``power``; ``spread`` is that of the logarithms. None where no number of
+    runs is enough: then the baseline is too small for the noise.
+    """
+    z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
+    rest = (-math.log1p(-drop) / (spread * z)) ** 2 - 1 / baseline
+    return math.ceil(1 / rest - 1e-9) if rest > 1e-12 else None
+
+
+def least_baseline(drop: float, spread: float, alpha: float = 0.05, power: float = POWER) -> int:
+    """Smallest baseline against which some number of runs shows a relative drop."""
+    z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
+    return math.floor((spread * z / -math.log1p(-drop)) ** 2) + 1
+
+
+def find_step(values: Sequence[float]) -> int | None:
+    """Where the runs change level (index of the first one after), by a step or a trend; None: they do not.
+
+    Whether: the largest standardised Mann-Whitney statistic over all splits, against that of shuffled runs
+    (fixed seed, so that the same runs get the same answer). Where: the split into two medians that leaves
+    the least absolute deviation. Changes of the median below 1 % are none.
+    """
+    runs = len(values)
+    if runs < 2 * _STEP_EDGE:
+        return None
+    ranks = stats.rankdata(values)
+    before = np.arange(_STEP_EDGE, runs - _STEP_EDGE + 1)
+    scale = np.sqrt(before * (runs - before) * (runs + 1) / 12)
+
+    def statistic(order: Any) -> Any:
+        sums = np.cumsum(order, axis=-1)[..., before - 1]
+        return np.abs(sums - before * (runs + 1) / 2) / scale
+
+    seen = statistic(ranks)
+    shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (_STEP_SHUFFLES, 1)), axis=1)
+    beaten = int(np.sum(statistic(shuffled).max(axis=1) >= seen.max() - 1e-12))
+    if (1 + beaten) / (1 + _STEP_SHUFFLES) > _STEP_SIGNIFICANCE:
+        return None
+    logs = np.log(np.asarray(values, dtype=float))
+
+    def misfit(split: int) -> float:
+        parts = (logs[:split], logs[split:])
+        return sum(float(np.abs(part - np.median(part)).sum()) for part in parts)
+
+    split = min(map(int, before), key=misfit)
+    change = float(np.median(logs[split:]) - np.median(logs[:split]))
+    return split if abs(change) >= LEAST_SPREAD else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """What a series says of a metric, in its unit; ``spread`` is that of the logarithms."""
+
+    runs: int
+    median: float
+    spread: float
+    bound: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the logarithm of the median."""
+        return self.spread / math.sqrt(_MEDIAN_EFFICIENCY * self.runs)
+
+
+def outlook(runs: int, spread: float) -> str:
+    """What later runs will be able to show against a baseline of runs."""
+    later = runs_to_see(DROP, spread, runs)
+    if later is not None:
+        return f"a loss of {DROP:.0%} shows in {later} further run(s) with power {POWER:.0%}"
+    needed = least_baseline(DROP, spread)
+    return (
+        f"the noise is too large: {variation(spread):.1%}. A loss of {DROP:.0%} is not to be shown against "
+        f"{runs} runs, only against {needed} or more"
+    )
+
+
+def baseline_of(
+    times: Sequence[datetime],
+    values: Sequence[float],
+    *,
+    better: Better,
+    max_spread: float,
+    coverage: float,
+    confidence: float,
+) -> Baseline:
+    """Median and bound of runs in order of time; raises :class:`Refused` where they prove nothing.
+
+    ``max_spread``: largest coefficient of variation, from the site's limits.
+    """
+    runs = len(values)
+    if runs < LEAST_RUNS:
+        text = f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more"
+        if runs >= _LEAST_FOR_SPREAD:
+            spread = location_and_spread(values)[1]
+            text += f". At their noise, with {LEAST_RUNS} runs: {outlook(LEAST_RUNS, spread)}"
+        raise Refused(text)
+    if wrong := [value for value in values if value <= 0]:
+        raise Refused(
+            f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
+        )
+    split = find_step(values)
+    if split is not None:
+        old, new = float(np.median(values[:split])), float(np.median(values[split:]))
+        missing = max(0, LEAST_RUNS - (runs - split))
+        more = f", {missing} more run(s) needed" if missing else ""
+        raise Refused(
+            f"the level changes on {times[split]:%Y-%m-%d}: median {format_value(old)} in {split} run(s) "
+            f"before, {format_value(new)} in {runs - split} from then on ({new / old - 1:+.1%}), as a step or "
+            f"a trend. Find out why; if it is to stay: --since {times[split]:%Y-%m-%dT%H:%M:%S}{more}"
+        )
+    median, spread = location_and_spread(values)
+    if variation(spread) > max_spread:
+        raise Refused(
+            f"the noise is too large: coefficient of variation {variation(spread):.1%} over {runs} runs, the "
+            f"site allows {max_spread:.0%} (limits.max_spread). With this noise {outlook(runs, spread)}"
+        )
+    sign = 1 if better == "more" else -1
+    room = robust_factor(runs, coverage, confidence) * spread
+    bound = median * math.exp(-sign * room)
+    beyond = sum(sign * value < sign * bound for value in values)
+    if beyond > max(1, _MAX_BEYOND * runs):
+        raise Refused(
+            f"{beyond} of {runs} runs are worse than the bound {format_value(bound)} that at most "
+            f"{1 - coverage:.1%} should miss: these are two populations, not one with noise. Find out what "
+            "the bad runs have in common"
+        )
+    return Baseline(runs=runs, median=median, spread=spread, bound=bound)

@@ -1,0 +1,244 @@
+"""Change single values of a YAML file as text: every byte that is not spoken of stays as it is.
+
+Comments, order, quotes, alignment and line ends survive because nothing is written anew. Every change is
+read back: where the file would then say anything else than before plus the change, it is refused.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+from iogauge.core import yamlfile
+
+Key: TypeAlias = str | int | float | bool | None
+
+_WIDTH: Final = 118
+_INDENT: Final = 2
+
+
+class EditError(ValueError):
+    """A change that cannot be made as text; the message names the key and the reason."""
+
+
+def flow(value: object) -> str:
+    """A value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _key_text(key: Key) -> str:
+    """A key as it may stand in a mapping of either style."""
+    return flow({key: 0})[1:].removesuffix(": 0}")
+
+
+def _block_key(key: Key) -> str:
+    """A key as it may stand on a line of its own: ``here:disk`` needs no quotes there."""
+    text = flow(key)
+    plain = "\n" not in text and yaml.safe_load(f"{text}: 0") == {key: 0}
+    return text if plain else _key_text(key)
+
+
+def _construct(node: yaml.Node) -> Any:
+    return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _child(node: yaml.MappingNode, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
+    pairs = [pair for pair in node.value if _same(_construct(pair[0]), key)]
+    return pairs[0] if pairs else None
+
+
+def _dotted(path: Sequence[Key]) -> str:
+    return ".".join(map(str, path))
+
+
+def _line_start(text: str, position: int) -> int:
+    return text.rfind("\n", 0, position) + 1
+
+
+def _line_end(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end + 1
+
+
+def _last(node: yaml.Node) -> yaml.Node:
+    """The last node inside a block mapping or sequence; a node with an end of its own otherwise."""
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        node = last[1] if isinstance(last, tuple) else last
+    return node
+
+
+def _remark_lines(remark: str, column: int) -> list[str]:
+    """A comment of as many lines as it needs; all but the first begin with three blanks more."""
+    if not remark:
+        return []
+    width = _WIDTH - column
+    lines = textwrap.wrap(remark, width - 2, break_long_words=False, break_on_hyphens=False)
+    first, *rest = lines
+    return [" " * column + f"# {first}", *(" " * column + f"#   {line}" for line in rest)]
+
+
+def _set_remark(text: str, position: int, remark: str, label: str, newline: str) -> str:
+    """Put a comment above the line of a position, in place of the one with the same label."""
+    start = _line_start(text, position)
+    line = text[start : _line_end(text, start)]
+    column = len(line) - len(line.lstrip(" "))
+    above = text[:start].splitlines(keepends=True)
+    blocks: list[str] = []
+    while above and above[-1].lstrip(" ").startswith("#"):
+        blocks.insert(0, above.pop())
+    kept, dropping = [], False
+    for comment in blocks:
+        words = comment.strip()
+        if words.startswith(f"# {label}"):
+            dropping = True
+        elif dropping and not words.startswith("#   "):
+            dropping = False
+        if not dropping:
+            kept.append(comment)
+    new = [line + newline for line in _remark_lines(remark, column)]
+    return "".join([*above, *kept, *new]) + text[start:]
+
+
+def _chain(keys: Sequence[Key], value: str) -> str:
+    """A flow mapping of keys inside each other: ``a: {b: value}`` without the outermost braces."""
+    head, *rest = keys
+    return (
+        f"{_key_text(head)}: {{{_chain(rest, value)}}}" if rest else f"{_key_text(head)}: {value}"
+    )
+
+
+def _insert_block(
+    text: str, node: yaml.MappingNode | None, keys: Sequence[Key], value: str, newline: str
+) -> tuple[str, int]:
+    """New text, and the position of the last key in it."""
+    column = node.value[0][0].start_mark.column if node is not None else 0
+    position = len(text)
+    if node is not None:
+        end = len(text[: _last(node).end_mark.index].rstrip())
+        position = _line_end(text, end)
+    head, tail = text[:position], text[position:]
+    if head and not head.endswith("\n"):
+        head += newline
+    if column == 0 and head.strip():
+        head += newline
+    for depth, key in enumerate(keys[:-1]):
+        head += " " * (column + depth * _INDENT) + _block_key(key) + ":" + newline
+    at = len(head)
+    head += (
+        " " * (column + (len(keys) - 1) * _INDENT) + f"{_block_key(keys[-1])}: {value}" + newline
+    )
+    return head + tail, at
+
+
+def _put(text: str, path: Sequence[Key], value: str, newline: str) -> tuple[str, int]:
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    if node is None:
+        return _insert_block(text, None, path, value, newline)
+    for depth, key in enumerate(path):
+        if not isinstance(node, yaml.MappingNode):
+            raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
+        pair = _child(node, key)
+        if pair is not None:
+            named, node = pair
+            continue
+        if not node.flow_style and node.value:
+            return _insert_block(text, node, path[depth:], value, newline)
+        if node.value:
+            position, comma = node.value[-1][1].end_mark.index, ", "
+        else:
+            position, comma = node.start_mark.index + 1, ""
+        added = comma + _chain(path[depth:], value)
+        return text[:position] + added + text[position:], position
+    start, end = node.start_mark.index, node.end_mark.index
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style:
+        # It begins on a line of its own, and ends where the next key does.
+        start = text.index(":", named.end_mark.index) + 1
+        end, value = len(text[: _last(node).end_mark.index].rstrip()), f" {value}"
+    return text[:start] + value + text[end:], start
+
+
+def _unshared(data: Any) -> Any:
+    """A copy in which what an anchor shares is there several times."""
+    if isinstance(data, dict):
+        return {key: _unshared(value) for key, value in data.items()}
+    return [_unshared(value) for value in data] if isinstance(data, list) else data
+
+
+def _with(data: Any, path: Sequence[Key], value: object) -> Any:
+    expected = _unshared(data) if data is not None else {}
+    inner = expected
+    for depth, key in enumerate(path):
+        if not isinstance(inner, dict):
+            raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
+        inner = inner.setdefault(key, {}) if depth < len(path) - 1 else inner
+    inner[path[-1]] = value
+    return expected
+
+
+def _read(text: str, path: Sequence[Key]) -> Any:
+    try:
+        return yamlfile.parse(text, _dotted(path))
+    except yamlfile.YamlError as error:
+        raise EditError(f"cannot be set as text: {error}") from error
+
+
+def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: str = "") -> str:
+    """Text of a YAML file with one value set, its keys made where they are missing.
+
+    ``remark`` is a comment for the line above; one there that begins with ``label`` is replaced. Raises
+    :class:`EditError` where more than that would change, as with anchors that are used elsewhere.
+    """
+    newline = "\r\n" if "\r\n" in text else "\n"
+    expected = _with(_read(text, path), path, value)
+    changed, position = _put(text, path, flow(value), newline)
+    if label:
+        changed = _set_remark(changed, position, remark, label, newline)
+    if _read(changed, path) != expected:
+        raise EditError(f"{_dotted(path)}: setting it would change other values of the file too")
+    return changed
+
+
+def add_words(text: str, path: Sequence[Key], words: str) -> str:
+    """Text of a YAML file with words added to the end of one text in it; nothing where they stand there.
+
+    ``words`` are letters, digits, blanks and parentheses. Raises :class:`EditError` as :func:`put`.
+    """
+    data: Any = _read(text, path)
+    before: Any = data
+    for key in path:
+        before = before[key]
+    if words in before:
+        return text
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for key in path:
+        pair = _child(node, key) if isinstance(node, yaml.MappingNode) else None
+        if pair is None:
+            raise EditError(f"{_dotted(path)}: merged from elsewhere, not a text of its own")
+        node = pair[1]
+    assert isinstance(node, yaml.ScalarNode)
+    end = len(text[: node.end_mark.index].rstrip())
+    if node.style in ("|", ">"):
+        line = text[_line_start(text, end) : end]
+        newline = "\r\n" if "\r\n" in text else "\n"
+        words_there = newline + line[: len(line) - len(line.lstrip(" "))] + words
+    else:
+        words_there = f" {words}"
+        end -= 1 if node.style else 0
+    changed = text[:end] + words_there + text[end:]
+    after: Any = _read(changed, path)
+    for key in path:
+        after = after[key]
+    if not after.startswith(before.rstrip()) or words not in after:
+        raise EditError(f"{_dotted(path)}: cannot be extended as text")
+    if _read(changed, path) != _with(data, path, after):
+        raise EditError(f"{_dotted(path)}: extending it would change other values of the file too")
+    return changed

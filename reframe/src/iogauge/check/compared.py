@@ -1,0 +1,131 @@
+"""Checks that compare a partition with its baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal
+
+import reframe.core.builtins as builtins
+from reframe.core.runtime import runtime
+
+from iogauge.check.derived import DerivedCheck, Formula
+from iogauge.core.measurement import Metric
+from iogauge.core.units import dimension
+from iogauge.records import derive
+from iogauge.records.derive import Derived, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge.site.extras import PartitionExtras
+
+
+def _partition_extras() -> dict[str, PartitionExtras]:
+    """Extras by name of the selected system's partitions."""
+    return {
+        partition.name: PartitionExtras.of_partition(partition.extras)
+        for partition in runtime().system.partitions
+        if "target" in partition.extras
+    }
+
+
+def baseline_checks() -> list[str]:
+    """Checks that partitions of the selected system compare with a baseline."""
+    extras = _partition_extras().values()
+    return sorted({check for one in extras if one.baseline for check in one.baseline.checks})
+
+
+#: End of a metric's name in a comparison, with its direction.
+_COMPARED: Final[dict[str, Literal["more", "less"]]] = {
+    "_time_ratio": "less",
+    "_ratio": "more",
+    "_scale_out": "more",
+}
+
+
+class BaselineCheck(DerivedCheck):
+    """One check on this partition against the same on its baseline; a subclass makes ``check`` a parameter."""
+
+    check: str
+
+    @builtins.run_after("init")
+    def _select_environments(self) -> None:
+        """Environments that this partition and its baseline have; all of its own where they share none."""
+        environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
+        chosen: set[str] = set()
+        for name, extras in _partition_extras().items():
+            if extras.baseline and self.check in extras.baseline.checks:
+                # ReFrame hides the other partition where --system names this one.
+                both = environments[name] & environments.get(extras.baseline.partition, set())
+                chosen |= both or environments[name]
+        self.valid_prog_environs = sorted(chosen)
+
+    @property
+    def _baseline(self) -> str:
+        assert self.site.baseline is not None
+        return self.site.baseline.partition
+
+    def sources(self) -> tuple[Source, ...]:
+        """All cases of the check here, and all on the baseline."""
+        here = self.current_partition.name
+        return (self.source(self.check, here), self.source(self.check, self._baseline))
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Metrics that the reference file names and that have the form of a comparison.
+
+        Which metrics both sides have is known once their records are read.
+        """
+        found = []
+        for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
+            better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
+            if better:
+                found.append(Metric(name, "1", better))
+        return tuple(found)
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Best of all cases here against best of all cases there, for every metric that both sides have."""
+        this, other = operands
+        for side, source in zip(operands, self.sources(), strict=True):
+            if not side.metrics:
+                lacking = ", ".join(map(str, side.left_out))
+                kind = NotComputable if lacking else NotMeasured
+                raise kind(
+                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
+                    f"{source.environment}, tier {source.tier}. "
+                    f"{self._remedy([source], not lacking)}"
+                )
+        names = [name for name in this.metrics if this.metrics[name] == other.metrics.get(name)]
+        if not names:
+            raise NotComputable(
+                f"{self.check} has no metric in common: here {', '.join(this.metrics)}; on "
+                f"{self._baseline} {', '.join(other.metrics)}"
+            )
+        return [formula for name in names for formula in self._compare(name, this, other)]
+
+    def _compare(self, name: str, this: Operands, other: Operands) -> Iterator[Formula]:
+        metric = this.metrics[name]
+        left_out = (*this.without(name), *other.without(name))
+
+        def of_best(compute: Callable[[Point, Point], Derived]) -> Callable[[], Derived]:
+            sides = (this.points[name], other.points[name])
+            return lambda: compute(*(derive.best_of(side, metric.better) for side in sides))
+
+        yield Formula(Metric(f"{name}_ratio", "1", metric.better), of_best(derive.ratio), left_out)
+        if dimension(metric.unit) not in ("bandwidth", "operations"):
+            return
+        yield Formula(
+            Metric(f"{name}_time_ratio", "1", "less"), of_best(derive.time_ratio), left_out
+        )
+        beside = _partition_extras().get(self._baseline)
+        here, there = self.site.topology, beside and beside.topology
+        if here and here.servers and there and there.servers:
+            counts = (here.servers.count, there.servers.count)
+            yield Formula(
+                Metric(f"{name}_scale_out", "1"),
+                of_best(lambda a, b: derive.scale_out_against(a, b, *counts)),
+                left_out,
+            )
+
+
+def _leaf_names(entry: object) -> set[str]:
+    """Names of the metrics in a check's entry of the reference file, at whatever depth."""
+    if not isinstance(entry, dict):
+        return set()
+    here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}
+    return here.union(*(_leaf_names(value) for value in entry.values()))

@@ -1,0 +1,98 @@
+"""ReFrame configuration of all sites, as ReFrame loads it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from reframe.core.logging import getlogger
+
+from iogauge.core.paths import state_dir
+from iogauge.core.text import visible
+from iogauge.core.yamlfile import YamlError
+from iogauge.core.yamlfile import load as load_yaml
+from iogauge.session.current import current, is_gate, runs_cases
+from iogauge.session.gate import guard_gate
+from iogauge.site.references import FILE as REFERENCES
+from iogauge.site.settings import COMMON, MISTAKES, NOT_INSTALLED, SETTINGS, read_site, site_folders
+
+#: What ReFrame or a job script would take for something else in the path of the state directory.
+_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
+
+
+def _expand(value: Any, home: str) -> Any:
+    """Values with ``${IOGAUGE_HOME}`` replaced."""
+    if isinstance(value, dict):
+        return {key: _expand(inner, home) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner, home) for inner in value]
+    return value.replace("${IOGAUGE_HOME}", home) if isinstance(value, str) else value
+
+
+def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """ReFrame configuration of all sites in a folder. Says every mistake on standard error."""
+    base = Path(folder).resolve()
+    os.environ["IOGAUGE_SITES"] = str(base)
+    if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame runs what stands in $(...)
+        raise SystemExit(
+            f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
+            "are safe in job scripts; set IOGAUGE_HOME to such a directory"
+        )
+    merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
+    common = base / COMMON / SETTINGS
+    try:
+        parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
+    except YamlError as error:
+        said = visible(f"iogauge: {error}: every site needs this file, correct it")
+        raise SystemExit(said) from error
+    for site in site_folders(base):
+        data, mistakes = read_site(site, current().name, runs_cases(sys.argv[1:]))
+        parts.append(data)
+        for mistake in mistakes:
+            said = visible(f"iogauge: site {site.name} is disabled: {mistake}")
+            print(said, file=sys.stderr)
+    for part in parts:
+        for section, entries in part.items():
+            merged[section] = merged.get(section, []) + entries
+    guard_gate()
+    return merged
+
+
+def require_ready(system: Any) -> None:
+    """End the process with a clear message unless the selected ReFrame system is a site of ours.
+
+    Called when the first check is loaded. Without this, ReFrame would select nothing and report success.
+    As a gate, ReFrame's warnings end the run from here on: it would only warn of a check that cannot be
+    loaded, and pass the others.
+    """
+    if is_gate():
+        getlogger().warn_as_error = True
+    found = [partition.extras for partition in system.partitions]
+    mistakes = [text for extras in found for text in extras.get(MISTAKES, [])]
+    if mistakes:
+        lines = "\n  ".join(map(visible, mistakes))
+        raise SystemExit(
+            f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
+            "Correct them and run again; nothing was measured."
+        )
+    environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
+    missing = [text for e in environments.values() if (text := e.get(NOT_INSTALLED))]
+    if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):
+        lines = "\n  ".join(missing)
+        raise SystemExit(
+            f"iogauge: no software stack of site {system.name!r} is installed:\n  {lines}\n"
+            "Nothing was measured."
+        )
+    for text in missing:
+        print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
+    if not any("target" in extras for extras in found):
+        raise SystemExit(
+            f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"
+            "  Set the configuration:   . ./activate        (sets RFM_CONFIG_PATH=site-configs)\n"
+            "  or name it yourself:     export RFM_CONFIG_PATH=<project>/site-configs\n"
+            "  and a described site:    reframe --system=<site> -c checks/ -r\n"
+            f"  References are read from site-configs/<site>/{REFERENCES}; nothing was measured."
+        )

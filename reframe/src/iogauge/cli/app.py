@@ -1,0 +1,30 @@
+"""The ``iogauge`` command: which commands there are."""
+
+from __future__ import annotations
+
+import typer
+
+from iogauge.cli import results, running, site
+
+#: Options that a command does not know are ReFrame's.
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
+)
+app.command(context_settings=_PASS_ON)(running.run)
+app.command(context_settings=_PASS_ON)(running.bench)
+app.command("report")(results.show_report)
+app.command("alarm")(results.raise_alarm)
+app.command("compare")(results.show_comparison)
+app.command("doctor")(site.show_doctor)
+app.command(context_settings=_PASS_ON)(site.plan)
+app.command()(site.clean)
+app.command()(site.allow)
+app.command()(site.validate)
+app.command("calibrate")(results.propose_references)
+app.command("history")(results.show_history)
+app.command("trend")(results.show_trend)

@@ -1,0 +1,229 @@
+"""What is there, what is missing, and the one command that brings it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final, Literal
+
+from iogauge.core import deadline, paths
+from iogauge.core.units import format_bytes
+from iogauge.core.yamlfile import Mistake
+from iogauge.node import lustre_targets
+from iogauge.node.mounts import traits
+from iogauge.site import machine as site_machine
+from iogauge.site import settings
+from iogauge.site.machine import Machine, mpi_environment
+from iogauge.workspace import directory, lock, permission
+
+#: The command that brings a program, where it is missing.
+BRINGS: Final = {
+    "ior": "ci/build-stack",
+    "mdtest": "ci/build-stack",
+    "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
+}
+
+#: Checks that a program is needed for, as a person would name them.
+NEEDED_FOR: Final = {
+    "ior": "bandwidth with IOR (IorPosix, IorMpiio)",
+    "mdtest": "metadata rates with mdtest (MdtestEasy, MdtestHard)",
+    "fio": "random reads and metadata with fio (FioRandomRead, FioMetadata)",
+    "mpirun": "everything that runs IOR or mdtest",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's report."""
+
+    state: Literal["ok", "note", "problem"]
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+def describe_stack(machine: Machine) -> list[str]:
+    """One line a program that was found."""
+    return [
+        f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
+        for p in machine.programs.values()
+    ]
+
+
+def not_run(machine: Machine, target: str) -> list[str]:
+    """What could not run, each with the one command that brings it."""
+    lines = [
+        f"not run: {NEEDED_FOR[name]}: {name} is missing. It comes with: {BRINGS[name]}"
+        for name in ("ior", "mdtest", "fio")
+        if name not in machine.programs
+    ]
+    if "mpirun" not in machine.programs and {"ior", "mdtest"} & set(machine.programs):
+        lines.append(
+            f"not run: {NEEDED_FOR['mpirun']}: mpirun is missing. It comes with: {BRINGS['mpirun']}"
+        )
+    for program in machine.programs.values():
+        if program.problem:
+            lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
+    try:
+        mount = deadline.ask(target, lambda: lustre_targets.look(target)).mount
+    except OSError:
+        return lines
+    if mount and not traits(mount.type).honours_o_direct:
+        lines.append(
+            f"not run: random reads with O_DIRECT: {mount.type} is not known to honour O_DIRECT. "
+            "Where it does, say so: target.honours_o_direct: true"
+        )
+    return lines
+
+
+def launch_check(machine: Machine) -> Check | None:
+    """Run IOR on two tasks over a few KiB: do launcher and program belong to the same MPI?"""
+    if not {"ior", "mpirun"} <= set(machine.programs):
+        return None
+    ior, mpirun = machine.programs["ior"].path, machine.programs["mpirun"].path
+    with tempfile.TemporaryDirectory(prefix="iogauge-doctor-") as scratch:
+        words = [mpirun, "-np", "2", ior, "-w", "-t", "64k", "-b", "64k", "-o", f"{scratch}/data"]
+        words += ["-O", "summaryFormat=JSON", "-O", f"summaryFile={scratch}/out.json"]
+        try:
+            done = subprocess.run(
+                words,
+                capture_output=True,
+                text=True,
+                timeout=120,
+                check=False,
+                env=os.environ | mpi_environment(),
+            )
+            out = json.loads(Path(scratch, "out.json").read_text(encoding="utf-8"))
+            tasks = out["tests"][0]["Options"]["tasks"]
+        except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+            return Check(
+                "problem", "mpirun and ior", f"two tasks did not run: {error}", " ".join(words)
+            )
+    if done.returncode == 0 and tasks == 2:
+        return Check("ok", "mpirun and ior", "two tasks ran together")
+    return Check(
+        "problem",
+        "mpirun and ior",
+        f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with",
+        f"put the right mpirun first on PATH (see: ldd {ior} | grep libmpi)",
+    )
+
+
+def site_mistakes(folder: Path) -> list[Mistake]:
+    """Mistakes of a site, references to checks that do not exist included."""
+    return settings.read_site(folder)[1]
+
+
+def _versions() -> list[Check]:
+    found = []
+    for name in ("ReFrame-HPC", "pydantic", "rich"):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            return [Check("problem", "Python packages", f"{name} is missing", "run: make setup")]
+    return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(found))]
+
+
+def _programs(machine: Machine) -> list[Check]:
+    found = []
+    for name in ("ior", "mdtest", "fio", "mpirun"):
+        program = machine.programs.get(name)
+        if program is None:
+            found.append(
+                Check("note", name, f"not on PATH; needed for {NEEDED_FOR[name]}", BRINGS[name])
+            )
+        elif program.problem:
+            found.append(Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name]))
+        else:
+            offers = f", offers {', '.join(program.features)}" if program.features else ""
+            found.append(Check("ok", name, f"{program.path} {program.version}{offers}".strip()))
+    return found
+
+
+def _target(path: str) -> list[Check]:
+    try:
+        view = deadline.ask(path, lambda: lustre_targets.look(path))
+    except OSError as error:
+        return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
+    mount, room = view.mount, view.space
+    kind = mount.type if mount else "unknown"
+    known = traits(kind)
+    found = [
+        Check(
+            "ok",
+            f"target {path}",
+            f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
+            f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
+        )
+    ]
+    if known.cache != "page-cache":
+        found.append(
+            Check(
+                "note",
+                f"target {path}",
+                f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
+                "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
+            )
+        )
+    try:
+        by = deadline.ask(path, lambda: permission.by_what(path))
+        found.append(Check("ok", f"target {path}", f"may be written in: {by}"))
+        writable, there, holder = deadline.ask(
+            path,
+            lambda: (
+                os.access(path, os.W_OK | os.X_OK),
+                directory.sessions(path),
+                lock.standing(path),
+            ),
+        )
+    except OSError as error:
+        what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
+        return [*found, Check("problem", f"target {path}", str(error), what)]
+    if not writable:
+        found.append(
+            Check("problem", f"target {path}", "not writable for you", "choose another directory")
+        )
+    if holder is not None:
+        found.append(
+            Check(
+                "note",
+                f"target {path}",
+                f"locked by {holder}" + (", whose processes have ended" if holder.gone else ""),
+                "run: iogauge clean, which breaks the lock if its holder is dead",
+            )
+        )
+    left = [one.path for one in there if not directory.may_be_alive(one)]
+    if left:
+        found.append(
+            Check(
+                "note",
+                f"target {path}",
+                f"left by dead sessions: {', '.join(left)}",
+                "run: iogauge clean",
+            )
+        )
+    return found
+
+
+def examine() -> list[Check]:
+    """Everything that the doctor looks at, in the order in which one would ask."""
+    machine = site_machine.machine()
+    found = [*_versions(), *_programs(machine)]
+    launch = launch_check(machine)
+    found += [launch] if launch else []
+    found += _target(site_machine.target_path())
+    for folder in settings.site_folders(paths.sites_dir()):
+        mistakes = site_mistakes(folder)
+        state: Literal["ok", "problem"] = "problem" if mistakes else "ok"
+        text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"
+        found.append(
+            Check(state, f"site {folder.name}", text, "correct the file" if mistakes else "")
+        )
+    return found

@@ -1,0 +1,338 @@
+"""Commands that measure, through ReFrame: run and bench."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from iogauge.cli import doctor
+from iogauge.core import deadline, untrusted
+from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, state_dir
+from iogauge.core.text import visible, visible_lines
+from iogauge.core.units import format_bytes
+from iogauge.evidence import failure
+from iogauge.records import journal
+from iogauge.records.missing import gone, seen_before, selection, without_match
+from iogauge.report import outcome, plan_table, table
+from iogauge.report.table import plain
+from iogauge.session import current
+from iogauge.site import machine, settings
+from iogauge.workspace import lock, permission
+from iogauge.workspace.directory import create, remove, session_dir
+
+
+def new_console() -> Console:
+    """Standard output; a pipe gets lines wide enough for the table."""
+    wide = None if sys.stdout.isatty() else 200
+    return Console(width=wide, highlight=False)
+
+
+def _reframe_command(arguments: list[str]) -> list[str]:
+    """ReFrame's command line: the checks of this project unless others are named."""
+    given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
+    paths = [] if given else ["-c", str(project_root() / "checks")]
+    beside = Path(sys.executable).with_name("reframe")
+    program = str(beside) if beside.exists() else shutil.which("reframe")
+    if program is None:
+        raise SystemExit(
+            "iogauge: reframe is not installed here: run 'make setup', then '. ./activate'"
+        )
+    return [program, *paths, *arguments]
+
+
+def _environment(**extra: str) -> dict[str, str]:
+    source = str(LIBRARY.parent)
+    python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
+    return defaults | os.environ | {"PYTHONPATH": python_path} | extra
+
+
+def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[dict[str, Any]]]:
+    """Run ReFrame and return its exit status and the session's records, the undecided ones added.
+
+    ``confirms`` names the session whose failures are measured once more.
+    """
+    name = current.new_session_name()
+    try:
+        current.announce(name)
+    except OSError as error:
+        said = f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        typer.echo(visible_lines(said), err=True)
+        raise typer.Exit(2) from error
+    reframe_report = state_dir() / "reports" / f"run-{name}.json"
+    extra = {"IOGAUGE_SESSION": name}
+    extra |= {"IOGAUGE_GATE": "1"} if gate else {}
+    extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
+    environment = _environment(**extra)
+    if not gate:
+        environment.pop("IOGAUGE_SELECTION", None)
+    words = _reframe_command(["--report-file", str(reframe_report), "-r", *arguments])
+    process = subprocess.Popen(words, env=environment)
+    status: int | None = None
+    while status is None:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            continue  # ReFrame got it too, cancels its jobs and cleans up
+    if status < 0:
+        status = 128 - status
+        ended = failure.describe_status(status)
+        typer.echo(
+            visible(
+                f"iogauge: ReFrame was {ended}; what it had not decided has no record, and may still run. "
+                "What is left then: iogauge clean"
+            ),
+            err=True,
+        )
+    files = sorted(history_dir().glob(f"*/{name}.jsonl"))
+    records = [r for file in files for r in journal.read_whole(file) if isinstance(r, dict)]
+    try:
+        missing = outcome.undecided(reframe_report, records)
+    except (OSError, ValueError, KeyError):
+        missing = []
+    for record in missing:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record |= {"session": name, "time": now, "gate": gate}
+        record |= {"confirms": confirms} if confirms else {}
+        record |= current.gate_marks() if gate else {}
+        system = str(record["system"])
+        folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
+        try:
+            journal.append(history_dir() / folder / f"{name}.jsonl", record)
+        except journal.NotRecorded as error:
+            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            status = status or 1
+    return status, [*records, *missing]
+
+
+#: ReFrame's options that choose cases, each with a value.
+_CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
+
+
+def _confirm(
+    arguments: list[str], status: int, records: list[dict[str, Any]], gate: bool
+) -> tuple[int, list[dict[str, Any]]]:
+    """Measure every case that failed once more; returns the exit status that both runs leave, and all records."""
+    kept, skip = [], False
+    for word in arguments:
+        if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
+            kept.append(word)
+        skip = word in _CHOOSING and not skip
+    failed = [record for record in records if outcome.needs_confirmation(record)]
+    again: list[dict[str, Any]] = []
+    for place in dict.fromkeys((r["system"], r["partition"], r["environment"]) for r in failed):
+        system, partition, environment = place
+        mine = [r for r in failed if (r["system"], r["partition"], r["environment"]) == place]
+        hashes = [word for r in mine for word in ("-n", f"/{r['hash']}")]
+        where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
+        again += _run([*kept, *where, *hashes], False, confirms=str(mine[0]["session"]))[1]
+    records = [*records, *again]
+    if outcome.exit_status(records, gate) == 0:
+        status = 0  # ReFrame's own status knows of the first run only
+    return status, records
+
+
+#: Tag of the checks that are computed from the records of others.
+_DERIVED = "^derived$"
+
+
+def _listed(*arguments: str) -> list[str]:
+    """Cases that ReFrame's arguments select, each followed by its hash."""
+    words = _reframe_command(["-l", *arguments])
+    done = subprocess.run(words, env=_environment(), capture_output=True, text=True, check=False)
+    return re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
+
+
+def _selects_derived(arguments: list[str]) -> bool:
+    """Whether ReFrame's arguments select checks that are derived from others, and some that are not."""
+    return bool(_listed(*arguments, "-t", _DERIVED)) and bool(_listed(*arguments, "-T", _DERIVED))
+
+
+def _not_measured(
+    console: Console, arguments: list[str], records: list[dict[str, Any]], accept: bool
+) -> int:
+    """As a gate, say what was not measured; returns 1 where it should have been.
+
+    That is what an earlier gate of the same selection has recorded, and what ``-n`` names.
+    """
+    names, chosen = _listed(*arguments), selection(arguments)
+    everywhere = _listed(*arguments, "--skip-system-check", "--skip-prgenv-check")
+    lacking = sorted({name.split()[0] for name in everywhere} - {name.split()[0] for name in names})
+    if lacking:
+        console.print(
+            f"not run: {plain(', '.join(lacking))}: no partition and environment of this site has what they need "
+            "(features, sweeps: docs/checks.md)"
+        )
+    wrong = [f"-n {text} selects no case" for text in without_match(arguments, names)]
+    mine = {record["session"] for record in records}
+    for system in dict.fromkeys(str(record["system"]) for record in records):
+        before = seen_before(history_dir() / system, chosen, mine)
+        wrong += gone(before, records, system)
+    for line in wrong:
+        console.print(f"[bold red]missing: {plain(line)}[/]")
+    if not wrong or accept:
+        return 0
+    console.print(
+        "iogauge: FAILED: what a gate has measured must not go unnoticed. If it is gone on purpose, say so "
+        "once: iogauge run --gate --accept-missing ..."
+    )
+    return 1
+
+
+def show_outcome(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
+    """Print the table and the summary; returns the exit status of the whole."""
+    if records:
+        console.print(table.table(table.rows(records), "What was measured"))
+    if found := table.costs(records):
+        console.print(table.cost_table(found))
+    worst = max(status, outcome.exit_status(records, gate))
+    word = "ok" if worst == 0 else "FAILED"
+    console.print(f"iogauge: {word}: {outcome.summary(records)}" + (" (gate)" if gate else ""))
+    if any(r.get("tier") == "quick" and r["metrics"] for r in records):
+        console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
+    if any(r["verdict"] == "UNREFERENCED" for r in records):
+        console.print(
+            "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
+            "Add references to site-configs/<site>/references.yaml."
+        )
+    return worst
+
+
+def run(
+    context: typer.Context,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Only PASS passes, and nothing run fails.")
+    ] = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Measure what failed once more; both are kept.")
+    ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Run also what costs more than the budget.")
+    ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option("--accept-missing", help="As a gate: cases that are gone are so on purpose."),
+    ] = False,
+) -> None:
+    """Run checks through ReFrame and end with the table; all other options are ReFrame's.
+
+    What is derived from other cases comes last, in a run of its own. With --confirm a case that fails is
+    measured once more, and the run fails for it only if it fails again.
+    """
+    gate = gate or current.is_gate()
+    if gate:
+        os.environ["IOGAUGE_SELECTION"] = selection(context.args)
+        os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
+    if over_budget:
+        os.environ["IOGAUGE_OVER_BUDGET"] = "1"
+    elif settings.any_budget(sites_dir()):
+        _keep_budget(context.args)
+    if any(word.startswith("--distribute") for word in context.args):
+        # A case for each node; what is derived is of all nodes.
+        status, records = _run([*context.args, "-T", _DERIVED], gate)
+    elif any("derived" in word for word in context.args) or not _selects_derived(context.args):
+        status, records = _run(context.args, gate)
+    else:
+        status, records = _run([*context.args, "-T", _DERIVED], gate)
+        after, derived = _run([*context.args, "-t", _DERIVED], gate)
+        status, records = max(status, after), [*records, *derived]
+    if confirm and any(map(outcome.needs_confirmation, records)):
+        status, records = _confirm(context.args, status, records, gate)
+    console = new_console()
+    status = show_outcome(console, records, gate, status)
+    if gate:
+        status = max(status, _not_measured(console, context.args, records, accept_missing))
+    raise typer.Exit(status)
+
+
+def _keep_budget(arguments: list[str]) -> None:
+    """End the command where the selected cases cost more than the budget of their partition."""
+    over = plan_table.over_budget(planned_cases(arguments)[0])
+    if over:
+        for line in over:
+            typer.echo(visible_lines(f"iogauge: {line}"), err=True)
+        typer.echo(
+            "iogauge: nothing was run. 'iogauge plan' shows all; run it all the same: --over-budget",
+            err=True,
+        )
+        raise typer.Exit(1)
+
+
+def bench(context: typer.Context) -> None:
+    """The newcomer's run: quick checks on this machine, sized to its speed, one at a time."""
+    console = new_console()
+    target = machine.target_path()
+    os.environ["IOGAUGE_TARGET"] = target
+    for line in doctor.describe_stack(machine.machine()):
+        console.print(plain(line))
+    if "IOGAUGE_CASE_BYTES" not in os.environ:
+        try:
+            speed, size = deadline.ask(target, lambda: _probe(target))
+        except lock.Occupied as error:
+            typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
+        except OSError as error:
+            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            raise typer.Exit(1) from error
+        else:
+            os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
+            console.print(
+                f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
+            )
+    arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
+    status, records = _run([*arguments, *context.args], current.is_gate())
+    code = show_outcome(console, records, current.is_gate(), status)
+    for line in doctor.not_run(machine.machine(), target):
+        console.print(plain(line))
+    raise typer.Exit(code)
+
+
+def _probe(target: str) -> tuple[float, int]:
+    """Rough bandwidth of the target in bytes/s, and bytes for a case; raises OSError, lock.Occupied."""
+    name = current.new_session_name()
+    content = lock.describe(
+        session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
+    )
+    with permission.opened(target):
+        held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
+    directory = None
+    try:
+        directory = create(target, name, "probe")
+        speed = machine.probe_write(directory)
+        return speed, machine.quick_case_bytes(speed, target)
+    finally:
+        if directory:
+            remove(session_dir(target, name))
+        held.release()
+
+
+def planned_cases(arguments: list[str]) -> tuple[list[dict[str, Any]], str]:
+    """Footprints of the cases that ReFrame's arguments select, by a dry run; a text where that failed."""
+    with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
+        # Nothing runs, so there is nothing to wait for between the cases.
+        quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        done = subprocess.run(
+            _reframe_command(words),
+            env=_environment(**quick),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        files = sorted(Path(scratch).rglob("footprint.json"))
+        cases = [untrusted.read_json(file) for file in files]
+    if done.returncode != 0:
+        return cases, done.stdout[-4000:] + done.stderr[-4000:]
+    return cases, "" if cases else done.stderr + _NO_CASE
+
+
+_NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"

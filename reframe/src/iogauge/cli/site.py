@@ -1,0 +1,168 @@
+"""Commands about a site and its targets: doctor, validate, plan, clean, allow."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from iogauge.cli import doctor
+from iogauge.cli.running import new_console, planned_cases
+from iogauge.core import deadline
+from iogauge.core.paths import sites_dir
+from iogauge.core.text import visible_lines
+from iogauge.guards.finding import Outcome
+from iogauge.job import opening
+from iogauge.node.layouts import LustreError
+from iogauge.node.mounts import View
+from iogauge.report import plan_table
+from iogauge.report.table import plain
+from iogauge.session.janitor import Janitor
+from iogauge.site import machine, settings
+from iogauge.workspace import permission
+
+
+def show_doctor() -> None:
+    """Say what is there, what is missing, and what to do."""
+    console = new_console()
+    healthy = True
+    for check in doctor.examine():
+        mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
+            check.state, "[red]problem[/]"
+        )
+        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}")
+        if check.remedy:
+            console.print(f"        -> {plain(check.remedy)}")
+        healthy = healthy and check.state != "problem"
+    raise typer.Exit(0 if healthy else 1)
+
+
+def plan(context: typer.Context) -> None:
+    """Show what the selected cases would write and read, and whether the target and the budget have room."""
+    console = new_console()
+    cases, problem = planned_cases(context.args)
+    if problem:
+        console.print(plain(problem))
+        raise typer.Exit(1)
+    raise typer.Exit(0 if _show_plan(console, cases) else 1)
+
+
+def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
+    """Print the footprints, the budget and the room on each target; returns whether all is kept."""
+    console.print(plan_table.table(cases))
+    for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
+        console.print(plain(line))
+    over = plan_table.over_budget(cases)
+    for line in over:
+        console.print(f"[bold red]{plain(line)}[/]")
+    fits = not over
+    for target in sorted({case["target"] for case in cases}):
+        mine = [case for case in cases if case["target"] == target]
+        try:
+            seen: View = deadline.ask(target, partial(opening.look_as_declared, target, mine[0]))
+        except (OSError, LustreError) as error:
+            console.print(plain(f"{target}: cannot be looked at from here: {error}"))
+            fits = False
+            continue
+        try:
+            by = deadline.ask(target, partial(permission.by_what, target))
+            console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+        except OSError as error:
+            console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+            fits = False
+        worst = {
+            **mine[0],
+            "held_bytes": max(case["held_bytes"] for case in mine),
+            "files": max(case["files"] for case in mine),
+        }
+        for finding in opening.preflight(seen, worst):
+            good = finding.outcome is Outcome.OK
+            fits = fits and good
+            word = "[green]ok[/]" if good else "[bold red]refused[/]"
+            console.print(f"{plain(target)}: {word} {plain(str(finding))}")
+    return fits
+
+
+def clean(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Session directories; those of dead sessions, and their locks, where left out."
+        ),
+    ] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help="Target to look on; may be repeated.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
+    ] = False,
+) -> None:
+    """Remove what sessions that ended hard left on the targets, and stage directories a week old.
+
+    On a target nothing without our marker is touched.
+    """
+    console = new_console()
+    janitor = Janitor(dry_run, everything, lambda text: console.print(plain(text), soft_wrap=True))
+    if paths:
+        janitor.clean_directories(paths)
+    else:
+        janitor.clean_targets(target or [], machine.target_path())
+    raise typer.Exit(1 if janitor.failed else 0)
+
+
+def allow(
+    directory: Annotated[str, typer.Argument(help="Directory that cases may write below.")],
+    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
+    ] = None,
+    expires: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Write an existing one anew.")] = False,
+) -> None:
+    """Allow a directory as a target: for administrators, and for owners of a mount point.
+
+    Writes a file .iogauge-allowed into it, for the file system that is mounted there now. Without that file
+    only directories of the caller are written in.
+    """
+    path = os.path.abspath(directory)
+    last = expires.date() if expires else None
+    try:
+        marker = deadline.ask(
+            path,
+            partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
+        )
+    except OSError as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(1) from error
+    file = os.path.join(path, permission.MARKER)
+    new_console().print(plain(f"{file} allows {marker.meaning()}"))
+    typer.echo(visible_lines(marker.to_yaml()), nl=False)
+    if strangers := permission.unknown(marker):
+        said = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
+        typer.echo(visible_lines(said), err=True)
+    new_console().print(
+        plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
+    )
+
+
+def validate() -> None:
+    """Check every site's settings and references; lists every mistake."""
+    console, wrong = new_console(), 0
+    for one in settings.site_folders(sites_dir()):
+        mistakes = doctor.site_mistakes(one)
+        wrong += len(mistakes)
+        console.print(
+            f"{plain(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+        )
+        for mistake in mistakes:
+            console.print(plain(f"  {mistake}"))
+    raise typer.Exit(1 if wrong else 0)

@@ -1,0 +1,151 @@
+"""Sizes, rates and durations: text to numbers and back, with the unit never out of sight.
+
+A number that leaves this module carries its unit in its name: ``bytes``, ``bytes_s`` (bytes per
+second), ``seconds``. Text that enters it says its unit: ``4 GiB``, ``12.5 GB/s``, ``100 Gbit/s``.
+Decimal prefixes are powers of 1000, binary prefixes (KiB, MiB, ...) are powers of 1024; ``b`` alone
+is never accepted, because it means a bit to one reader and a byte to the next.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+_DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+
+#: Bytes in one of each size unit.
+SIZE_UNITS: Final[dict[str, int]] = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
+
+#: Bytes per second in one of each bandwidth unit; network rates are in bits.
+BANDWIDTH_UNITS: Final[dict[str, float]] = {f"{u}/s": float(f) for u, f in SIZE_UNITS.items()} | {
+    f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()
+}
+
+#: Operations per second in one of each operation-rate unit.
+OPERATION_UNITS: Final[dict[str, float]] = {"ops/s": 1.0, "kops/s": 1e3}
+
+#: Seconds in one of each time unit.
+TIME_UNITS: Final[dict[str, float]] = {
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+
+#: Every unit that a metric may have, by dimension. A ratio is a plain number.
+DIMENSIONS: Final[dict[str, dict[str, float]]] = {
+    "bandwidth": BANDWIDTH_UNITS,
+    "operations": OPERATION_UNITS,
+    "time": TIME_UNITS,
+    "ratio": {"1": 1.0, "%": 0.01},
+}
+
+_QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%/]*)\s*")
+
+
+class UnitError(ValueError):
+    """Text that is not a quantity, or a unit that does not fit. The message says what is allowed."""
+
+
+def _parse(text: str | float | int, units: dict[str, float], what: str, example: str) -> float:
+    match = _QUANTITY.fullmatch(text) if isinstance(text, str) and len(text) < 100 else None
+    if match is None or match[2] not in units:
+        allowed = ", ".join(units)
+        raise UnitError(
+            f"{repr(text)[:120]} is not a {what}: expected a number and a unit, such as {example!r} "
+            f"(units: {allowed})"
+        )
+    value = float(match[1]) * units[match[2]]
+    if not math.isfinite(value) or value < 0:
+        raise UnitError(f"{text!r} is not a {what}: it must be finite and not negative")
+    return value
+
+
+def parse_bytes(text: str | float | int) -> int:
+    """Size in bytes of text such as ``'4 GiB'``; raises :class:`UnitError`."""
+    value = _parse(text, {u: float(f) for u, f in SIZE_UNITS.items()}, "size", "4 GiB")
+    if value != int(value):
+        raise UnitError(f"{text!r} is not a whole number of bytes")
+    return int(value)
+
+
+def parse_bandwidth(text: str | float | int) -> float:
+    """Bytes per second of text such as ``'12.5 GB/s'`` or ``'100 Gbit/s'``."""
+    return _parse(text, BANDWIDTH_UNITS, "bandwidth", "12.5 GB/s")
+
+
+def parse_seconds(text: str | float | int) -> float:
+    """Seconds of text such as ``'30 s'``, ``'5 min'``, ``'1.5 h'``."""
+    return _parse(text, TIME_UNITS, "duration", "30 s")
+
+
+def parse_fraction(text: str | float | int) -> float:
+    """Fraction of ``'85 %'`` (0.85) or of a plain number between 0 and 1."""
+    if isinstance(text, bool) or not isinstance(text, (str, int, float)):
+        raise UnitError(f"{text!r} is not a share: write '85 %' or 0.85")
+    value = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %") if isinstance(text, str) else text
+    if not 0 <= value <= 1:
+        raise UnitError(f"{text!r} is not a share: it must lie between 0 % and 100 %")
+    return float(value)
+
+
+def dimension(unit: str) -> str:
+    """Name of the dimension that a metric's unit belongs to; raises :class:`UnitError`."""
+    for name, units in DIMENSIONS.items():
+        if unit in units:
+            return name
+    known = ", ".join(u for units in DIMENSIONS.values() for u in units)
+    raise UnitError(f"unknown unit {unit!r} (known: {known})")
+
+
+def convert(value: float, unit: str, to: str) -> float:
+    """``value`` in ``unit`` expressed in unit ``to``; raises :class:`UnitError` across dimensions."""
+    if unit == to:
+        return value
+    if dimension(unit) != dimension(to):
+        raise UnitError(f"cannot convert {unit} ({dimension(unit)}) to {to} ({dimension(to)})")
+    units = DIMENSIONS[dimension(unit)]
+    return value * units[unit] / units[to]
+
+
+def tool_size(size_bytes: int) -> str:
+    """A size as IOR, mdtest and fio read it: ``4m``, ``1g``, ``47008`` (suffixes are binary)."""
+    for suffix, factor in (("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10)):
+        if size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{suffix}"
+    return str(size_bytes)
+
+
+def format_bytes(size_bytes: float) -> str:
+    """A size for people, three significant digits: ``3.75 TiB``."""
+    for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
+        if abs(size_bytes) >= SIZE_UNITS[unit]:
+            return (
+                f"{size_bytes / SIZE_UNITS[unit]:.3g} {unit}"
+                if abs(size_bytes) < 999.5 * SIZE_UNITS[unit]
+                else f"{size_bytes / SIZE_UNITS[unit]:.0f} {unit}"
+            )
+    return f"{size_bytes:.0f} B"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for people: ``0.42 s``, ``95 s``, ``12 min``, ``3.5 h``."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def format_value(value: float) -> str:
+    """A measured value for people: four significant digits, no exponent between 0.001 and a million."""
+    if 1e-3 <= abs(value) < 1e6:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
+        return f"{value:.{min(digits, 6)}f}"
+    return f"{value:.4g}"

@@ -1,0 +1,40 @@
+"""Names that sites, checks and records share: features, tiers, fingerprints."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+# Of a partition.
+#: Its extras declare a target; added to every such partition when the site is loaded.
+TARGET: Final = "target"
+
+#: O_DIRECT on the target bypasses every cache of the client.
+O_DIRECT: Final = "o_direct"
+
+#: Lustre lays files out on the target; added where the target is so.
+LUSTRE: Final = "lustre"
+
+#: Cases may switch Lustre's checksums; added where the partition's rights say so.
+CHECKSUMS: Final = "lustre-checksums"
+
+# Of an environment.
+IOR: Final = "ior"
+IOR_MPIIO: Final = "ior-mpiio"
+IOR_HDF5: Final = "ior-hdf5"
+IOR_NCMPI: Final = "ior-ncmpi"
+IOR_LUSTRE: Final = "ior-lustre"
+MDTEST: Final = "mdtest"
+FIO: Final = "fio"
+DARSHAN: Final = "darshan"
+
+PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
+ENVIRONMENT: Final = frozenset(
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
+)
+
+Value = str | int | float | bool
+Fingerprint = dict[str, Value]
+
+#: How much a run must prove. ``quick`` shows that a target works and gives rough figures; ``daily`` gives
+#: figures to compare from day to day; ``acceptance`` gives figures to sign.
+Tier = Literal["quick", "daily", "acceptance"]

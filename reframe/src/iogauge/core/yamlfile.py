@@ -1,0 +1,129 @@
+"""YAML as site data: loaded safely and within bounds; a key that stands twice is a mistake, not a choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from iogauge.core import untrusted
+
+
+class YamlError(ValueError):
+    """A file that cannot be read as YAML; the message names file and line."""
+
+
+#: Bytes of a file, and values that it may have once every alias is written out: no site has so many.
+_LIMIT_BYTES: Final = 4 << 20
+_LIMIT_VALUES: Final = 200_000
+
+
+class _Loader(yaml.SafeLoader):
+    values = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # Counted as they come: to read all of a file that has far too many would take a minute.
+        self.values += 1
+        if self.values > _LIMIT_VALUES:
+            raise _too_many(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+        return super().compose_node(parent, index)
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _count(node, {})
+        return node
+
+
+def _too_many(mark: yaml.Mark) -> yaml.constructor.ConstructorError:
+    problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
+    return yaml.constructor.ConstructorError(None, None, problem, mark)
+
+
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """Values of a node, aliases written out; raises MarkedYAMLError for too many, and for an endless one."""
+    if id(node) not in known:
+        known[id(node)] = (
+            _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
+        )
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_count(part, known) for part in parts)
+        if known[id(node)] > _LIMIT_VALUES:
+            raise _too_many(node.start_mark)
+    return known[id(node)]
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        if key_node.tag == "tag:yaml.org,2002:merge":
+            continue
+        key = loader.construct_object(key_node, deep=True)
+        if isinstance(key, (list, dict)):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a list or mapping cannot be a key", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {key!r} stands here a second time", key_node.start_mark
+            )
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def parse(text: str, name: str) -> Any:
+    """The content of a YAML text; raises :class:`YamlError` that begins with ``name`` and the line."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise YamlError(f"{where}: {error.problem or 'not YAML'}") from error
+    except (
+        yaml.YAMLError,
+        RecursionError,
+        ValueError,
+        LookupError,  # what PyYAML's constructors raise for a value that its tag does not fit
+        TypeError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        raise YamlError(f"{name}: not YAML: {error}") from error
+
+
+def load(path: Path) -> Any:
+    """The content of a YAML file; raises :class:`YamlError` that names file, line and problem."""
+    try:
+        text = untrusted.read_text(path, _LIMIT_BYTES, errors="strict")
+    except UnicodeDecodeError as error:
+        raise YamlError(f"{path}: not YAML: {error}") from error
+    except OSError as error:
+        raise YamlError(f"{path}: {error.strerror}") from error
+    return parse(text, str(path))
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake in a site's file: where, what stands there, and what may."""
+
+    file: str
+    key: str
+    found: str
+    allowed: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}: {self.key}" if self.key else self.file
+        return f"{where}: found {self.found}; allowed: {self.allowed}"
+
+
+def show(value: object) -> str:
+    """A value of a file as a message shows it: on one line, and not longer than that."""
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,112 @@
+"""What a node's counters say of the time between two looks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from iogauge.core.measurement import ToolOutput
+from iogauge.node.counters import HARMLESS, OWN, Load
+
+#: Transfers below this are not compared with counters: Linux reads ahead 128 KiB unless told otherwise.
+_SMALL: Final = 128 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What happened on a node between two looks; bytes are None where they were not counted.
+
+    ``troubles``: what became of connections to servers, in words; ``watched``: where that was looked for.
+    ``jobs_own`` and ``jobs_foreign``: bytes that the servers on this node moved for us and for others; None
+    where they keep no such account or our own job is not among its jobs.
+    """
+
+    host: str
+    cache_id: str
+    seconds: float
+    counter: str = ""
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    troubles: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+    jobs_own: int | None = None
+    jobs_foreign: int | None = None
+
+
+def change(before: Load, after: Load) -> Change:
+    """What happened on a node between two looks at it.
+
+    A counter that went backwards, or that is another one, counted nothing: its bytes are None.
+    """
+
+    def moved(first: int | None, last: int | None) -> int | None:
+        if first is None or last is None or last < first or before.counter != after.counter:
+            return None
+        return last - first
+
+    troubles = [
+        f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
+    ]
+    known = set(before.history)
+    troubles += [
+        f"{device} went through {state}"
+        for when, device, state in after.history
+        if (when, device, state) not in known and when >= int(before.time) and state not in HARMLESS
+    ]
+    if before.timeouts is not None and (after.timeouts or 0) > before.timeouts:
+        troubles.append(f"{(after.timeouts or 0) - before.timeouts} request(s) timed out")
+    watched = ["the state of the connections"] if after.states else []
+    if before.log_end is not None and after.log_end is not None:
+        watched.append("the kernel's log")
+        troubles += [text for number, text in after.complaints if number > before.log_end]
+    jobs: dict[str, int] = {}
+    for job, count in after.jobs.items():
+        first = before.jobs.get(job, 0)
+        jobs[job] = count - first if count >= first else count  # the account was cleared meanwhile
+    accounted = OWN in after.jobs
+    return Change(
+        host=after.host,
+        cache_id=after.cache_id,
+        seconds=after.time - before.time,
+        counter=after.counter,
+        bytes_read=moved(before.bytes_read, after.bytes_read),
+        bytes_written=moved(before.bytes_written, after.bytes_written),
+        troubles=tuple(dict.fromkeys(troubles)),
+        watched=tuple(watched),
+        jobs_own=jobs[OWN] if accounted else None,
+        jobs_foreign=sum(n for job, n in jobs.items() if job != OWN) if accounted else None,
+    )
+
+
+def changes(before: list[Load], after: list[Load]) -> tuple[Change, ...]:
+    """Changes of all hosts that were looked at twice, in order of their names."""
+    first = {load.host: load for load in before}
+    return tuple(
+        change(first[load.host], load)
+        for load in sorted(after, key=lambda load: load.host)
+        if load.host in first
+    )
+
+
+def own_bytes(outputs: Iterable[ToolOutput]) -> tuple[int | None, int | None]:
+    """Bytes that a tool read and wrote, to be compared with what the nodes counted; None: it does not say.
+
+    A direction counts as unknown where a phase of it does not tell its bytes, where fio ran before its clock
+    (``ramp_time``: such bytes are in no result), or where transfers are so small that the kernel moves more
+    than was asked (it reads ahead, and writes whole pages). Phases that are neither reading nor writing move
+    data, too, and say nothing of them: then both are unknown.
+    """
+    known: dict[str, int | None] = {"read": 0, "write": 0}
+    for output in outputs:
+        ramped = str(output.parameters.get("ramp_time", "0")) not in ("0", "0s")
+        for phase in output.phases:
+            if phase.name not in known:
+                return None, None
+            small = phase.transfer_bytes is None or phase.transfer_bytes < _SMALL
+            so_far = known[phase.name]
+            if ramped or small or phase.bytes_moved is None or so_far is None:
+                known[phase.name] = None
+            else:
+                known[phase.name] = so_far + phase.bytes_moved
+    return known["read"], known["write"]

@@ -1,0 +1,292 @@
+"""What a finished job left in its stage directory, read once and in full.
+
+Turns files into values for guards and verdict; raises :class:`ToolOutputError` on everything that is not
+what a healthy job leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from iogauge.core import untrusted
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.words import Value
+from iogauge.evidence.changes import Change, changes
+from iogauge.evidence.failure import (
+    ENDED_BY_SCHEDULER,
+    cause_of_end,
+    describe_status,
+    is_full,
+    stage_text,
+    telling_line,
+)
+from iogauge.evidence.fingerprint import merge
+from iogauge.evidence.model import Evidence, Striping
+from iogauge.node.counters import Load
+from iogauge.node.layouts import FileLayout
+from iogauge.node.mounts import View
+from iogauge.node.pagecache import Eviction
+from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import FACTS, PINNED, STRIPES, PhaseRun, parse_runs
+from iogauge.tools.mpi import Binding, parse_bindings
+
+#: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
+PATIENCE_S = 10.0
+
+
+def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
+    """What the agent wrote on every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
+    found, deadline = [], time.monotonic() + PATIENCE_S
+    while True:
+        files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
+        if len(files) >= nodes or nodes == 1 or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    for file in files:
+        try:
+            answer = untrusted.read_json(file)
+        except OSError as error:
+            raise ToolOutputError(f"{out}: no output: {file.name}: {error.strerror}") from error
+        except ValueError as error:
+            raise ToolOutputError(str(error)) from error
+        if not isinstance(answer, dict):
+            raise ToolOutputError(f"{file.name}: expected an object, found {type(answer).__name__}")
+        host = file.name[len(out) + 1 : -len(".json")]
+        if answer.get("host", host) != host:
+            raise ToolOutputError(f"{file.name}: the answer of {str(answer['host'])[:80]!r}")
+        found.append(answer)
+    return found
+
+
+def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
+    if phase.parse is None:
+        return None
+    what = f"{phase.name}, repetition {repetition}"
+
+    def text(name: str) -> str:
+        return stage_text(stage / name.replace(REP, str(repetition)), what)
+
+    stdout = text(f"{phase.name}.{REP}.out")
+    printed = Printed(
+        result=text(phase.output) if phase.output else stdout,
+        stdout=stdout if phase.output else "",
+        stderr=text(f"{phase.name}.{REP}.err"),
+        ranks=text(phase.ranks) if phase.ranks else "",
+    )
+    try:
+        return phase.parse(printed)
+    except ToolOutputError as error:
+        raise ToolOutputError(f"{what}: {error}") from error
+
+
+def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> list[Eviction]:
+    what = f"evict-{phase.name}.{repetition}"
+    try:
+        return [Eviction.from_json(answer) for answer in _answers(stage, what, plan.nodes)]
+    except TypeError as error:
+        raise ToolOutputError(f"{what}: not an eviction: {error}") from error
+
+
+def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
+    """Bytes that all tasks fetched, as fetched.sh wrote them down; None where a kernel does not count."""
+    name = f"fetched-{phase.name}.{repetition}"
+    files = list(stage.glob(f"{glob.escape(name)}.*"))
+    if not files:
+        return None
+    if len(files) != (plan.tasks if phase.launch == "tasks" else 1):
+        raise ToolOutputError(f"{name}: {len(files)} task(s) were accounted for, not all")
+    texts = [stage_text(file, name).strip() for file in files]
+    if wrong := [text for text in texts if not re.fullmatch("[0-9]{1,18}", text)]:
+        raise ToolOutputError(f"{name}: not a number of bytes: {wrong[0][:80]!r}")
+    return sum(map(int, texts))
+
+
+def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
+    """Every execution of a phase: (repetition, phase)."""
+    return [(0, phase) for phase in plan.prepare] + [
+        (rep, phase)
+        for rep in range(plan.first_repetition, plan.repetitions + 1)
+        for phase in plan.repeat
+        if phase.within is None
+    ]
+
+
+def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
+    """Layouts of every repetition that is judged (the preparing one, where files are made once)."""
+    repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
+    found = []
+    for repetition in repetitions if plan.striped else ():
+        what = f"{STRIPES}.{repetition}"
+        try:
+            (answer,) = _answers(stage, what, 1)
+            files = tuple(FileLayout.from_json(file) for file in list(answer["files"]))
+            placed: dict[str, int] = {}
+            if plan.pins is not None:
+                what = f"{PINNED}.{repetition}"
+                (pinned,) = _answers(stage, what, 1)
+                placed = untrusted.build(Mapping[str, int], pinned["placed"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ToolOutputError(f"{what}: not the layouts of the files: {error!r}") from error
+        found.append(Striping(repetition, placed, files))
+    return tuple(found)
+
+
+def _facts(
+    stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
+) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[Change, ...]]:
+    """Fingerprints, first looks and changes of the nodes; what is missing or damaged is left out."""
+    prints: dict[str, list[Mapping[str, Value]]] = {}
+    looks: dict[str, list[Load]] = {out: [] for out in FACTS}
+    ran = {run.name for run in runs}
+    for out in FACTS:
+        with contextlib.suppress(ToolOutputError):
+            for answer in _answers(stage, out, plan.nodes) if out in ran else ():
+                with contextlib.suppress(KeyError, TypeError):
+                    seen = Load.from_json(answer["load"])
+                    facts = untrusted.build(Mapping[str, Value], answer["fingerprint"])
+                    prints.setdefault(seen.host, []).append(facts)
+                    looks[out].append(seen)
+    start, before, after = (looks[out] for out in FACTS)
+    return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
+
+
+def _lost(stage: Path) -> str:
+    """Why the job cannot be said to have had the target's lock from its beginning to its end."""
+    try:
+        told = untrusted.parse_json(stage_text(stage / "lock.json", "lock"))
+        lost: str = untrusted.build(str, told["lost"], "lost")
+        return lost
+    except (ToolOutputError, ValueError, KeyError, TypeError):
+        return "what kept the lock of the target for this case was killed before it could tell"
+
+
+def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
+    """Bindings of the first judged execution on all tasks; every other is started by the same words."""
+    for repetition, phase in _expected(plan):
+        if repetition > 0 and phase.launch == "tasks":
+            with contextlib.suppress(ToolOutputError):
+                return tuple(
+                    parse_bindings(stage_text(stage / f"{phase.name}.{repetition}.err", ""))
+                )
+    return ()
+
+
+def collect(
+    stage: Path,
+    plan: CasePlan,
+    job_status: int | None,
+    owner: tuple[str, str] | None = None,
+    job_state: str | None = None,
+) -> Evidence:
+    """Everything that the job left. ``job_status`` is the job's exit status, None where unknown.
+
+    ``job_state`` is what the scheduler says of the job. ``owner`` is (session, case): what another one left in the same directory is no evidence.
+    A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
+    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
+    no room left in the directory, it says that too.
+    """
+    try:
+        return _collect(stage, plan, job_status, owner, job_state)
+    except ToolOutputError as error:
+        if not is_full(stage):
+            raise
+        raise ToolOutputError(
+            f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
+            "another directory"
+        ) from error
+
+
+def _collect(
+    stage: Path,
+    plan: CasePlan,
+    job_status: int | None,
+    owner: tuple[str, str] | None,
+    job_state: str | None,
+) -> Evidence:
+    cause = cause_of_end(stage, job_state)
+    ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
+    try:
+        opened = untrusted.parse_json(stage_text(stage / "open.json", "open"))
+        views = [] if opened["view"] is None else [View.from_json(opened["view"])]
+        refused = untrusted.build(tuple[str, ...], opened["refused"], "refused")
+        occupied = untrusted.build(str, opened["occupied"], "occupied")
+        locked = untrusted.build(bool, opened["locked"], "locked")
+        found_owner = (opened["session"], opened["case"])
+        failed = untrusted.build(str, opened.get("failed", ""), "failed")
+    except (ToolOutputError, ValueError, KeyError, TypeError) as error:
+        known = f" ({', '.join(ending)})" if ending else ""
+        raise ToolOutputError(
+            f"the job ended before it looked at the target{known}: {error}"
+        ) from error
+    if owner is not None and found_owner != owner:
+        raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
+    if failed:
+        raise ToolOutputError(f"nothing was measured: {failed}")
+    if refused or occupied:
+        return Evidence(tuple(views), refused, (), {}, {}, occupied=occupied)
+
+    runs = parse_runs(stage_text(stage / "phases.tsv", "phases"))
+    for run in runs:
+        if run.status != 0:
+            raise ToolOutputError(
+                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
+                f"{describe_status(run.status)}: {telling_line(stage, run)}"
+                + "".join(f"; {known}" for known in cause)
+            )
+    done = {(run.repetition, run.name) for run in runs}
+    for repetition, phase in _expected(plan):
+        if (repetition, phase.name) not in done:
+            raise ToolOutputError(
+                f"{plan.tool}: "
+                + ", ".join(
+                    [f"phase {phase.name}, repetition {repetition} never finished", *ending]
+                )
+            )
+    if job_status or job_state in ENDED_BY_SCHEDULER:
+        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
+
+    opened_view = views[0] if views else None
+    if plan.nodes > 1:
+        try:
+            views = [View.from_json(answer) for answer in _answers(stage, "view", plan.nodes)]
+        except TypeError as error:
+            raise ToolOutputError(f"view: not a view of the target: {error}") from error
+        if len({view.host for view in views}) != plan.nodes:
+            raise ToolOutputError(
+                f"{len({view.host for view in views})} node(s) looked at the target, {plan.nodes} expected"
+            )
+    outputs: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
+    evictions: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
+    fetched: dict[str, list[int | None]] = {name: [] for name in evictions}
+    cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
+    for repetition, phase in _expected(plan):
+        warm_up = repetition == 0 and phase.name in cold
+        parsed = _parse(stage, phase, repetition)
+        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
+            if parsed is not None:
+                (cold if warm_up else outputs)[part.name].append(parsed)
+        if phase.access.evict and not warm_up:
+            evictions[phase.name] += _evictions(stage, plan, phase, repetition)
+            fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
+    return Evidence(
+        tuple(views),
+        (),
+        tuple(runs),
+        {name: tuple(found) for name, found in outputs.items()},
+        {name: tuple(found) for name, found in evictions.items()},
+        {name: tuple(found) for name, found in cold.items()},
+        {name: tuple(found) for name, found in fetched.items()},
+        tuple(dict.fromkeys(stage_text(stage / "neighbours.txt", "neighbours").splitlines())),
+        "",
+        _lost(stage) if locked else "",
+        _striping(stage, plan),
+        opened_view,
+        *_facts(stage, runs, plan),
+        _bindings(stage, plan),
+    )

@@ -1,0 +1,111 @@
+"""Why a job or a tool failed, in its own words."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Final
+
+from iogauge.core import untrusted
+from iogauge.core.measurement import ToolOutputError
+from iogauge.core.text import visible
+from iogauge.plan.stage import TOLD, PhaseRun
+from iogauge.tools.mpi import is_binding
+
+
+def describe_status(status: int) -> str:
+    """An exit status for people: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
+    if status > 128:
+        try:
+            return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
+        except ValueError:
+            pass
+    return f"exit status {status}"
+
+
+#: Signals that have to do with the time limit: the warning that Slurm is asked for, and what Flux sends then.
+_LIMIT: Final = {
+    "USR1": "the scheduler warned of the time limit, ",
+    "ALRM": "the time limit was reached, ",
+}
+
+#: What a scheduler says of a job that it ended by itself; its exit status may be 0.
+ENDED_BY_SCHEDULER: Final = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+)
+
+
+def cause_of_end(stage: Path, state: str | None) -> list[str]:
+    """Who ended a job before its time: the signal that it was told by, the scheduler's word."""
+    found = []
+    with contextlib.suppress(ToolOutputError):
+        told = stage_text(stage / TOLD, "job").strip()
+        found.append(f"{_LIMIT.get(told, '')}told to end by SIG{told}")
+    if state in ENDED_BY_SCHEDULER:
+        found.append(f"the scheduler says {state}")
+    return found
+
+
+def stage_text(path: Path, what: str) -> str:
+    try:
+        return untrusted.read_text(path)
+    except OSError as error:
+        raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
+
+
+_SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
+
+_FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
+_TOOL_ERROR: Final = re.compile(r"\bERROR\b")
+
+
+def telling_line(stage: Path, run: PhaseRun) -> str:
+    """The line that tells best why a phase failed: the system's word, the tool's, or the last that was said."""
+    printed: list[str] = []
+    name = f"{run.name}.{run.repetition}"
+    for file in (f"{name}.err", f"{name}.out", f"fio-{name}.json"):
+        try:
+            text = untrusted.read_text(stage / file)
+        except OSError:
+            continue
+        if file.endswith(".json"):  # fio complains before the results, or just gives a number
+            errors = (int(number) for number in _FIO_ERROR.findall(text))
+            text = text.partition("{")[0] + "".join(
+                f"error {n}: {os.strerror(n)}\n" for n in errors
+            )
+        printed.append(text)
+    said = [
+        [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
+        for text in printed
+    ]
+    for lines in said:
+        telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
+        if telling:
+            return visible(telling[0][:300])
+    for lines in said:
+        # IOR's and mdtest's own word, wherever the launcher says more.
+        telling = [x for x in lines if _TOOL_ERROR.search(x)]
+        if telling:
+            return visible(telling[0][:300])
+    for lines in said:
+        # The tool's own word for the failure, before what the launcher adds to it.
+        telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
+        if telling:
+            return visible(telling[0][:300])
+    return "it printed nothing"
+
+
+#: Bytes below which a directory counts as full: a job's own files need as many.
+_ROOM_BYTES: Final = 64 << 10
+
+
+def is_full(stage: Path) -> bool:
+    try:
+        info = os.statvfs(stage)
+    except OSError:
+        return False
+    return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)

@@ -1,0 +1,14 @@
+#!/bin/sh
+# Run a tool and write down how many bytes its process fetched from storage, as the kernel counts them.
+#
+#   fetched.sh OUT COMMAND...      writes OUT.<host>.<pid>; the exit status is the command's
+#
+# /proc/PID/io of a shell holds what the children that it waited for have read (proc(5), read_bytes).
+out=$1
+shift
+"$@"
+status=$?
+while read -r key value; do
+    [ "$key" != read_bytes: ] || echo "$value" >"$out.$(uname -n).$$"
+done 2>/dev/null </proc/$$/io
+exit "$status"

@@ -1,0 +1,118 @@
+# shellcheck shell=bash
+# iogauge: fio's servers on the nodes of a job, and its client here. Sourced after job.sh.
+#
+#   iog_servers N INTERFACE LAUNCHER...   start one on each of N nodes, through the words of a launcher
+#                                         (none: here); stops the job unless all answer
+#   iog_client NAME JOBFILE OUTPUT [N]    a phase that runs fio's job on the first N servers (all)
+#   iog_servers_stop                      end them; iog_close does it as well
+#
+# servers.txt has a line "host address,port pid" for each. fio names files by the server's address.
+# servers.lease is renewed while this script lives; a server ends when it says "stop", or when it is not
+# renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_PATIENCE seconds.
+
+IOG_LAUNCHER=
+IOG_BEAT=
+
+# Renew the lease until the job script, its parent, is gone. A server opens the file to read it, which
+# makes NFS look anew; the time of the file would be that of a cache, and of another node's clock.
+iog_servers_beat() {
+    local beat=1 key value parent=$$
+    trap 'kill "$!" 2>/dev/null; exit' TERM
+    while [ "$parent" = "$$" ]; do
+        sleep 2 &
+        wait "$!"
+        while read -r key value; do
+            [ "$key" != PPid: ] || parent=$value
+        done <"/proc/$BASHPID/status"
+        [ "$parent" != "$$" ] || echo "$((beat += 1))" >servers.lease
+    done
+}
+
+iog_servers() {
+    local nodes=$1 interface=$2
+    shift 2
+    rm -f server.* servers.txt
+    echo 1 >servers.lease
+    iog_servers_beat </dev/null >/dev/null 2>&1 &
+    IOG_BEAT=$!
+    # With paths in full: a launcher may start in another directory, and with another PATH. Slurm lets no
+    # other step run beside one that does not say that it shares its node.
+    SLURM_OVERLAP=1 "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" "$PWD/servers.lease" \
+        "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" </dev/null >servers.out 2>servers.err &
+    IOG_LAUNCHER=$!
+    iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_PATIENCE:-60}"
+}
+
+iog_servers_await() {
+    local nodes=$1 patience=$2 end=$((SECONDS + $2)) why='' found=() answered=() host address _
+    until [ "${#answered[@]}" -eq "$nodes" ]; do
+        sleep 0.2
+        if [ "$SECONDS" -ge "$end" ]; then
+            why="within $patience s"
+        elif ! kill -0 "$IOG_LAUNCHER" 2>/dev/null; then
+            why="and what started them has ended"
+        fi
+        found=(server.*)
+        [ -e "${found[0]}" ] || found=()
+        if [ "${#found[@]}" -ge "$nodes" ] || [ -n "$why" ]; then
+            LC_ALL=C sort -- "${found[@]:-/dev/null}" >servers.txt
+            iog_servers_apart
+            while read -r host address _; do
+                [[ " ${answered[*]} " == *" $host "* ]] || ! iog_servers_answers "$address" || answered+=("$host")
+                [ "$SECONDS" -lt "$end" ] || break
+            done <servers.txt
+        fi
+        if [ -n "$why" ] && [ "${#answered[@]}" -lt "$nodes" ]; then
+            grep '^fio server failed on' servers.err >&2 || tail -n 3 servers.err >&2
+            # Where the launcher has ended, so have those that it started.
+            while [ "$SECONDS" -ge "$end" ] && read -r host address _; do
+                [[ " ${answered[*]} " == *" $host "* ]] ||
+                    echo "$host serves at $address, which cannot be reached from $(uname -n)" >&2
+            done <servers.txt
+            echo "fio servers failed: ${#answered[@]} of $nodes nodes answered $why (${answered[*]:-none})" >&2
+            return 1
+        fi
+    done
+}
+
+# Servers at one address would share their files.
+iog_servers_apart() {
+    local shared
+    shared=$(cut -d ' ' -f 2 servers.txt | cut -d , -f 1 | sort | uniq -d | head -n 1)
+    [ -z "$shared" ] || {
+        echo "fio servers failed: several nodes serve at $shared; name their interface in extras.interface" >&2
+        exit 1
+    }
+}
+
+iog_servers_answers() {
+    # shellcheck disable=SC2016 # the inner shell's own arguments
+    timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/$1"' "${1%,*}" "${1#*,}" 2>/dev/null
+}
+
+iog_client() {
+    local name=$1 job=$2 output=$3 count=${4:-}
+    # fio takes a file with an address on each line: of a thousand nodes the command line stays short.
+    cut -d ' ' -f 2 servers.txt | sed "${count:-\$}q" >"$name.$IOG_REP.servers"
+    iog_phase "$name" fio --output-format=json --output="$output" --client="$name.$IOG_REP.servers" "$job"
+}
+
+iog_servers_stop() {
+    local signal _
+    [ -n "$IOG_LAUNCHER" ] || return 0
+    # It must not write after us. No wait for it: bash 5.2, in a trap, may wait for ever for a process that has ended.
+    for _ in {1..40}; do
+        kill "$IOG_BEAT" 2>/dev/null || break
+        sleep 0.05
+    done
+    echo stop >servers.lease
+    for signal in TERM KILL ''; do
+        for _ in {1..40}; do
+            kill -0 "$IOG_LAUNCHER" 2>/dev/null || break 2
+            sleep 0.1
+        done
+        [ -n "$signal" ] || echo "iogauge: what started fio's servers does not end: process $IOG_LAUNCHER" >&2
+        [ -z "$signal" ] || kill "-$signal" "$IOG_LAUNCHER" 2>/dev/null
+    done
+    IOG_LAUNCHER=
+}

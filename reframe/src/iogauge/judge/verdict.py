@@ -1,0 +1,160 @@
+"""From measurement, guards and reference to a verdict. The one place where PASS is decided.
+
+PASS needs three things at once: samples that are finite and positive in the declared unit, no guard that
+objects, and a reference that the median meets. Whatever is missing has a name of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timezone
+from enum import Enum
+
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
+from iogauge.core.units import format_value
+from iogauge.guards.finding import Finding, Outcome
+
+
+class Verdict(Enum):
+    """The worse, the further down."""
+
+    PASS = "PASS"
+    UNREFERENCED = "UNREFERENCED"
+    UNSTABLE = "UNSTABLE"
+    CONTAMINATED = "CONTAMINATED"
+    FAIL = "FAIL"
+    INVALID = "INVALID"
+    ERROR = "ERROR"
+
+    @property
+    def rank(self) -> int:
+        """0 for PASS, larger for worse."""
+        return list(Verdict).index(self)
+
+    @property
+    def fails_run(self) -> bool:
+        """Whether the verdict makes any run fail; as a gate, all but PASS do."""
+        return self in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricVerdict:
+    """One metric of a case: all samples, their median, and the verdict with its reason."""
+
+    metric: Metric
+    samples: tuple[float, ...]
+    verdict: Verdict
+    reason: str
+    reference: Reference | None = None
+
+    @property
+    def failed_as_expected(self) -> bool:
+        """A FAIL that the reference says to expect."""
+        return (
+            self.verdict is Verdict.FAIL
+            and self.reference is not None
+            and self.reference.xfail is not None
+            and self.median is not None
+            and not self.reference.met_by(self.median)
+        )
+
+    @property
+    def median(self) -> float | None:
+        """Median of the samples, in the metric's unit; None without samples."""
+        return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def spread(self) -> float | None:
+        """Coefficient of variation of the samples (n - 1); None below two samples."""
+        if len(self.samples) < 2:
+            return None
+        return statistics.stdev(self.samples) / statistics.fmean(self.samples)
+
+
+def check_samples(
+    metrics: Sequence[Metric], samples: Mapping[str, Sequence[Quantity]], repetitions: int
+) -> dict[str, tuple[float, ...]]:
+    """Samples by metric, proven to be there: every metric, every repetition, finite, positive, right unit.
+
+    Raises :class:`ToolOutputError` that names the first that is not.
+    """
+    checked: dict[str, tuple[float, ...]] = {}
+    for metric in metrics:
+        values = samples.get(metric.name, ())
+        if len(values) != repetitions:
+            raise ToolOutputError(
+                f"metric {metric.name} is missing: {len(values)} sample(s) in the output, "
+                f"{repetitions} expected"
+            )
+        for quantity in values:
+            if quantity.unit != metric.unit:
+                raise ToolOutputError(
+                    f"metric {metric.name} came in {quantity.unit!r}, declared is {metric.unit!r}"
+                )
+            if not math.isfinite(quantity.value) or quantity.value <= 0:
+                raise ToolOutputError(
+                    f"metric {metric.name} is {quantity.value!r} {quantity.unit}: "
+                    "a measurement is finite and positive"
+                )
+        checked[metric.name] = tuple(quantity.value for quantity in values)
+    return checked
+
+
+def decide_metric(
+    metric: Metric,
+    samples: Sequence[float],
+    findings: Sequence[Finding],
+    reference: Reference | None,
+    unreferenced: str = "",
+    today: date | None = None,
+) -> MetricVerdict:
+    """Verdict on one metric. ``samples`` must have gone through :func:`check_samples`.
+
+    ``unreferenced`` says why there is no reference, where that is known. ``today`` is the day (UTC) that
+    expected failures are judged on, None: the current one. From the day after the last one on, the verdict's
+    reference is one without an expected failure.
+    """
+    today, expired = today or datetime.now(timezone.utc).date(), ""
+    if reference is not None and reference.until is not None and today > reference.until:
+        expired = f"; the expected failure expired after {reference.until}: remove $xfail ({reference.xfail})"
+        reference = replace(reference, xfail=None, until=None)
+    mine = [f for f in findings if f.metric in (None, metric.name)]
+    values = tuple(samples)
+
+    def verdict(kind: Verdict, reason: str) -> MetricVerdict:
+        return MetricVerdict(metric, values, kind, reason, reference)
+
+    for outcome, kind in (
+        (Outcome.INVALID, Verdict.INVALID),
+        (Outcome.CONTAMINATED, Verdict.CONTAMINATED),
+        (Outcome.UNSTABLE, Verdict.UNSTABLE),
+    ):
+        objections = [str(f) for f in mine if f.outcome is outcome]
+        if objections:
+            return verdict(kind, "; ".join(objections))
+    if reference is None:
+        return verdict(
+            Verdict.UNREFERENCED, unreferenced or "valid, and nothing to compare it with"
+        )
+    if reference.unit != metric.unit:
+        raise ValueError(f"reference of {metric.name} is in {reference.unit}, not {metric.unit}")
+    median = statistics.median(values)
+    text = f"median {format_value(median)} {metric.unit}, reference {reference}"
+    if reference.met_by(median):
+        if reference.xfail:
+            return verdict(
+                Verdict.FAIL, f"{text}: met unexpectedly, remove $xfail ({reference.xfail})"
+            )
+        return verdict(Verdict.PASS, text + expired)
+    text += f" ({(median - reference.value) / reference.value:+.1%})"
+    if reference.xfail:
+        text += f", as expected: {reference.xfail}"
+    return verdict(Verdict.FAIL, text + expired)
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of a case: the worst of its metrics; a case without any is an ERROR."""
+    return max(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)

@@ -1,0 +1,296 @@
+"""What a node and the target behind it were doing: counters before and after the phases that are judged.
+
+A :class:`Load` is one look at one node; :func:`change` is what happened between two looks. Bytes come from the
+device behind a local file system (``/proc/diskstats``) or from the mount on Lustre (``llite.*.stats``), and
+count everybody on the node. Connections to servers (``osc.*.import``, ``osc.*.state``) and the jobs of all
+clients (``*.job_stats``, on a server) are visible to root only, the kernel's log where the site lets users
+read it; what is not visible is left out and said to be so.
+
+Written against Lustre 2.17.0, whose ``lctl get_param`` prints ``*.stats`` to an ordinary user and exits with
+2: its exit status is never looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from iogauge.core.untrusted import build
+from iogauge.node.client_settings import fsname_of
+from iogauge.node.mounts import Mount, cache_id, find_mount
+
+#: Seconds that lctl may take; it runs outside of every timed phase.
+_LCTL_SECONDS: Final = 2.0
+
+#: Seconds that reading the kernel's log may take.
+_LOG_SECONDS: Final = 0.2
+_SECTOR: Final = 512
+
+#: Characters of a line of the kernel's log; its own limit is near 1000.
+_LOG_LINE: Final = 2000
+
+#: Key of our own job among :attr:`Load.jobs`.
+OWN: Final = "own"
+
+#: What Lustre asks for, below the name of the file system. The connections of metadata servers to storage
+#: targets (``-osc-MDT0000``), seen where client and server share a node, are not the client's.
+_PARAMETERS: Final = (
+    "jobid_var",
+    "llite.{fs}-*.stats",
+    "osc.{fs}-OST*-osc-[!M]*.import",
+    "osc.{fs}-OST*-osc-[!M]*.state",
+    "mdc.{fs}-MDT*-mdc-*.import",
+    "mdc.{fs}-MDT*-mdc-*.state",
+    "obdfilter.{fs}-*.job_stats",
+    "mdt.{fs}-*.job_stats",
+)
+
+#: States of a connection on which nothing is wrong: idle ones are closed after 20 s and opened again.
+HARMLESS: Final = frozenset({"NEW", "CONNECTING", "FULL", "IDLE"})
+
+#: Lustre's own words for a lost connection (ptlrpc/import.c), the addresses in them left out.
+_COMPLAINT: Final = re.compile(
+    r"(?P<device>\S+-(?:osc|mdc)-(?!MDT)\S+): (?:This client was (?P<evicted>evicted) by (?P<by>[^;\s]+)"
+    r"|Connection to (?P<to>\S+) \(at [^)]*\) was (?P<lost>lost))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the load of one minute.
+
+    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`. ``counter`` says what counted
+    ``bytes_read`` and ``bytes_written`` (None: nothing that can be read). ``states``: connections to servers
+    by device; ``history``: the states they went through, as (seconds since the epoch, device, state);
+    ``timeouts``: their requests that timed out; all empty, or None, where they are not visible. ``log_end``:
+    number of the last line of the kernel's log, None where that is not readable; ``complaints``: its lines
+    about lost connections, by number. ``jobs``: bytes that the servers on this node moved for each job,
+    :data:`OWN` for ours, a hash for any other.
+    """
+
+    host: str
+    cache_id: str
+    time: float
+    load1: float
+    counter: str = ""
+    bytes_read: int | None = None
+    bytes_written: int | None = None
+    states: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[tuple[int, str, str], ...] = ()
+    timeouts: int | None = None
+    log_end: int | None = None
+    complaints: tuple[tuple[int, str], ...] = ()
+    jobs: Mapping[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Load:
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not a look."""
+        found: Load = build(Load, data)
+        return found
+
+
+def parse_parameters(text: str) -> dict[str, str]:
+    """Values by name from ``lctl get_param``; a value may take many lines, which begin after its name's."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
+        if match:
+            lines = found.setdefault(match[1], [])
+            lines.append(match[2])
+        else:
+            lines.append(line)
+    return {name: "\n".join(lines).strip("\n") for name, lines in found.items()}
+
+
+def parse_bytes_moved(stats: str) -> tuple[int, int]:
+    """Bytes read and written, of ``llite.*.stats``; a counter that is not there yet is 0."""
+    moved = {"read": 0, "write": 0}
+    for match in re.finditer(
+        r"^(read|write)_bytes\s+\d+ samples \[bytes\] \d+ \d+ ([0-9]{1,18})\b", stats, re.MULTILINE
+    ):
+        moved[match[1]] = int(match[2])
+    return moved["read"], moved["write"]
+
+
+def parse_jobs(text: str) -> dict[str, int]:
+    """Bytes read and written of each job, by its identifier, from ``obdfilter.*.job_stats``."""
+    jobs: dict[str, int] = {}
+    job = ""
+    for line in text.splitlines():
+        match = re.match(r"- job_id:\s+\"?([^\"]*?)\"?\s*$", line)
+        if match:
+            job = match[1]
+            continue
+        match = re.match(r"\s+(?:read|write)_bytes:.*\bsum:\s*([0-9]{1,18})\b", line)
+        if match:
+            jobs[job] = jobs.get(job, 0) + int(match[1])
+    return jobs
+
+
+def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Pattern[str] | None:
+    """What our own job's identifier looks like on the servers; None where it cannot be told.
+
+    ``procname_uid`` counts every process of ours as our own; a variable that is not set here names none.
+    """
+    if jobid_var == "procname_uid":
+        return re.compile(rf".*\.{uid}")
+    value = environment.get(jobid_var, "")
+    return re.compile(re.escape(value)) if value else None
+
+
+def parse_diskstats(text: str, device: str) -> tuple[int, int] | None:
+    """Bytes read from and written to ``MAJOR:MINOR`` by anybody (``/proc/diskstats``, sectors of 512 bytes).
+
+    None where the device has no line.
+    """
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 10 and f"{words[0]}:{words[1]}" == device:
+            if not all(re.fullmatch("[0-9]{1,18}", words[n]) for n in (5, 9)):
+                return None
+            return int(words[5]) * _SECTOR, int(words[9]) * _SECTOR
+    return None
+
+
+def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str], ...]]:
+    """Number of the last record of ``/dev/kmsg``, and those of a file system's lost connections, in words."""
+    last, found = None, []
+    for line in text.splitlines():
+        head, separator, message = line.partition(";")
+        words = head.split(",")
+        if not separator or len(words) < 3 or not re.fullmatch("[0-9]{1,18}", words[1]):
+            continue
+        last = int(words[1])
+        match = _COMPLAINT.search(message[:_LOG_LINE])
+        if match and (fsname == "*" or match["device"].startswith(f"{fsname}-")):
+            what = f"evicted by {match['by']}" if match["evicted"] else f"lost {match['to']}"
+            found.append((last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}"))
+    return last, tuple(found)
+
+
+def _connections(
+    parameters: Mapping[str, str],
+) -> tuple[dict[str, str], tuple[tuple[int, str, str], ...], int | None]:
+    """States, history and timeouts of the client's connections, for :class:`Load`."""
+    states: dict[str, str] = {}
+    history: list[tuple[int, str, str]] = []
+    timeouts: int | None = None
+    for name, value in parameters.items():
+        if not re.match(r"(osc\.\S+-osc-(?!MDT)|mdc\.)", name):
+            continue
+        device = name.split(".")[1]
+        device = device.split("-osc-")[0].split("-mdc-")[0]
+        if name.endswith(".state"):
+            if match := re.search(r"^current_state:\s*(\w+)", value, re.MULTILINE):
+                states[device] = match[1]
+            history += [
+                (int(when), device, state)
+                for when, state in re.findall(r"-\s*\[\s*([0-9]{1,18}),\s*(\w+)\s*\]", value)
+            ]
+        elif match := re.search(r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE):
+            timeouts = (timeouts or 0) + int(match[1])
+    return states, tuple(history), timeouts
+
+
+def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, Any]:
+    """Fields of a :class:`Load` from what lctl printed."""
+    parameters = parse_parameters(text)
+    stats = {n: v for n, v in parameters.items() if re.fullmatch(r"llite\..*\.stats", n)}
+    moved = [parse_bytes_moved(value) for value in stats.values()]
+    states, history, timeouts = _connections(parameters)
+    own = own_job(parameters.get("jobid_var", ""), environment, uid)
+    jobs: dict[str, int] = {}
+    for name, value in parameters.items():
+        for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
+            mine = own is not None and own.fullmatch(job)
+            key = OWN if mine else hashlib.sha256(job.encode()).hexdigest()[:12]
+            jobs[key] = jobs.get(key, 0) + count
+    return {
+        "counter": "llite" if moved else "",
+        "bytes_read": sum(read for read, _ in moved) if moved else None,
+        "bytes_written": sum(written for _, written in moved) if moved else None,
+        "states": states,
+        "history": history,
+        "timeouts": timeouts,
+        "jobs": jobs,
+    }
+
+
+# What looks at the machine.
+def _device_bytes(path: str, mount: Mount) -> tuple[str, tuple[int, int]] | None:
+    """Name and bytes of the device behind a local mount; None where it has none of its own."""
+    numbers = [os.stat(path).st_dev]
+    with contextlib.suppress(OSError):
+        numbers.append(os.stat(os.path.realpath(mount.source)).st_rdev)
+    with open("/proc/diskstats", encoding="ascii") as file:
+        text = file.read()
+    for number in numbers:
+        device = f"{os.major(number)}:{os.minor(number)}"
+        if moved := parse_diskstats(text, device):
+            return f"device {device}", moved
+    return None
+
+
+def _kernel_log() -> str:
+    """All of the kernel's log; raises OSError where it may not be read. Cut where it takes too long."""
+    fd, parts = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), []
+    deadline = time.monotonic() + _LOG_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            try:
+                parts.append(os.read(fd, 16384))
+            except BlockingIOError:
+                return b"".join(parts).decode(errors="replace")
+            except BrokenPipeError:  # lines were overwritten while we read
+                continue
+    finally:
+        os.close(fd)
+    raise TimeoutError("the kernel's log is too long")
+
+
+def look(path: str) -> Load:
+    """One look at this node and at the file system behind ``path``; what cannot be read is left out."""
+    seen: dict[str, Any] = {}
+    with contextlib.suppress(OSError):
+        seen["cache_id"] = cache_id(path)
+    mount = None
+    with contextlib.suppress(OSError):
+        mount = find_mount(path)
+    if mount is not None and mount.type == "lustre":
+        fsname = fsname_of(mount.source)
+        words = [parameter.format(fs=fsname) for parameter in _PARAMETERS]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run(
+                ["lctl", "get_param", *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_LCTL_SECONDS,
+                check=False,
+            )
+            seen |= _lustre(done.stdout, os.environ, os.getuid())
+        with contextlib.suppress(OSError):
+            seen["log_end"], seen["complaints"] = parse_log(_kernel_log(), fsname)
+    elif mount is not None:
+        with contextlib.suppress(OSError, ValueError):
+            if found := _device_bytes(path, mount):
+                seen["counter"], (seen["bytes_read"], seen["bytes_written"]) = found
+    return Load(
+        **{"cache_id": "", **seen},
+        host=os.uname().nodename,
+        time=time.time(),
+        load1=os.getloadavg()[0],
+    )

@@ -1,0 +1,274 @@
+"""Mounts, file-system types, space, inodes and quota: what the kernel says of a path.
+
+Pure functions take text (``/proc/self/mountinfo``, the output of ``lfs quota``); the few functions that
+look at the machine are at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from iogauge.core.untrusted import build
+
+#: Inodes and bytes beyond all file systems.
+_NO_LIMIT: Final = 2**63 - 1
+
+Cache = Literal["page-cache", "opaque", "memory"]
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """How a client of a file-system type caches, as far as is known.
+
+    ``cache``: ``page-cache`` (all that a client keeps is in the kernel's page cache, where it can be
+    dropped and proven absent), ``opaque`` (the client keeps data elsewhere too: a daemon, an ARC, a page
+    pool), ``memory`` (there is no storage behind it). ``honours_o_direct``: O_DIRECT reaches past every
+    cache of the client. ``accounts_reads``: what a process fetches from storage is counted as its own
+    (proc(5), ``read_bytes``); on Lustre and NFS other threads read ahead for it.
+    """
+
+    cache: Cache
+    honours_o_direct: bool
+    accounts_reads: bool = False
+
+
+#: Known types, by the name in mountinfo. ZFS ignores O_DIRECT before 2.3 and keeps an ARC; FUSE file
+#: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
+TRAITS: Final[dict[str, Traits]] = {
+    **dict.fromkeys(("ext2", "ext3", "ext4", "xfs", "f2fs"), Traits("page-cache", True, True)),
+    **dict.fromkeys(
+        ("btrfs", "lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"), Traits("page-cache", True)
+    ),
+    "beegfs": Traits("page-cache", False),
+    "overlay": Traits("page-cache", True),
+    "zfs": Traits("opaque", False),
+    "gpfs": Traits("opaque", True),
+    **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "hugetlbfs"), Traits("memory", False)),
+}
+UNKNOWN: Final = Traits("opaque", False)
+
+
+def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
+    """Traits of a type (``fuse.*`` and unknown types count as opaque), with the site's overrides."""
+    known = TRAITS.get(fstype, UNKNOWN)
+    return Traits(
+        cache or known.cache,
+        known.honours_o_direct if honours_o_direct is None else honours_o_direct,
+        known.accounts_reads,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of mountinfo: its identifier, where, what, of which type, with which options."""
+
+    id: int
+    point: str
+    source: str
+    type: str
+    options: str
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Mounts in the order of ``/proc/self/mountinfo`` (proc(5)); lines that do not fit are skipped."""
+    mounts = []
+    for line in text.splitlines():
+        left, dash, right = line.partition(" - ")
+        head, tail = left.split(" "), right.split(" ")
+        if not dash or len(head) < 6 or len(tail) < 2 or not re.fullmatch("[0-9]{1,18}", head[0]):
+            continue
+        options = ",".join([head[5], *tail[2:3]])
+        point, source = _unescape(head[4]), _unescape(tail[1])
+        mounts.append(Mount(int(head[0]), point, source, tail[0], options))
+    return mounts
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Room on a file system for an ordinary user: bytes and inodes. ``inodes_total`` 0: no such limit."""
+
+    bytes_total: int
+    bytes_free: int
+    inodes_total: int
+    inodes_free: int
+
+    @property
+    def fill(self) -> float:
+        """Share in use, of what an ordinary user may use (as ``df`` counts it)."""
+        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a quota still allows, bytes and files; None: no limit."""
+
+    owner: str
+    bytes_left: int | None
+    files_left: int | None
+
+
+def parse_lfs_quota(text: str, owner: str) -> Quota | None:
+    """Room left by ``lfs quota -q -u NAME PATH`` (kbytes, quota, limit, grace, files, quota, limit, grace).
+
+    A value over quota carries a ``*`` (Lustre 2.17); the path may stand on a line of its own. A limit of 0
+    is none. None where the text has no such line (quota not enforced, not Lustre).
+    """
+    fields = text.split()
+    numbers = [f.rstrip("*").strip("[]") for f in fields]
+    for start in range(len(fields) - 7):
+        window = numbers[start : start + 8]
+        if all(re.fullmatch("[0-9]{1,18}", window[i]) for i in (0, 1, 2, 4, 5, 6)):
+            used_kb, _, limit_kb, _, files, _, file_limit, _ = window
+            return Quota(
+                owner,
+                max(0, int(limit_kb) - int(used_kb)) * 1024 if int(limit_kb) else None,
+                max(0, int(file_limit) - int(files)) if int(file_limit) else None,
+            )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that one host sees of a path: its mount and its room.
+
+    ``cache_id`` names the page cache that serves the path: kernel and mounted file system. Two hosts that
+    are containers of one kernel may share it. ``cached_below``: what is mounted is itself served from this
+    kernel's page cache. ``targets``: the storage targets behind it, where files are striped over them.
+    """
+
+    host: str
+    path: str
+    mount: Mount | None
+    space: Space
+    quotas: tuple[Quota, ...] = ()
+    cache_id: str = ""
+    cached_below: bool = False
+    targets: tuple[StorageTarget, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> View:
+        """Inverse of :meth:`to_json`; raises TypeError on data that is not a view."""
+        # Records of before there were targets have no such key.
+        view: View = build(View, {"targets": (), **data})
+        space = view.space
+        if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
+            raise TypeError(f"{space}: room is not negative")
+        return view
+
+
+def existing_parent(path: str) -> str:
+    """The path itself, resolved, or its nearest parent that exists."""
+    path = os.path.realpath(path)
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def find_mount(path: str) -> Mount | None:
+    """The mount that holds ``path`` on this host, by the kernel's own mount identifier.
+
+    Opens the path, or its nearest parent that exists, so that an automount comes up; raises OSError.
+    """
+    fd = os.open(existing_parent(path), os.O_PATH | os.O_CLOEXEC)
+    try:
+        return mount_of(fd)
+    finally:
+        os.close(fd)
+
+
+def mount_id(fd: int) -> int | None:
+    """The kernel's identifier of the mount that an open file lies on (proc(5), ``mnt_id``)."""
+    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
+        match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+def mount_of(fd: int) -> Mount | None:
+    """The mount that an open file lies on."""
+    number = mount_id(fd)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mounts = parse_mountinfo(file.read())
+    return next((m for m in mounts if m.id == number), None)
+
+
+def space_of(path: str) -> Space:
+    """Room at ``path`` for an ordinary user (statvfs(3)); raises OSError.
+
+    Some file systems say the largest number there is where they know no limit: as many inodes are none.
+    """
+    info = os.statvfs(path)
+    used = (info.f_blocks - info.f_bfree) * info.f_frsize
+    free = info.f_bavail * info.f_frsize
+    inodes = (info.f_files, info.f_favail) if 0 < info.f_files < _NO_LIMIT else (0, 0)
+    total, left = (max(0, min(count, _NO_LIMIT)) for count in (used + free, free))
+    return Space(total, left, *inodes)
+
+
+def cache_id(path: str) -> str:
+    """Name of the page cache behind ``path``: the kernel's boot identifier and the device of the mount."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()}:{os.stat(path).st_dev}"
+
+
+def cached_below(mount: Mount) -> bool:
+    """Whether what is mounted is itself served from memory or from this kernel's page cache.
+
+    A loop device whose file goes through the page cache (``dio`` 0) or lies in memory, an overlay whose
+    upper directory lies in memory, as far as either can be seen from here.
+    """
+    upper = (
+        re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None
+    )
+    if upper:
+        return _in_memory(_unescape(upper[1]))
+    name = os.path.basename(os.path.realpath(mount.source))
+    if not re.fullmatch(r"loop\d+", name):
+        return False
+    try:
+        with open(f"/sys/block/{name}/loop/dio", encoding="ascii") as file:
+            direct = file.read().strip() == "1"
+        with open(f"/sys/block/{name}/loop/backing_file", encoding="utf-8") as file:
+            return not direct or _in_memory(file.read().strip())
+    except OSError:
+        return True
+
+
+def _in_memory(path: str) -> bool:
+    """Whether a path that can be seen lies on a file system in memory, or on one that is cached below."""
+    mount = find_mount(path) if os.path.exists(path) else None
+    return mount is not None and (traits(mount.type).cache == "memory" or cached_below(mount))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageTarget:
+    """One storage target (OST) as a client sees it.
+
+    ``flags`` as ``lfs df`` prints them (lfs-df(1)): D degraded, N no new files, R read-only, S out of
+    space, I out of inodes, f flash. ``bytes_total`` and ``bytes_free`` are what an ordinary user may use
+    (Used + Available, Available). ``server``: address (NID) of the server that serves it now, None where
+    unknown. A server that is reached at several addresses counts as several.
+    """
+
+    index: int
+    uuid: str
+    active: bool
+    flags: str = ""
+    bytes_total: int = 0
+    bytes_free: int = 0
+    server: str | None = None
+
+    @property
+    def fill(self) -> float:
+        """Share in use, of what an ordinary user may use."""
+        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0

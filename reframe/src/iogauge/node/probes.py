@@ -1,0 +1,402 @@
+"""What a node is: the facts of its fingerprint, probed on the node."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import functools
+import ipaddress
+import os
+import platform
+import re
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from iogauge.core.text import text_digest
+from iogauge.core.words import Fingerprint
+from iogauge.node.client_settings import fsname_of
+from iogauge.node.counters import parse_parameters
+from iogauge.node.mounts import Mount, find_mount
+
+#: Parameters of the Lustre client that are kept, by the device that has them.
+TUNABLES: Final[dict[str, tuple[str, ...]]] = {
+    "llite": (
+        "checksums",
+        "fast_read",
+        "file_heat",
+        "hybrid_io",
+        "hybrid_io_read_threshold_bytes",
+        "hybrid_io_write_threshold_bytes",
+        "max_cached_mb",
+        "max_read_ahead_mb",
+        "max_read_ahead_per_file_mb",
+        "max_read_ahead_whole_mb",
+        "opencache_threshold_count",
+        "parallel_dio",
+        "statahead_max",
+        "unaligned_dio",
+    ),
+    "osc": (
+        "checksum_type",
+        "checksums",
+        "max_dirty_mb",
+        "max_pages_per_rpc",
+        "max_rpcs_in_flight",
+        "resend_count",
+        "short_io_bytes",
+    ),
+    "mdc": ("max_mod_rpcs_in_flight", "max_rpcs_in_flight"),
+}
+_DEVICES: Final = {
+    "llite": "llite.{fs}-*",
+    "osc": "osc.{fs}-OST*-osc-[!M]*",
+    "mdc": "mdc.{fs}-MDT*-mdc-*",
+}
+
+#: Seconds that all probes of a node may take together, and a program that one of them starts.
+DEADLINE: Final = 0.4
+_PROGRAM_SECONDS: Final = 0.3
+_GIB: Final = 1 << 30
+
+#: Names of mount options and variables whose values are nobody's business.
+SECRET: Final = re.compile(
+    r"(?i)pass|secret|cred|token|(?:^|[_.-])key|keyring|^(?:user|username|name|domain|password2)$|skpath"
+)
+
+#: Variables of the environment that change how MPI does I/O and moves data.
+_HINTS: Final = re.compile(
+    r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|pml|btl|mtl)(?:_\w+)?|ROMIO_HINTS|MPICH_\w+"
+    r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*|UCX_(?:TLS|NET_DEVICES)|FI_PROVIDER)"
+)
+
+
+def safe_options(options: str) -> str:
+    """Mount options in order, each once, without the values of those that hold secrets or names.
+
+    Addresses are left out: NFS adds that of the client, which is another one on every node.
+    """
+    kept = []
+    for option in options.split(","):
+        name, equals, _ = option.partition("=")
+        if name not in ("addr", "clientaddr", "mountaddr"):
+            kept.append(f"{name}=***" if equals and SECRET.search(name) else option)
+    return ",".join(sorted(set(kept) - {""}))
+
+
+def safe_source(source: str) -> str:
+    """What is mounted, without a user and a password in front of a host (``//user:word@host/share``)."""
+    return re.sub(r"(?<=//)[^/@\s]*@", "", source)
+
+
+def lustre_facts(text: str) -> Fingerprint:
+    """Versions, counts and tunables from what lctl printed.
+
+    A value that differs between devices is given as all that there are, sorted, separated by commas.
+    """
+    parameters = parse_parameters(text)
+    found: Fingerprint = {}
+    values: dict[str, set[str]] = {}
+    servers: dict[str, set[str]] = {"versions": set(), "addresses": set()}
+    for name, value in parameters.items():
+        first, last = name.split(".")[0], name.split(".")[-1]
+        if name == "version":
+            found["lustre.client"] = value.strip()
+        elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
+            found["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
+        elif last == "ost_conn_uuid" and "@" in value:
+            servers["addresses"].add(value.strip())
+        elif last == "import" and (match := re.search(r"target_version:\s*([\d.]+)", value)):
+            servers["versions"].add(match[1])
+        elif last in TUNABLES.get(first, ()) and "-osc-MDT" not in name:
+            # The one in use stands in brackets; a value of many lines has its own name in front.
+            pattern = r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
+            if match := re.search(pattern, value):
+                value = match[1]
+            values.setdefault(f"tunable.{first}.{last}", set()).add(" ".join(value.split()))
+    if servers["versions"]:
+        found["lustre.server"] = ",".join(sorted(servers["versions"]))
+    if servers["addresses"]:
+        found["lustre.servers"] = len(servers["addresses"])
+    return found | {key: ",".join(sorted(seen)) for key, seen in values.items()}
+
+
+def lustre_words(fsname: str) -> list[str]:
+    """Words after ``lctl get_param`` that ask for all of :func:`lustre_facts` at once."""
+    words = ["version", f"lov.{fsname}-clilov-*.numobd", f"lmv.{fsname}-clilmv-*.numobd"]
+    for device, names in TUNABLES.items():
+        words += [f"{_DEVICES[device].format(fs=fsname)}.{name}" for name in names]
+    osc = _DEVICES["osc"].format(fs=fsname)
+    return [*words, f"{osc}.ost_conn_uuid", f"{osc}.import"]
+
+
+def route_interface(table: str, address: str) -> str | None:
+    """Interface that leads to an IPv4 address, by ``/proc/net/route``: the longest prefix that fits."""
+    wanted = int(ipaddress.IPv4Address(address))
+    best: tuple[int, str] | None = None
+    for line in table.splitlines()[1:]:
+        words = line.split()
+        if len(words) < 8:
+            continue
+        with contextlib.suppress(ValueError, struct.error):
+            network, mask = (
+                struct.unpack("<I", struct.pack(">I", int(words[i], 16)))[0] for i in (1, 7)
+            )
+            if wanted & mask == network and (best is None or mask > best[0]):
+                best = (mask, words[0])
+    return best[1] if best else None
+
+
+# What looks at the machine. Every probe may fail; what it raises is dropped with its keys.
+class _Node:
+    """The files of a machine below ``root``, which is ``/`` on a real one, and what is mounted at ``path``."""
+
+    def __init__(self, root: Path, path: str) -> None:
+        self.root, self.path = root, path
+
+    @functools.cached_property
+    def mount(self) -> Mount | None:
+        return find_mount(self.path)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
+
+    def texts(self, pattern: str) -> list[str]:
+        """Contents of all files that fit and can be read, each once, sorted."""
+        found = set()
+        for file in self.root.glob(pattern):
+            with contextlib.suppress(OSError):
+                found.add(file.read_text(encoding="utf-8", errors="replace").strip())
+        return sorted(found)
+
+
+def _run(*words: str) -> str:
+    """What a program prints, whatever its exit status; raises OSError or SubprocessError."""
+    return subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_PROGRAM_SECONDS,
+        check=False,
+    ).stdout
+
+
+def _system(node: _Node) -> Fingerprint:
+    found: Fingerprint = {"kernel": platform.release(), "machine": platform.machine()}
+    with contextlib.suppress(OSError):
+        if match := re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M):
+            found["os"] = match[1]
+    with contextlib.suppress(OSError):
+        found["node.model"] = node.text("sys/class/dmi/id/product_name")
+    return found
+
+
+def _mount(node: _Node) -> Fingerprint:
+    if node.mount is None:
+        return {}
+    found: Fingerprint = {
+        "mount.type": node.mount.type,
+        "mount.source": safe_source(node.mount.source),
+        "mount.options": safe_options(node.mount.options),
+    }
+    if reason := _compressing(node, node.mount):
+        found["mount.compresses"] = reason
+    return found
+
+
+def _compressing(node: _Node, mount: Mount) -> str:
+    """Why the data may shrink on its way to the storage; empty: no reason is known."""
+    if mount.type == "zfs":
+        return "zfs"
+    if match := re.search(r"(?:^|,)compress(?:-force)?=(?!no\b|none\b)([^,]+)", mount.options):
+        return f"{mount.type} compress={match[1]}"
+    name = os.path.basename(os.path.realpath(mount.source))
+    below, looked = [name], set[str]()
+    while below:
+        name = below.pop()
+        if name in looked:
+            continue
+        looked.add(name)
+        directory = node.root / "sys/class/block" / name
+        with contextlib.suppress(OSError):
+            uuid = (directory / "dm/uuid").read_text(encoding="ascii").strip()
+            # dm-vdo as vdo made it, and as LVM does: a volume over its pool.
+            if uuid.startswith("VDO-") or uuid.endswith("-vpool"):
+                return "dm-vdo"
+        with contextlib.suppress(OSError):
+            below += os.listdir(directory / "slaves")
+    return ""
+
+
+def _processor(node: _Node) -> Fingerprint:
+    found: Fingerprint = {}
+    info = node.text("proc/cpuinfo")
+    for key in ("model name", "cpu", "CPU part"):  # x86, POWER, ARM
+        if match := re.search(rf"^{key}\s*:\s*(.+)$", info, re.MULTILINE):
+            found["cpu.model"] = " ".join(match[1].split())
+            break
+    topology = "sys/devices/system/cpu/cpu[0-9]*/topology"
+    cores = node.texts(f"{topology}/core_cpus_list") or node.texts(
+        f"{topology}/thread_siblings_list"
+    )
+    packages = node.texts(f"{topology}/physical_package_id")
+    threads = len(list(node.root.glob(topology)))
+    if cores and threads:
+        found |= {"cpu.cores": len(cores), "cpu.threads": threads, "cpu.smt": threads > len(cores)}
+    if packages:
+        found["cpu.sockets"] = len(packages)
+    if numa := len(list(node.root.glob("sys/devices/system/node/node[0-9]*"))):
+        found["cpu.numa_nodes"] = numa
+    if governors := node.texts("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
+        found["cpu.governor"] = ",".join(governors)
+    flaws = sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
+    if flaws:
+        told = "\n".join(
+            f"{file.name}: {file.read_text(errors='replace').strip()}" for file in flaws
+        )
+        found["cpu.mitigations"] = text_digest(told)
+    return found
+
+
+def _memory(node: _Node) -> Fingerprint:
+    found: Fingerprint = {}
+    if match := re.search(r"^MemTotal:\s*(\d+) kB", node.text("proc/meminfo"), re.MULTILINE):
+        found["mem.bytes"] = round(int(match[1]) * 1024 / _GIB) * _GIB
+    with contextlib.suppress(OSError):
+        pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
+        if match := re.search(r"\[(\w+)\]", pages):
+            found["mem.thp"] = match[1]
+    return found
+
+
+def _driver_info(interface: str) -> tuple[str, str]:
+    """Driver and firmware that an interface of this machine names (ETHTOOL_GDRVINFO); raises OSError."""
+    block = array.array("B", struct.pack("I", 0x3) + bytes(192))
+    request = struct.pack("16sP", interface.encode()[:15], block.buffer_info()[0])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        fcntl.ioctl(sock, 0x8946, request)  # SIOCETHTOOL
+
+    def field(first: int) -> str:
+        return block.tobytes()[first : first + 32].partition(b"\0")[0].decode("ascii", "replace")
+
+    return field(4), field(68)
+
+
+def _network(node: _Node) -> Fingerprint:
+    """All interfaces that are up and have hardware behind them, or bind others that have."""
+    found: Fingerprint = {}
+    for interface in sorted((node.root / "sys/class/net").iterdir()):
+        name, key = interface.name, f"nic.{interface.name}"
+        real = (interface / "device").exists() or (interface / "bonding").exists()
+        if not real or node.text(f"sys/class/net/{name}/operstate") not in ("up", "unknown"):
+            continue
+        with contextlib.suppress(OSError, ValueError):
+            speed = int(node.text(f"sys/class/net/{name}/speed"))
+            found |= {f"{key}.speed_mbps": speed} if speed > 0 else {}
+        with contextlib.suppress(OSError, ValueError):
+            found[f"{key}.mtu"] = int(node.text(f"sys/class/net/{name}/mtu"))
+        with contextlib.suppress(OSError):
+            ids = [
+                node.text(f"sys/class/net/{name}/device/{part}") for part in ("vendor", "device")
+            ]
+            found[f"{key}.model"] = ":".join(ids)
+        with contextlib.suppress(OSError):
+            found[f"{key}.driver"] = os.path.basename(os.readlink(interface / "device/driver"))
+        if node.root == Path("/"):
+            with contextlib.suppress(OSError):
+                driver, firmware = _driver_info(name)
+                found.setdefault(f"{key}.driver", driver)
+                found |= {f"{key}.firmware": firmware} if firmware not in ("", "N/A") else {}
+    source = node.mount.source if node.mount else ""
+    if match := re.search(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?=[@:])", source):
+        with contextlib.suppress(OSError, ValueError):
+            if way := route_interface(node.text("proc/net/route"), match[1]):
+                found["nic.target"] = way
+    return found
+
+
+def _infiniband(node: _Node) -> Fingerprint:
+    found: Fingerprint = {}
+    for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
+        device = port.parent.parent
+        key = f"ib.{device.name}:{port.name}"
+        with contextlib.suppress(OSError):
+            found[f"{key}.rate"] = (port / "rate").read_text(encoding="ascii").strip()
+            found[f"{key}.firmware"] = (device / "fw_ver").read_text(encoding="ascii").strip()
+    return found
+
+
+def _lustre(node: _Node) -> Fingerprint:
+    if node.mount is None or node.mount.type != "lustre":
+        return {}
+    return lustre_facts(_run("lctl", "get_param", *lustre_words(fsname_of(node.mount.source))))
+
+
+def _hints(node: _Node) -> Fingerprint:
+    hints = [
+        f"{name}={value}"
+        for name, value in sorted(os.environ.items())
+        if _HINTS.fullmatch(name) and not SECRET.search(name)
+    ]
+    return {"hints.environment": "; ".join(hints)} if hints else {}
+
+
+def mpi_version(text: str) -> str:
+    """Name and version of an MPI from what ``mpirun --version`` prints; raises ValueError."""
+    lines = text.strip().splitlines()
+    if not lines:
+        raise ValueError("mpirun --version printed nothing")
+    if match := re.search(r"^HYDRA build details:\s+Version:\s*(\S+)", text, re.MULTILINE):
+        return f"MPICH {match[1]}"
+    return re.sub(r"^\S+ \((.*)\)", r"\1", lines[0])
+
+
+def _mpi(node: _Node) -> Fingerprint:
+    if version := os.environ.get("CRAY_MPICH_VERSION"):
+        return {"mpi": f"Cray MPICH {version}"}
+    return {"mpi": mpi_version(_run("mpirun", "--version"))}
+
+
+_PROBES: Final[tuple[Callable[[_Node], Fingerprint], ...]] = (
+    _system,
+    _mount,
+    _processor,
+    _memory,
+    _network,
+    _infiniband,
+    _lustre,
+    _hints,
+    _mpi,
+)
+
+
+def collect(path: str, *, root: Path = Path("/"), deadline: float = DEADLINE) -> Fingerprint:
+    """What this node can tell of itself and of the file system at ``path``, within ``deadline`` seconds.
+
+    Probes run side by side; one that fails or is late gives no key. Never raises.
+    """
+    found: list[Fingerprint] = []
+    node = _Node(root, path)
+
+    def work(probe: Callable[[_Node], Fingerprint]) -> None:
+        with contextlib.suppress(Exception):
+            found.append(probe(node))
+
+    threads = [threading.Thread(target=work, args=(probe,), daemon=True) for probe in _PROBES]
+    until = time.monotonic() + deadline
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    joined: Fingerprint = {}
+    for part in tuple(found):
+        joined |= part
+    return dict(sorted(joined.items()))

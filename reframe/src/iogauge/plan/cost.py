@@ -1,0 +1,143 @@
+"""What cases cost before they run: how fast a phase is expected to be, and what a session may cost in all.
+
+An estimate rests on what the site says, the best source first: the reference of the phase's bandwidth, the
+ceiling times the declared efficiency, the ceiling alone, and where nothing is declared
+:data:`ASSUMED_BYTES_S` for each node. Each estimate names its source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes
+from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.site.extras import Budget, PartitionExtras
+from iogauge.site.topology import Ceiling
+
+#: Bandwidth of a node where nothing is declared.
+ASSUMED_BYTES_S: Final = 200 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Expected bandwidth of a phase, and what it rests on."""
+
+    bytes_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What cases cost, all together."""
+
+    node_seconds: float = 0.0
+    written_bytes: int = 0
+    cases: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.node_seconds + other.node_seconds,
+            self.written_bytes + other.written_bytes,
+            self.cases + other.cases,
+        )
+
+
+def speed(
+    phase: PhasePlan,
+    plan: CasePlan,
+    extras: PartitionExtras,
+    references: Mapping[str, Reference],
+) -> Speed:
+    """Expected bandwidth of a phase that moves a fixed amount of data.
+
+    The ceiling counts for phases that drive a target to it, and for those that only lay files out; the
+    others, small transfers, get what is assumed, and never more than the ceiling.
+    """
+    for metric in phase.rates:
+        reference = references.get(metric)
+        if reference and reference.unit in BANDWIDTH_UNITS:
+            return Speed(convert(reference.value, reference.unit, "B/s"), "references")
+    assumed = Speed(
+        ASSUMED_BYTES_S * plan.nodes, f"assumed: {format_bytes(ASSUMED_BYTES_S)}/s a node"
+    )
+    topology = extras.topology
+    way: Literal["read", "write"] = "read" if phase.access.direction == "read" else "write"
+    limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
+    if topology is None or limit is None:
+        return assumed
+    found = Speed(limit.value, "ceiling")
+    if topology.efficiency:
+        share = topology.efficiency.read if way == "read" else topology.efficiency.write
+        found = Speed(limit.value * share, f"{share:.0%} of the ceiling")
+    if phase.access.saturates == "bandwidth" or not phase.rates:
+        return found
+    return min(found, assumed, key=lambda one: one.bytes_s)
+
+
+def excess(budget: Budget, cost: Cost) -> list[str]:
+    """By how much a cost is over a budget: a text for each limit that it does not keep."""
+    over = []
+    hours = cost.node_seconds / 3600
+    if budget.node_hours is not None and hours > budget.node_hours:
+        more = hours - budget.node_hours
+        over.append(
+            f"node_hours: {hours:.3g} planned, {budget.node_hours:g} allowed, {more:.3g} over"
+        )
+    if budget.written is not None and cost.written_bytes > budget.written:
+        more_bytes = cost.written_bytes - budget.written
+        over.append(
+            f"written: {format_bytes(cost.written_bytes)} planned, {format_bytes(budget.written)} "
+            f"allowed, {format_bytes(more_bytes)} over"
+        )
+    return over
+
+
+def metric_ceiling(
+    metric: Metric, direction: str, extras: PartitionExtras, nodes: int, servers: int | None = None
+) -> Ceiling | None:
+    """Ceiling of a metric in the metric's own unit; None where the topology declares none.
+
+    ``servers``: how many object storage servers hold the files, None: all.
+    """
+    if extras.topology is None or direction not in ("read", "write"):
+        return None
+    way = "read" if direction == "read" else "write"
+    if dimension(metric.unit) == "bandwidth":
+        limit = extras.topology.bandwidth_ceiling(way, nodes, servers)  # type: ignore[arg-type]
+        unit = "B/s"
+    elif dimension(metric.unit) == "operations":
+        limit = extras.topology.operations_ceiling(way, servers)  # type: ignore[arg-type]
+        unit = "ops/s"
+    else:
+        return None
+    return limit and Ceiling(convert(limit.value, unit, metric.unit), limit.limited_by)
+
+
+def ceiling_reference(
+    metric: Metric,
+    access: Access,
+    extras: PartitionExtras,
+    nodes: int,
+    servers: int | None = None,
+) -> Reference | None:
+    """Reference of a target without history: its ceiling times the declared efficiency, as lower bound.
+
+    Only where the scenario drives the target to that limit: small random reads never reach a bandwidth.
+    """
+    limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
+    topology = extras.topology
+    if limit is None or topology is None or topology.efficiency is None:
+        return None
+    if access.saturates != dimension(metric.unit):
+        return None
+    share = topology.efficiency.read if access.direction == "read" else topology.efficiency.write
+    return Reference(
+        value=limit.value * share,
+        lower=0.0,
+        upper=None,
+        unit=metric.unit,
+        source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
+    )

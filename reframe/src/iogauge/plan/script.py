@@ -1,0 +1,132 @@
+"""The lines of a job script."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from iogauge.plan.case import DIR, REP, CasePlan, PhasePlan
+from iogauge.plan.stage import FACTS, PINNED, PINS, STRIPES
+
+_PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+
+
+def shell_word(word: str) -> str:
+    """A word for a shell script. Only ``$IOG_DIR`` and ``$IOG_REP`` are expanded; the rest is literal."""
+    if _PLAIN.fullmatch(word):
+        return word
+    parts = re.split(r"(\$IOG_DIR|\$IOG_REP)", word)
+    if len(parts) == 1:
+        return shlex.quote(word)
+    text = "".join(
+        f"${{{part[1:]}}}"
+        if part in (DIR, REP) and re.match("[A-Za-z0-9_]", after)
+        else part
+        if part in (DIR, REP)
+        else re.sub(r'([\\"`$])', r"\\\1", part)
+        for part, after in zip(parts, [*parts[1:], ""], strict=True)
+    )
+    return f'"{text}"'
+
+
+def shell_command(words: Sequence[str]) -> str:
+    """A command line of words, see :func:`shell_word`."""
+    return " ".join(shell_word(word) for word in words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What starts processes in a job: ``run_tasks`` all tasks (a command line), ``each_node`` one a node.
+
+    ``agent`` are the words that start the agent, ``account`` is the path of fetched.sh, ``restore`` the
+    directory that keeps settings to be put back, ``interface`` the network interface that fio's servers
+    listen on.
+    """
+
+    run_tasks: str
+    each_node: Sequence[str]
+    agent: Sequence[str]
+    account: str
+    restore: str = ""
+    interface: str | None = None
+
+
+def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
+    """Lines of the job script that run one phase on the files of a directory."""
+    if phase.within is not None:
+        return []
+    lines = []
+    if phase.access.evict:
+        words = [*launch.each_node, *launch.agent, "evict", directory, f"evict-{phase.name}.{REP}"]
+        lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
+    if phase.launch == "agent":
+        words = [*launch.agent, *phase.command, launch.restore]
+        return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
+    if phase.launch == "clients":
+        return [*lines, f"iog_client {phase.name} {shell_command(phase.command)}"]
+    start = f"{launch.run_tasks} " if phase.launch == "tasks" and launch.run_tasks else ""
+    counted = ["sh", launch.account, f"fetched-{phase.name}.{REP}"] if phase.access.evict else []
+    command = shell_command([*counted, *phase.command])
+    return [*lines, f"iog_phase {phase.name} {start}{command}"]
+
+
+def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
+    """Lines that ask for the layout, before anything is written, and lines that read back what was obtained."""
+    before, after, where = [], [], plan.directory
+    if plan.writes_first:
+        before.append(f"mkdir {shell_word(where)} || exit 1")
+    if plan.layout is not None:
+        before.append(
+            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
+        )
+    if plan.pins is not None:
+        words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
+        before.append(f"iog_phase pin {shell_command(words)}")
+    if plan.striped:
+        words = [*launch.agent, "stripes", where, f"{STRIPES}.{REP}"]
+        after.append(f"iog_phase getstripe {shell_command(words)}")
+    return before, after
+
+
+def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
+    """Shell functions of a job script: ``iog_prepare``, ``iog_case``, and ``iog_write`` where all writes come first."""
+    before, after = _striping_lines(plan, launch)
+
+    def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
+        out: list[str] = [*before] if holds_first_write else []
+        written = not holds_first_write
+        for phase in phases:
+            out += _phase_lines(phase, launch, plan.directory)
+            if not written and phase.access.direction == "write":
+                out += after
+                written = True
+        return [f"    {line}" for line in out]
+
+    start, first, last = (
+        f"iog_phase {out} {shell_command([*launch.each_node, *launch.agent, 'facts', DIR, out])}"
+        for out in FACTS
+    )
+    prepare = [f"    {start}"]
+    if plan.restores:
+        words = [*launch.agent, "restore", launch.restore]
+        prepare.append(f"    iog_at_close {shell_command(words)}")
+    if plan.nodes > 1:
+        words = [*launch.each_node, *launch.agent, "view", DIR, "view"]
+        prepare.append(f"    iog_phase view {shell_command(words)}")
+    if any(phase.launch == "clients" for phase in plan.phases):
+        words = [str(plan.nodes), launch.interface or "", *launch.each_node]
+        prepare.append(f"    iog_servers {shell_command(words)}")
+    if plan.prepare:
+        prepare += lines(plan.prepare, True)
+    begin = [f'    [ "$IOG_REP" != 1 ] || {first}']
+    end = [f'    [ "$IOG_REP" != {plan.repetitions} ] || {last}']
+    functions = ["iog_prepare() {", *prepare, "}"]
+    if plan.writes_first:
+        writes, reads = plan.passes
+        functions += ["iog_write() {", *begin, *lines(writes, True), "}"]
+        return [*functions, "iog_case() {", *lines(reads, False), *end, "}"]
+    if not plan.prepare:
+        begin.append("    iog_reset")
+    return [*functions, "iog_case() {", *begin, *lines(plan.repeat, not plan.prepare), *end, "}"]

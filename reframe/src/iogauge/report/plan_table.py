@@ -1,0 +1,117 @@
+"""What the selected cases will cost, as people read it: a row a case, or a check where they are many.
+
+The cases are the ``footprint.json`` that a dry run leaves in their stage directories, as mappings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.table import Table
+
+from iogauge.core.units import format_bytes
+from iogauge.plan.cost import Cost, excess
+from iogauge.records import record
+from iogauge.report.table import plain
+from iogauge.site.extras import Budget
+
+#: More cases than this are shown as one row a check and partition.
+MOST_ROWS: Final = 40
+
+#: Cases that are named where a budget is exceeded.
+_DEAREST: Final = 3
+
+Case = Mapping[str, Any]
+
+
+def duration(seconds: float) -> str:
+    """A duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _cells(cases: Sequence[Case]) -> tuple[str, ...]:
+    """Holds and files at a time; writes, reads and node-minutes of all."""
+    return (
+        format_bytes(max(case["held_bytes"] for case in cases)),
+        str(max(case["files"] for case in cases)),
+        format_bytes(sum(case["written_bytes"] for case in cases)),
+        format_bytes(sum(case["read_bytes"] for case in cases)),
+        f"{sum(case['node_minutes'] for case in cases):.1f}",
+    )
+
+
+def table(cases: Sequence[Case]) -> Table:
+    """The footprints, and their sum."""
+    view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
+    for heading in ("case", "partition", "target"):
+        view.add_column(heading)
+    for heading in ("holds", "files", "writes", "reads", "node-minutes"):
+        view.add_column(heading, justify="right")
+    rows: dict[tuple[str, str, str], list[Case]] = {}
+    for number, case in enumerate(cases):
+        name = record.short_name(case["name"])
+        key = case["check"] if len(cases) > MOST_ROWS else f"{number} {name}"
+        rows.setdefault((key, case["partition"], case["target"]), []).append(case)
+    for (key, partition, target), mine in rows.items():
+        name = f"{key}: {len(mine)} case(s)" if len(cases) > MOST_ROWS else key.split(" ", 1)[1]
+        view.add_row(plain(name), plain(partition), plain(target), *_cells(mine))
+    view.add_section()
+    view.add_row(f"{len(cases)} case(s), one at a time", "", "", *_cells(cases))
+    return view
+
+
+def remarks(cases: Sequence[Case]) -> list[str]:
+    """How long it will take, what that rests on, and what the columns mean."""
+    rests = Counter(source for case in cases for source in case["rests_on"])
+    known = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
+    seconds = sum(case["seconds"] for case in cases)
+    return [
+        f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
+        f"bandwidths rest on {known or 'nothing: all phases are timed'}",
+        "'holds' and 'files': what lies on the target at a time, at most",
+    ]
+
+
+def over_budget(cases: Iterable[Case]) -> list[str]:
+    """For each partition whose budget the cases exceed: by how much, and which cost most."""
+    by_partition: dict[str, list[Case]] = {}
+    for case in cases:
+        if case["budget"]:
+            by_partition.setdefault(case["partition"], []).append(case)
+    found = []
+    for partition, mine in by_partition.items():
+        budget = Budget.model_construct(**mine[0]["budget"])
+        costs = [Cost(case["node_minutes"] * 60, case["written_bytes"], 1) for case in mine]
+        for text in excess(budget, sum(costs, Cost())):
+            written = text.startswith("written")
+            key = "written_bytes" if written else "node_minutes"
+            dearest = sorted(mine, key=lambda case: -case[key])[:_DEAREST]
+            names = ", ".join(
+                f"{record.short_name(case['name'])} "
+                f"({format_bytes(case[key]) if written else f'{case[key] / 60:.3g} node-hours'})"
+                for case in dearest
+            )
+            found.append(f"over budget: {partition}: {text}. Most by: {names}")
+    return found
+
+
+def within_budget(cases: Sequence[Case]) -> list[str]:
+    """For each partition with a budget: what of it the cases will use."""
+    found = []
+    for partition in dict.fromkeys(case["partition"] for case in cases if case["budget"]):
+        mine = [case for case in cases if case["partition"] == partition]
+        budget = mine[0]["budget"]
+        hours = sum(case["node_minutes"] for case in mine) / 60
+        written = sum(case["written_bytes"] for case in mine)
+        parts = (
+            [f"{hours:.3g} of {budget['node_hours']:g} node-hours"] if budget["node_hours"] else []
+        )
+        if budget["written"]:
+            parts.append(f"{format_bytes(written)} of {format_bytes(budget['written'])} written")
+        found.append(f"budget of {partition}: {', '.join(parts)}")
+    return found

@@ -1,0 +1,202 @@
+"""One run of ReFrame: its name, where it keeps what, and what it must clean up when it ends."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from iogauge.core import deadline, processes, untrusted
+from iogauge.core.paths import stages_dir, state_dir
+from iogauge.core.text import visible_lines
+from iogauge.plan.cost import Cost, excess
+from iogauge.site.extras import Budget
+from iogauge.workspace import directory, lock, removal
+
+#: File in the state directory with every target that a session has used, for the janitor.
+TARGETS = "targets.txt"
+
+#: File in a session's stage directory that names its process and host.
+WHOSE: Final = ".iogauge-session"
+
+
+def known_targets() -> list[str]:
+    """Return the targets that sessions have used, in order of first use."""
+    try:
+        lines = untrusted.read_text(state_dir() / TARGETS).split("\n")
+    except OSError:
+        return []
+    return [line for line in lines if line.startswith("/") and line.isprintable()]
+
+
+def is_gate() -> bool:
+    """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes.
+
+    A value that is neither yes nor no ends the process: a gate must not be open by mistake.
+    """
+    value = os.environ.get("IOGAUGE_GATE", "")
+    if value.lower() in ("1", "true", "yes", "on"):
+        return True
+    if value.lower() in ("", "0", "false", "no", "off"):
+        return False
+    raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
+
+
+def is_over_budget_allowed() -> bool:
+    """Whether the run may cost more than the site's budget (``iogauge run --over-budget``)."""
+    return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
+
+
+def gate_marks() -> dict[str, object]:
+    """What a gate's records say of the selection that they belong to, see :mod:`iogauge.records.missing`."""
+    chosen = os.environ.get("IOGAUGE_SELECTION")
+    if chosen is None:
+        return {}
+    return {"selection": chosen, "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1"}
+
+
+def confirms() -> str:
+    """Session whose failures this run measures once more; empty in any other run."""
+    return os.environ.get("IOGAUGE_CONFIRMS", "")
+
+
+def new_session_name() -> str:
+    """A name that sorts by time and is unique on this host."""
+    host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-") or "host"
+    return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{host}-{os.getpid()}"
+
+
+def announce(name: str) -> None:
+    """Add a session's name to the file ``$IOGAUGE_SESSIONS``, before it runs, for who called this process."""
+    if file := os.environ.get("IOGAUGE_SESSIONS"):
+        # Without O_NONBLOCK, opening a pipe would wait for a reader.
+        fd = os.open(
+            file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+        )
+        with open(fd, "w", encoding="utf-8") as lines:
+            lines.write(name + "\n")
+
+
+@dataclass
+class Session:
+    """State of this process's run. ``targets`` are paths on which it may have left a directory."""
+
+    name: str
+    targets: set[str] = field(default_factory=set)
+    passed: int = 0
+    failed: int = 0
+    #: Cases that were set up and are not decided: check, partition, environment, name of the case.
+    open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
+    #: By partition: what the cases that were started are expected to cost.
+    spent: dict[str, Cost] = field(default_factory=dict)
+    #: What is to be done at the end about a case whose job began and that was never decided; it hears what
+    #: was wrong with the targets.
+    undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
+
+    def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
+        """Add what a case will cost; where that is more than the budget leaves, add nothing and say why."""
+        before = self.spent.get(partition, Cost())
+        over = excess(budget, before + cost) if budget else []
+        if over and not is_over_budget_allowed():
+            return (
+                f"refused: budget of {partition}: {'; '.join(over)}, this case after "
+                f"{before.cases} other(s) of the session included. Select fewer cases, raise the budget, "
+                "or use 'iogauge run --over-budget'"
+            )
+        self.spent[partition] = before + cost
+        return ""
+
+    def track(self, target: str) -> None:
+        """Remember to remove this session's directory on a target, also after this process is gone."""
+        if target in self.targets:
+            return
+        self.targets.add(target)
+        stage = stages_dir() / self.name
+        stage.mkdir(parents=True, exist_ok=True)
+        whose = {"host": socket.gethostname(), "process": processes.named(os.getpid())}
+        (stage / WHOSE).write_text(json.dumps(whose), encoding="utf-8")
+        if target not in known_targets():
+            file = state_dir() / TARGETS
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with open(file, "a", encoding="utf-8") as lines:
+                lines.write(target + "\n")
+
+    def clean(self) -> None:
+        """Remove this session's directories; what cannot be removed is said, with the command to retry.
+
+        Cases that were never decided are, as what their job was waiting for may be seen now.
+        """
+        silent = [text for target in sorted(self.targets) if (text := self._clean(target))]
+        while self.undecided:
+            self.undecided.popitem()[1]("; ".join(silent))
+
+    def _clean(self, target: str) -> str:
+        """Remove this session's directory on a target; says if and why the target is silent."""
+        path = directory.session_dir(target, self.name)
+        retry = f"iogauge clean --target {target}"
+
+        def work(tell: deadline.Tell) -> list[str] | None:
+            if not os.path.isdir(target):
+                return None
+            ended = processes.end(path)
+            directory.remove(path, tell=tell)
+            holder = lock.standing(target)
+            if holder is not None and holder.gone:
+                lock.remove(holder)
+            lock.tidy(target)
+            return ended
+
+        try:
+            ended = deadline.follow(target, work, removal.Progress(path, _say))
+            for told in ended or ():
+                _say(f"iogauge: {told}")
+            if ended is None:
+                _say(
+                    f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
+                    f"that sees it: {retry}"
+                )
+        except deadline.NoAnswer as error:
+            _say(f"iogauge: {error}")
+            return str(error)
+        except OSError as error:
+            _say(f"iogauge: {error}; left behind, remove it with: {retry}")
+        return ""
+
+
+def _say(text: str) -> None:
+    print(visible_lines(text), file=sys.stderr, flush=True)
+
+
+_current: Session | None = None
+
+
+def current() -> Session:
+    """The session of this process; it is named by ``$IOGAUGE_SESSION`` where a caller wants to find it."""
+    global _current
+    if _current is None:
+        name = os.environ.get("IOGAUGE_SESSION") or new_session_name()
+        try:
+            directory.require_name(name)
+        except OSError as error:
+            raise SystemExit(f"iogauge: IOGAUGE_SESSION: {error}") from error
+        _current = Session(name)
+        atexit.register(_current.clean)
+    return _current
+
+
+def runs_cases(argv: list[str]) -> bool:
+    """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags).
+
+    Only R, q, r and v are flags without a value; whatever follows another letter is its value.
+    """
+    return any(
+        (a.startswith("--ru") and "--run".startswith(a)) or re.match(r"-[Rqv]*r", a) is not None
+        for a in argv
+    )

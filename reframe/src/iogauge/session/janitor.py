@@ -1,0 +1,195 @@
+"""What killed sessions left behind, and its removal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import stat
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from iogauge.core import deadline, processes, untrusted
+from iogauge.core.paths import stages_dir
+from iogauge.session.current import WHOSE, known_targets
+from iogauge.workspace import directory, lock, removal
+
+
+@dataclass
+class Janitor:
+    """Removes session directories and locks of the dead on targets, and stage directories a week old.
+
+    On a target nothing without our marker is touched. ``dry_run``: only say what would be removed.
+    ``everything``: also sessions that may be alive, and their locks. ``say`` gets every line for the user.
+    """
+
+    dry_run: bool
+    everything: bool
+    say: Callable[[str], None]
+    #: Places that did not answer once; nobody waits for them again.
+    silent: set[str] = field(default_factory=set)
+    failed: bool = False
+
+    @property
+    def _done(self) -> str:
+        return "would remove" if self.dry_run else "removed"
+
+    def clean_targets(self, targets: Sequence[str], default: str) -> None:
+        """Clean the named targets, else those that sessions have used, else ``default``; and old stages."""
+        places = list(targets) or known_targets() or [default]
+        doomed = [found for place in places for found in self._dead_sessions(place, bool(targets))]
+        for place, path in doomed:
+            self._remove(place, path, is_named=False)
+        locks = [self._clean_lock(place) for place in places if place not in self.silent]
+        stages = self._clean_stages()
+        self.failed = self.failed or bool(self.silent)
+        if not doomed and not any(locks) and not stages:
+            self.say("nothing to remove")
+
+    def clean_directories(self, paths: Sequence[str]) -> None:
+        """Remove session directories that the user has named."""
+        for path in paths:
+            target = os.path.abspath(os.path.join(path, *[".."] * 3))
+            self._remove(target, path, is_named=True)
+        self.failed = self.failed or bool(self.silent)
+
+    def _dead_sessions(self, place: str, is_named: bool) -> list[tuple[str, str]]:
+        """The place and the directory of each session on it that may be removed."""
+        found = []
+        try:
+            for session in deadline.ask(place, partial(directory.sessions, place)):
+                if self.everything or not directory.may_be_alive(session):
+                    found.append((place, session.path))
+                else:
+                    self.say(f"kept: {session.path}: its session may be alive (--all removes it)")
+        except deadline.NoAnswer as error:
+            self.say(str(error))
+            self.silent.add(place)
+        except FileNotFoundError:
+            self.say(f"{place} is not there: if it is not mounted, clean it when it is")
+            self.failed = self.failed or is_named
+        except OSError as error:
+            self.say(f"{place} cannot be looked at: {error}")
+            self.failed = True
+        return found
+
+    def _remove(self, place: str, path: str, is_named: bool) -> None:
+        """Remove a session's directory, unless its place is silent."""
+        if place in self.silent:
+            self.say(f"left: {path}")
+            return
+        try:
+            work = partial(_remove_directory, path, self.dry_run, is_named)
+            for told in deadline.follow(place, work, removal.Progress(path, self.say)):
+                self.say(told)
+            self.say(f"{self._done}: {path}")
+        except deadline.NoAnswer as error:
+            self.say(f"left: {path}: {error}")
+            self.silent.add(place)
+        except OSError as error:
+            self.say(f"refused: {error}")
+            self.failed = True
+
+    def _clean_lock(self, place: str) -> bool:
+        """Break the lock of a place if its holder is dead; returns whether there was such a lock."""
+        try:
+            holder = deadline.ask(place, partial(lock.standing, place))
+            if holder is not None and not holder.name:
+                raise lock.LockError(f"{holder}: remove it by hand")
+            if holder is not None and not self.everything:
+                if not holder.gone:
+                    self.say(f"watching the lock of {holder} for at most {holder.lease_s:g} s")
+                dead = deadline.follow(place, partial(_watch_lock, place), lambda _: None)
+                if dead is None:
+                    self.say(f"kept: the lock of {holder}: it is in use (--all breaks it)")
+                    return False
+                holder = dead
+            if not self.dry_run:
+                deadline.ask(place, partial(_break_lock, place, holder))
+        except OSError as error:
+            self.say(f"refused: {error}")
+            self.failed = True
+            return True
+        if holder is None:
+            return False
+        self.say(f"{self._done}: the lock of {holder}")
+        return True
+
+    def _clean_stages(self) -> list[Path]:
+        """Remove stage directories of sessions that began a week ago."""
+        stages = old_stages()
+        for stage in stages:
+            if not self.dry_run:
+                shutil.rmtree(stage, ignore_errors=True)
+            word = "left" if not self.dry_run and stage.exists() else self._done
+            self.say(f"{word}: {stage} (a week old)")
+        return stages
+
+
+def _watch_lock(place: str, tell: deadline.Tell) -> lock.Holder | None:
+    """The holder of a place's lock if it is dead; says at each look that the place answers."""
+
+    def pause(seconds: float) -> None:
+        tell(0)
+        time.sleep(seconds)
+
+    return lock.find_dead(place, pause)
+
+
+def _break_lock(place: str, holder: lock.Holder | None) -> None:
+    if holder is not None:
+        lock.remove(holder)
+    lock.tidy(place)
+
+
+def _remove_directory(path: str, dry_run: bool, is_named: bool, tell: deadline.Tell) -> list[str]:
+    """Remove a session's directory, and end what still works in it; says what that was.
+
+    A directory that is gone meanwhile is an error only if the user has named it.
+    """
+    try:
+        directory.check_ours(path)
+    except FileNotFoundError:
+        if is_named:
+            raise
+        return []
+    if dry_run:
+        return []
+    ended = processes.end(os.path.abspath(path))
+    directory.remove(path, tell=tell)
+    return ended
+
+
+def old_stages(days: float = 7.0) -> list[Path]:
+    """Stage directories of sessions that began so many days ago; every session has one of its own.
+
+    Not of one that runs; of other hosts, which cannot be asked, only after four times as many days.
+    """
+    found = []
+    for path in sorted(stages_dir().glob("*")):
+        with contextlib.suppress(OSError):
+            info = path.lstat()
+            age = (time.time() - info.st_mtime) / 86400
+            if stat.S_ISDIR(info.st_mode) and age > days:
+                whose = _whose(path)
+                if whose.get("host", socket.gethostname()) != socket.gethostname():
+                    runs = age <= 4 * days
+                else:
+                    runs = "process" in whose and processes.runs(whose["process"])
+                if not runs:
+                    found.append(path)
+    return found
+
+
+def _whose(stage: Path) -> dict[str, Any]:
+    """What a stage directory says of its session; empty where it says nothing."""
+    with contextlib.suppress(OSError, ValueError):
+        said = untrusted.read_json(stage / WHOSE)
+        if isinstance(said, dict):
+            return said
+    return {}

@@ -1,0 +1,283 @@
+"""What a partition's ``extras`` say: the target, the nodes that use it, the limits of a case.
+
+Everything that a site declares beyond ReFrame's own keys is modelled here and nowhere else. Checks never
+hold a size or a path of a site; sites never hold a line of Python.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from iogauge.core.units import format_bytes
+from iogauge.core.words import Tier
+from iogauge.site.topology import Bytes, Count, Fraction, Seconds, SiteModel, Topology
+
+#: How a client of this file system caches data, see :mod:`iogauge.node.mounts`.
+CacheKind = Literal["page-cache", "opaque", "memory"]
+
+#: Who lays files out over storage targets.
+Striping = Literal["lustre", "none"]
+
+#: What a case may change on the client beyond its own directory, where an administrator allows it.
+#: ``lustre-checksums``: switch the checksums of bulk data off and on again (``lctl set_param``, root).
+Right = Literal["lustre-checksums"]
+
+#: A path that only the job knows: the variable in which a resource manager says where its space is.
+_VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
+
+_REFRAME_ADDS: Final = ("scheduler", "launcher")
+
+
+class Target(SiteModel):
+    """A file system under test as the partition sees it."""
+
+    #: Directory below which ``iogauge/<user>/<session>`` is made: absolute, or one variable of the job's
+    #: environment (``$DW_JOB_STRIPED``) where a resource manager makes the space for each job.
+    path: str
+    #: File-system type as the kernel names it in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
+    type: str = Field(min_length=1)
+    #: What is mounted (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared where left out.
+    source: str | None = None
+    #: Overrides what is known of the type: the file system really bypasses caches under O_DIRECT.
+    honours_o_direct: bool | None = None
+    #: Overrides what is known of the type: where a client keeps data that it has read or written.
+    cache: CacheKind | None = None
+    #: Overrides what is known: data are compressed, or stored once where they are alike (G18).
+    compresses: bool | None = None
+    #: Overrides what follows from the type: who stripes files (``lustre`` on a Lustre file system).
+    striping: Striping | None = None
+
+    #: Directory whose lock says who may use the target; none: the target's own, so that targets which share a
+    #: file system can share a lock.
+    lock: str | None = None
+
+    @property
+    def striped_by(self) -> Striping:
+        """Who lays files out: as declared, else by type."""
+        return self.striping or ("lustre" if self.type == "lustre" else "none")
+
+    @property
+    def of_job(self) -> bool:
+        """Whether the path is known only inside the job, whose resource manager makes and removes it."""
+        return self.path.startswith("$")
+
+    @property
+    def lock_place(self) -> str | None:
+        """Directory that has the lock; None for space that was made for one job."""
+        return self.lock or (None if self.of_job else self.path)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Directories on which a session may leave something behind, each once."""
+        own = () if self.of_job else (self.path,)
+        return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
+
+    @field_validator("path", "lock")
+    @classmethod
+    def _absolute(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is None or (info.field_name == "path" and _VARIABLE.fullmatch(path)):
+            return path
+        pure = PurePosixPath(path)
+        if not pure.is_absolute() or ".." in pure.parts:
+            raise ValueError(f"{path!r} must be an absolute path without '..', or one variable")
+        # IOR and mdtest split a path at '@', fio at ':'; the others end up in job scripts and job files.
+        odd = sorted(set(re.findall(r"[^A-Za-z0-9_./+,=%~-]", path)))
+        if odd:
+            raise ValueError(
+                f"{path!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = % ~ - "
+                "are safe with every tool"
+            )
+        return f"/{path.lstrip('/')}"
+
+
+class Node(SiteModel):
+    """One client node of the partition."""
+
+    cores: Count
+    memory: Annotated[Bytes, Field(gt=0)]
+
+
+class Scale(SiteModel):
+    """How many nodes and tasks a case uses unless it says otherwise."""
+
+    nodes: Count = 1
+    tasks_per_node: Count
+
+
+class Limits(SiteModel):
+    """What a case may cost, and what a measurement must show to be believed."""
+
+    #: Bytes that one case may hold on the target at a time.
+    case_bytes: Bytes
+    #: Files that one case may hold on the target at a time.
+    case_files: Count
+    #: Seconds that a time-based phase runs (fio's runtime, mdtest's stonewall).
+    phase_seconds: Seconds
+    #: Repetitions of each case; their median is judged.
+    repetitions: Count = 3
+    tier: Tier
+    #: Fill of the target after the case, at most (G13).
+    max_fill: Fraction = 0.85
+    #: Share of the free space that one case may take (G13).
+    max_of_free: Fraction = 0.01
+    #: Files and directories that are removed in a second, at most, when a case or a session is cleaned up.
+    removals_per_second: Count = 5000
+    #: Free space that must remain, as a share of the target (G13).
+    keep_free: Fraction = 0.10
+    #: Coefficient of variation over the repetitions, at most (G17).
+    max_spread: Fraction = 0.10
+    #: Share of the bytes moved meanwhile that may be others', at most (G19).
+    max_foreign: Fraction = 0.10
+    #: Seconds that a job waits for the lock of the target, at most.
+    lock_wait: Seconds = 600.0
+    #: Seconds without a sign of life after which a holder of the lock is dead, where it cannot be asked.
+    lock_lease: Seconds = 120.0
+    #: How much less than the median of all a single storage target or node may do alone.
+    max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
+    #: Write and read at least this many times the memory where only size defeats a cache (G1).
+    memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
+    #: All repetitions write before the first one reads; the files of each are kept until then.
+    writes_first: bool = False
+
+    @model_validator(mode="after")
+    def _sizes_make_sense(self) -> Limits:
+        if self.case_bytes < 1 << 20:
+            raise ValueError(f"case_bytes is {format_bytes(self.case_bytes)}: needs at least 1 MiB")
+        return self
+
+
+class Sweeps(SiteModel):
+    """Points of the scenarios that vary one thing; without points a scenario has no cases here."""
+
+    #: Tasks on each node (TaskScaling).
+    tasks_per_node: tuple[Count, ...] = ()
+    #: Object storage servers that hold the files (ServerScaling).
+    servers: tuple[Count, ...] = ()
+    #: Stripe counts of a shared file (StripeCount); the first is what the others are compared with.
+    stripe_counts: tuple[Count, ...] = ()
+    #: Stripe sizes of a shared file (StripeSize).
+    stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    #: Processes that write on behalf of all (Aggregators).
+    aggregators: tuple[Count, ...] = ()
+    #: Tasks on each client (RandomRead).
+    tasks_per_client: tuple[Count, ...] = ()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> Sweeps:
+        for name, points in self:
+            if len(set(points)) != len(points):
+                raise ValueError(f"{name} names a point twice: {list(points)}")
+        return self
+
+
+class Sizes(SiteModel):
+    """Scale and limits where they differ from the partition's."""
+
+    nodes: Count | None = None
+    tasks_per_node: Count | None = None
+    case_bytes: Bytes | None = None
+    case_files: Count | None = None
+    phase_seconds: Seconds | None = None
+    repetitions: Count | None = None
+    max_of_free: Fraction | None = None
+    max_spread: Fraction | None = None
+    writes_first: bool | None = None
+
+
+class CaseSize(Sizes):
+    """Sizes of one check."""
+
+    tier: Tier | None = None
+
+
+class Budget(SiteModel):
+    """What the cases of one session may cost on a partition, all together."""
+
+    node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
+    #: Bytes that are written to the target.
+    written: Annotated[Bytes, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _something_declared(self) -> Budget:
+        if self.node_hours is None and self.written is None:
+            raise ValueError("declare node_hours, written, or both, or leave budget out")
+        return self
+
+
+class Baseline(SiteModel):
+    """A partition of the same system that this one is compared with, and on which checks."""
+
+    partition: str = Field(min_length=1)
+    checks: tuple[str, ...] = Field(min_length=1)
+
+
+class Price(SiteModel):
+    """What the target costs: for the report, never for a verdict."""
+
+    source: str = Field(min_length=1)
+    currency: str = Field(min_length=1)
+    per_gb_month: Annotated[float, Field(gt=0, strict=True)]
+    capacity: Annotated[Bytes, Field(gt=0)]
+
+
+class PartitionExtras(SiteModel):
+    """All keys that a partition may have under ``extras``."""
+
+    target: Target
+    node: Node
+    scale: Scale
+    limits: Limits
+    topology: Topology | None = None
+    #: Points of the scenarios that vary one thing.
+    sweeps: Sweeps = Sweeps()
+    #: By tier: what differs from ``scale`` and ``limits`` in a run of that tier.
+    tiers: dict[Tier, Sizes] = {}
+    #: By name of the check: what differs from ``scale`` and ``limits``, and from ``tiers``.
+    cases: dict[str, CaseSize] = {}
+    budget: Budget | None = None
+    #: What this partition is compared with.
+    baseline: Baseline | None = None
+    price: Price | None = None
+    #: Hosts that run the tasks where no scheduler gives nodes: as many as the largest case uses, or more.
+    hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")], ...] = ()
+    #: Network interface that servers of a benchmark listen on (fio); none: the one that the host name has.
+    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
+    rights: tuple[Right, ...] = ()
+    #: Names of the partition's ``resources`` that every case asks the scheduler for; ``{capacity}`` in their
+    #: options is filled with what the case needs (``#DW jobdw ... capacity={capacity}``).
+    resources: tuple[str, ...] = ()
+
+    def for_check(self, check: str, tier: str = "") -> PartitionExtras:
+        """These extras with scale and limits as declared for a check, in its own tier or another one."""
+        own = self.cases.get(check, CaseSize())
+        of_tier = [
+            sizes
+            for name, sizes in self.tiers.items()
+            if name == (tier or own.tier or self.limits.tier)
+        ]
+        given: dict[str, Any] = {
+            name: value for sizes in (*of_tier, own) for name, value in sizes if value is not None
+        }
+        if not given:
+            return self
+        scale: dict[str, Any] = {
+            name: given.pop(name) for name in ("nodes", "tasks_per_node") if name in given
+        }
+        return self.model_copy(
+            update={
+                "scale": self.scale.model_copy(update=scale),
+                "limits": self.limits.model_copy(update=given),
+            }
+        )
+
+    @classmethod
+    def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:
+        """From a ReFrame partition's ``extras``, to which ReFrame itself adds scheduler and launcher.
+
+        Raises pydantic's ValidationError.
+        """
+        return cls.model_validate({k: v for k, v in extras.items() if k not in _REFRAME_ADDS})

@@ -1,0 +1,296 @@
+"""What this machine is and has: programs, cores, memory, the file system of a path.
+
+For the site ``local`` only: a machine that nobody has described. Whatever the settings declare is kept;
+the rest is filled in from what is seen. Programs are asked what they can do; the answers are kept beside
+the records until the program file changes.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from iogauge.core import deadline, untrusted
+from iogauge.core.paths import state_dir
+from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
+from iogauge.node.mounts import Mount, Space, cached_below, find_mount, space_of
+from iogauge.site.stack import Stack, StackError, of_program
+from iogauge.tools.ior import options
+from iogauge.tools.mpi import dialect_of
+
+#: The most that a quick case may hold on a target nobody has described.
+QUICK_BYTES = 1 << 30
+
+#: Files: a local file system answers metadata operations from memory, and needs many for a figure that
+#: means something; over a network a tenth is plenty.
+QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
+_LOCAL_TYPES = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program found on PATH: where, which version, which features it gives an environment."""
+
+    name: str
+    path: str
+    version: str
+    features: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Programs by name; those that are missing are not in it."""
+
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    @property
+    def stack(self) -> Stack | None:
+        """The Spack stack that the benchmark programs come from, where they do; see iogauge.site.stack."""
+        for name in ("ior", "fio"):
+            if name in self.programs:
+                try:
+                    built = of_program(self.programs[name].path)
+                except StackError:
+                    continue
+                if built:
+                    return built
+        return None
+
+    @property
+    def features(self) -> list[str]:
+        """Features of an environment made of these programs; MPI programs need a launcher."""
+        names: set[str] = set()
+        for program in self.programs.values():
+            if program.name in ("ior", "mdtest") and "mpirun" not in self.programs:
+                continue
+            names.update(program.features)
+        return sorted(names)
+
+
+def _output(words: list[str]) -> str:
+    """Standard output and error of a program that is asked about itself."""
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        env=os.environ | mpi_environment(),
+    )
+    return done.stdout + done.stderr
+
+
+def mpi_environment() -> dict[str, str]:
+    """Variables that let Open MPI 4 and 5 start as many ranks as asked here, also as root."""
+    variables = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    if os.getuid() == 0:
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return variables
+
+
+def _ask(name: str, path: str) -> Program:
+    """Ask a program for its version and what it can do."""
+    try:
+        if name == "fio":
+            text = _output([path, "--version"])
+            match = re.search(r"fio-(\S+)", text)
+            return Program(name, path, match[1], (FIO,)) if match else _odd(name, path, text)
+        if name == "mpirun":
+            text = _output([path, "--version"])
+            return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
+        if name == "mdtest":
+            text = _output([path, "--help"])
+            found = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, "", found) if found else _odd(name, path, text)
+        text = _output([path, "--help"])
+        offers = options.parse_help(text)
+        wanted = {
+            IOR: True,
+            IOR_MPIIO: "MPIIO" in offers.apis,
+            IOR_HDF5: "HDF5" in offers.apis,
+            IOR_NCMPI: "NCMPI" in offers.apis,
+            IOR_LUSTRE: offers.lustre,
+        }
+        return Program(name, path, "", tuple(f for f, has in wanted.items() if has))
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return _odd(name, path, str(error))
+
+
+def _odd(name: str, path: str, text: str) -> Program:
+    first = text.strip().splitlines()[0] if text.strip() else "nothing"
+    return Program(name, path, "", (), f"does not answer as {name} would: {first[:120]}")
+
+
+def machine(cache: Path | None = None) -> Machine:
+    """Programs on PATH. ``cache`` keeps answers; None: ``detect.json`` in the state directory."""
+    file = cache or state_dir() / "detect.json"
+    try:
+        known = untrusted.read_json(file)
+    except (OSError, ValueError):
+        known = {}
+    programs, fresh = {}, {}
+    for name in ("ior", "mdtest", "fio", "mpirun"):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        info = os.stat(path)
+        key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
+        try:
+            program: Program = untrusted.build(Program, known[key])
+        except (KeyError, TypeError):
+            program = _ask(name, path)
+        programs[name], fresh[key] = program, asdict(program)
+    if fresh != known:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            scratch = file.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps(fresh), encoding="utf-8")
+            scratch.replace(file)
+        except OSError:
+            pass  # a cache that cannot be kept costs a second, not a result
+    return Machine(programs)
+
+
+def darshan_library() -> str | None:
+    """Path of the libdarshan.so that the darshan-config on PATH belongs to; None where it is of no use.
+
+    That is where it does not watch MPI-IO, or where there is no darshan-parser for its logs.
+    """
+    config = shutil.which("darshan-config")
+    if config is None or shutil.which("darshan-parser") is None:
+        return None
+    library = Path(config).parent.parent / "lib" / "libdarshan.so"
+    try:
+        watches = _output([config, "--mpiio-mod"]).strip() == "yes"
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return str(library) if watches and library.exists() else None
+
+
+def memory_bytes() -> int:
+    """Memory of this node, ``MemTotal`` of /proc/meminfo."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        match = re.search(r"^MemTotal:\s+(\d+) kB", file.read(), re.MULTILINE)
+    if match is None:
+        raise OSError("/proc/meminfo has no MemTotal")
+    return int(match[1]) * 1024
+
+
+def target_path() -> str:
+    """``$IOGAUGE_TARGET``, or the directory where the user stands."""
+    path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
+    return deadline.ask(path, lambda: os.path.realpath(path))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    mount: Mount
+    cached_below: bool
+    space: Space
+
+
+def _look(path: str) -> _Seen:
+    if not os.path.isdir(path):
+        raise NotADirectoryError(f"target {path!r} is not a directory")
+    mount = find_mount(path)
+    if mount is None:
+        raise OSError(f"no mount holds {path!r}")
+    return _Seen(mount, cached_below(mount), space_of(path))
+
+
+def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
+    """Fill in what a partition and its environments do not declare; raises OSError for a bad target."""
+    extras = partition.setdefault("extras", {})
+    target = extras.setdefault("target", {})
+    path = target.setdefault("path", target_path())
+    looked = deadline.ask(path, lambda: _look(path))
+    target.setdefault("type", looked.mount.type)
+    target.setdefault("source", looked.mount.source)
+    if looked.cached_below:
+        target.setdefault("cache", "opaque")
+        target.setdefault("honours_o_direct", False)
+    cores = len(os.sched_getaffinity(0))
+    extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
+    tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))
+    points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
+    sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
+    extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})
+    room = looked.space
+    limits = extras.setdefault("limits", {})
+    share = (room.bytes_free // 20) >> 20 << 20
+    limits.setdefault(
+        "case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B"
+    )
+    files = QUICK_FILES_LOCAL if target["type"] in _LOCAL_TYPES else QUICK_FILES
+    limits.setdefault(
+        "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
+    )
+    # A case takes a twentieth at most, unless somebody has asked for more (IOGAUGE_CASE_BYTES).
+    limits.setdefault("max_of_free", "50 %")
+    limits.setdefault("phase_seconds", "2 s")
+    limits.setdefault("tier", "quick")
+    limits.setdefault("max_spread", "20 %")
+    found = machine()
+    partition["launcher"] = "mpirun" if "mpirun" in found.programs else "local"
+    declared = {name for name, _ in partition.get("env_vars", [])}
+    partition["env_vars"] = partition.get("env_vars", []) + [
+        [name, value] for name, value in mpi_environment().items() if name not in declared
+    ]
+    built = found.stack
+    library = (built and built.darshan) or darshan_library()
+    mpi = dialect_of(found.programs["mpirun"].version) if "mpirun" in found.programs else None
+    seen = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
+    for environment in environments:
+        if environment["name"] in partition.get("environs", []):
+            has = [*found.features, *([DARSHAN] if library else [])]
+            environment["features"] = sorted({*environment.get("features", []), *has})
+            environment["extras"] = seen | environment.get("extras", {})
+            if built:
+                environment["extras"]["installed"] = built.to_record()
+
+
+def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:
+    """Rough bandwidth of writing to a directory, bytes/s: to size cases with, not to report.
+
+    Writes 4 MiB blocks, with O_DIRECT where it is accepted, until the time or ``most`` bytes are used up.
+    Raises OSError.
+    """
+    block = mmap.mmap(-1, 4 << 20)
+    path = os.path.join(directory, "probe")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    try:
+        fd = os.open(path, flags | os.O_DIRECT, 0o600)
+    except OSError:
+        fd = os.open(path, flags, 0o600)
+    try:
+        written, start = 0, time.monotonic()
+        while written < most and time.monotonic() - start < seconds:
+            written += os.write(fd, block)
+        os.fsync(fd)
+        return written / (time.monotonic() - start)
+    finally:
+        os.close(fd)
+        os.unlink(path)
+
+
+def quick_case_bytes(speed_bytes_s: float, path: str) -> int:
+    """Bytes for a quick case: about a second of writing, whole MiB, within what the target allows."""
+    wanted = int(speed_bytes_s) >> 20 << 20
+    most = min(QUICK_BYTES, (space_of(path).bytes_free // 20) >> 20 << 20)
+    return max(min(wanted, most), 16 << 20)

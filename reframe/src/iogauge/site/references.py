@@ -1,0 +1,424 @@
+"""A site's references: ReFrame's external reference file, read strictly.
+
+ReFrame itself ignores a reference for a metric that does not exist, only warns of a wrong unit, and skips
+a test whose file is missing. Here each of these is a mistake with a name, found before anything runs. The
+look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
+
+Beside ReFrame's keys the file has two of ours. ``$sources`` maps every check to where its values come from.
+``$accepted`` keeps what was accepted first, under the same keys as the reference itself, as
+``[value, unit, day]``: references move with the system, this does not (see :mod:`iogauge.calibrate`).
+
+An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is expected.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.paths import sites_dir
+from iogauge.core.units import UnitError, convert, dimension, format_value
+from iogauge.core.yamlfile import Mistake, YamlError, load, show
+
+FILE: Final = "references.yaml"
+SOURCES: Final = "$sources"
+ACCEPTED: Final = "$accepted"
+XFAIL: Final = "$xfail"
+_XFAIL_FORM: Final = "['$xfail', 'reason, until YYYY-MM-DD', [...]]"
+_FORM: Final = f"[value, lower or null, upper or null, unit], or {_XFAIL_FORM}"
+_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
+_UNTIL: Final = re.compile(r"\buntil (\d\S*?)[,:;.)]*(?=\s|$)")
+
+
+class ReferencesError(ValueError):
+    """Mistakes in a reference file that concern the case at hand; the message lists them."""
+
+
+def _is_number(value: object) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def last_day(reason: str) -> date:
+    """Last day (UTC) on which a failure is expected, from the text that says why.
+
+    Raises ValueError where the text has no ``until YYYY-MM-DD``, more than one, or nothing else.
+    """
+    found = _UNTIL.findall(reason)
+    if len(found) != 1 or not re.fullmatch(r"\d{4}-\d\d-\d\d", found[0], re.ASCII):
+        raise ValueError("expected one 'until YYYY-MM-DD'")
+    if not re.search(r"\w", _UNTIL.sub("", reason)):
+        raise ValueError("expected a reason beside the day")
+    return date.fromisoformat(found[0])
+
+
+def _leaf(file: str, key: str, value: object) -> list[Mistake]:
+    if isinstance(value, list) and value[:1] == [XFAIL]:
+        if len(value) != 3 or not isinstance(value[1], str) or not value[1].strip():
+            return [Mistake(file, key, show(value), f"{_XFAIL_FORM} with a reason")]
+        try:
+            last_day(value[1])
+        except ValueError as error:
+            allowed = f"a reason and the last day (UTC) of it, such as 'ticket 42, until 2027-03-31': {error}"
+            return [Mistake(file, f"{key}[1]", show(value[1]), allowed)]
+        value = value[2]
+    if not isinstance(value, list) or len(value) != 4:
+        return [Mistake(file, key, show(value), _FORM)]
+    number, lower, upper, unit = value
+    mistakes = []
+    if not _is_number(number) or number <= 0:
+        mistakes.append(Mistake(file, f"{key}[0]", show(number), "a finite number above 0"))
+    if lower is not None and not (_is_number(lower) and -1 <= lower <= 0):
+        mistakes.append(
+            Mistake(
+                file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)"
+            )
+        )
+    if upper is not None and not (_is_number(upper) and upper >= 0):
+        mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
+    if lower in (None, -1) and upper is None:
+        mistakes.append(
+            Mistake(
+                file,
+                key,
+                "neither an upper bound nor a lower one above 0",
+                "at least one: else nothing can fail",
+            )
+        )
+    try:
+        dimension(str(unit))
+    except UnitError as error:
+        mistakes.append(Mistake(file, f"{key}[3]", show(unit), str(error)))
+    return mistakes
+
+
+def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
+    """(key path, metric, leaf) of everything ``depth`` mappings down; a wrong shape has the metric ''."""
+    if depth < 0:
+        yield key, key.rsplit(".", 1)[-1], value
+    elif isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _walk(file, f"{key}.{name}", inner, depth - 1)
+    else:
+        yield key, "", value
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The reference file of a site; one that has none is empty."""
+
+    file: Path
+    data: dict[str, Any]
+    mistakes: tuple[Mistake, ...]
+
+    @staticmethod
+    def of_site(site: str) -> References:
+        """References of a site; never raises: what is wrong with the file is in ``mistakes``."""
+        return _read(sites_dir() / site / FILE)
+
+    @property
+    def checks(self) -> list[str]:
+        """Names of the checks that the file has references for."""
+        return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
+
+    def path_for(self, check: str) -> Path | None:
+        """The file, where it has an entry for the check."""
+        return self.file if check in self.checks else None
+
+    def check(self, check: str, metrics: Sequence[Metric]) -> None:
+        """Raise :class:`ReferencesError` for what is wrong with the file, or with this check's entry."""
+        mistakes = [*self.mistakes, *self.against(check, metrics)]
+        if mistakes:
+            raise ReferencesError("; ".join(map(str, mistakes)))
+
+    def against(self, check: str, metrics: Sequence[Metric]) -> list[Mistake]:
+        """Metrics that the check does not have, and units that are not the metric's."""
+        if check not in self.checks or self.mistakes:
+            return []
+        by_name, mistakes = {metric.name: metric for metric in metrics}, []
+        for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
+            metric, file = by_name.get(name), str(self.file)
+            if metric is None:
+                close = difflib.get_close_matches(name, by_name, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                mistakes.append(
+                    Mistake(
+                        file,
+                        key,
+                        f"metric {name!r}{hint}",
+                        f"the metrics of {check}: {', '.join(by_name)}",
+                    )
+                )
+                continue
+            values = leaf[2] if leaf[0] == XFAIL else leaf
+            least = 1 if metric.better == "more" else 2
+            if values[least] is None:
+                word = ("lower", "upper")[least - 1]
+                mistakes.append(
+                    Mistake(
+                        file, f"{key}[{least}]", "null", f"the {word} bound, or {name} cannot fail"
+                    )
+                )
+            if values[3] != metric.unit:
+                try:
+                    same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
+                except UnitError:
+                    same = ""
+                mistakes.append(
+                    Mistake(
+                        file,
+                        f"{key}[3]",
+                        f"unit {values[3]!r}",
+                        f"{metric.unit!r}, the metric's unit{same}",
+                    )
+                )
+        return mistakes
+
+    def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
+        """Entries for checks that do not exist."""
+        names, mistakes = sorted(known), []
+        for name in self.checks:
+            if name not in names:
+                close = difflib.get_close_matches(name, names, 1)
+                hint = f" (did you mean {close[0]}?)" if close else ""
+                mistakes.append(
+                    Mistake(str(self.file), name, f"no check of that name{hint}", ", ".join(names))
+                )
+        return mistakes
+
+    def resolve(
+        self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
+    ) -> tuple[dict[str, Reference], str]:
+        """References of a ReFrame test's metrics, found by ReFrame's own look-up, and why some are missing.
+
+        ``overridden`` holds the variables that this run sets otherwise than the site declares: what was
+        measured so is compared only where ``$index`` names each of them. The text is empty where neither
+        the file nor an override speaks of the check: only then may another reference stand in.
+        """
+        name = type(check).__name__
+        entry = self.data.get(name, {})
+        index = [str(part) for part in entry.get("$index") or ()]
+        foreign = [f"{key}={value}" for key, value in overridden.items() if key not in index]
+        if foreign:
+            return (
+                {},
+                f"measured with {', '.join(foreign)}; references hold for what the site declares",
+            )
+        if name not in self.checks:
+            return {}, ""
+        unknown = [part for part in index if not part.startswith("$") and not hasattr(check, part)]
+        if unknown:
+            raise ReferencesError(
+                f"{self.file}: {name}.$index: found {unknown[0]!r}; allowed: variables and parameters "
+                "of the check, $system, $partition, $environ"
+            )
+        own = {"$system": "current_system", "$environ": "current_environ"}
+        values = [
+            check.current_partition.fullname
+            if part == "$partition"
+            else getattr(check, own[part]).name
+            if part in own
+            else getattr(check, part, None)
+            for part in index
+        ]
+        if loose := _matched_in_part(entry, values):
+            key, value = loose
+            raise ReferencesError(
+                f"{self.file}: {name}: the key {key!r} matches only a part of {value!r}: expected "
+                f"'({key})', which matches the whole or nothing"
+            )
+        scoped, found = check._resolve_reference(), {}
+        for metric in metrics:
+            try:
+                leaf = scoped[f"{check.current_partition.fullname}:{metric.name}"]
+            except KeyError:
+                continue
+            reason = getattr(leaf, "message", None)
+            value, lower, upper, unit = leaf.data if reason is not None else leaf
+            until = None if reason is None else last_day(reason)
+            found[metric.name] = Reference(
+                value, lower, upper, unit, str(self.data[SOURCES][name]), reason, until
+            )
+        sought = [check.current_partition.fullname]
+        sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
+        return found, f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}"
+
+
+def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
+    """The first key by which ReFrame finds a reference though it fits a part of a value only, and the value.
+
+    ReFrame looks for ``^KEY$``: by the key ``a|b``, a value that begins with a is found.
+    """
+    for value in values:
+        if not isinstance(entry, dict):
+            return None
+        found: Any = value
+        if value not in entry:
+            words = [k for k in entry if isinstance(k, str)] if isinstance(value, str) else []
+            found = next((k for k in words if re.match(f"^{k}$", str(value))), None)
+            if found is not None and not re.fullmatch(found, str(value)):
+                return found, str(value)
+        entry = entry.get(found)
+    return None
+
+
+def _pattern_mistakes(file: str, key: str, value: object) -> list[Mistake]:
+    """Keys that ReFrame takes for regular expressions and that are none."""
+    mistakes: list[Mistake] = []
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        try:
+            re.compile(f"^{name}$" if isinstance(name, str) else "")
+        except (re.error, OverflowError, RecursionError) as error:
+            allowed = f"a regular expression ({error})"
+            mistakes.append(Mistake(file, f"{key}.{name}", f"the key {name!r}", allowed))
+        mistakes += _pattern_mistakes(file, f"{key}.{name}", inner)
+    return mistakes
+
+
+def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    index = entry.get("$index")
+    depth = len(index) if isinstance(index, list) else 1
+    body = {name: value for name, value in entry.items() if name != "$index"}
+    return list(_walk(file, check, body, depth))
+
+
+def _accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
+    """Mistakes in what was accepted: each value belongs to a reference, and is in its unit."""
+    if not isinstance(accepted, dict) or not accepted:
+        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
+    return [
+        mistake
+        for check, entry in accepted.items()
+        for mistake in _accepted_below(
+            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != SOURCES else None
+        )
+    ]
+
+
+def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
+    if isinstance(value, dict) and value and isinstance(reference, dict):
+        return [
+            mistake
+            for name, inner in value.items()
+            for mistake in _accepted_below(
+                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
+            )
+        ]
+    if not isinstance(reference, list):
+        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not (_is_number(value[0]) and value[0] > 0)
+        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
+    ):
+        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
+    leaf = reference[-1] if reference[:1] == [XFAIL] else reference
+    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
+    if value[1] != unit:
+        return [Mistake(file, f"{key}[1]", show(value[1]), f"{unit!r}, as in the reference")]
+    return []
+
+
+def find_mistakes(file: str, data: object) -> list[Mistake]:
+    """Every mistake in the form of a reference file's content."""
+    if not isinstance(data, dict):
+        return [Mistake(file, "", show(data), "a mapping from check to references")]
+    mistakes = []
+    sources = data.get(SOURCES, {})
+    if not isinstance(sources, dict):
+        mistakes.append(Mistake(file, SOURCES, show(sources), "a mapping from check to its source"))
+        sources = {}
+    for name, entry in data.items():
+        if not isinstance(name, str):
+            mistakes.append(Mistake(file, show(name), "this key", "the name of a check"))
+            continue
+        if name == SOURCES:
+            continue
+        if name == ACCEPTED:
+            mistakes += _accepted_mistakes(file, entry, data)
+            continue
+        if name.startswith("$"):
+            mistakes.append(
+                Mistake(file, name, "this key", f"{SOURCES}, {ACCEPTED} and names of checks")
+            )
+            continue
+        source = sources.get(name)
+        if not isinstance(source, str) or not source.strip():
+            mistakes.append(
+                Mistake(
+                    file,
+                    f"{SOURCES}.{name}",
+                    show(source),
+                    "text that says where the values come from",
+                )
+            )
+        if not isinstance(entry, dict) or not entry:
+            mistakes.append(Mistake(file, name, show(entry), "a mapping from partition to metrics"))
+            continue
+        index = entry.get("$index")
+        if index is not None and not (
+            isinstance(index, list) and index and all(isinstance(part, str) for part in index)
+        ):
+            mistakes.append(Mistake(file, f"{name}.$index", show(index), "a list of names"))
+            continue
+        mistakes += _pattern_mistakes(file, name, entry)
+        for key, metric, leaf in _leaves(file, name, entry):
+            if not metric:
+                mistakes.append(Mistake(file, key, show(leaf), "a mapping down to the metrics"))
+            else:
+                mistakes += _leaf(file, key, leaf)
+    for name in sources:
+        if name not in data:
+            mistakes.append(
+                Mistake(file, f"{SOURCES}.{name}", "a source", "checks that have references")
+            )
+    return mistakes
+
+
+@lru_cache(maxsize=32)
+def _parsed(path: Path, stamp: tuple[int, int]) -> References:
+    try:
+        data = load(path)
+    except YamlError as error:
+        return References(path, {}, (Mistake(str(path), "", str(error), "a YAML file"),))
+    data = {} if data is None else data
+    mistakes = tuple(find_mistakes(str(path), data))
+    return References(path, data if isinstance(data, dict) else {}, mistakes)
+
+
+def _read(path: Path) -> References:
+    try:
+        info = path.stat()
+    except FileNotFoundError as error:
+        if path.is_symlink():  # it leads nowhere, and no reference is not what its site wants
+            return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
+        return References(path, {}, ())
+    except OSError as error:
+        return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
+    return _parsed(path, (info.st_mtime_ns, info.st_size))
+
+
+def known_checks(folder: Path) -> list[str]:
+    """Names of the classes that a folder of checks registers with ReFrame, read without running them."""
+    names = []
+    for file in sorted(folder.rglob("*.py")):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and any(
+                "simple_test" in ast.unparse(decorator) for decorator in node.decorator_list
+            ):
+                names.append(node.name)
+    return names

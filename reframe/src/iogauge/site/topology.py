@@ -1,0 +1,136 @@
+"""What a target is built of, and the most that it can carry.
+
+A ceiling is the smallest of what clients, servers and devices can move; a part that the site has not
+declared does not limit, and a target of which nothing is declared has no ceiling: unknown is said, never
+guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from iogauge.core.units import (
+    format_bytes,
+    parse_bandwidth,
+    parse_bytes,
+    parse_fraction,
+    parse_seconds,
+)
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+BytesPerSecond = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
+Fraction = Annotated[float, BeforeValidator(parse_fraction)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+
+Direction = Literal["read", "write"]
+
+
+class SiteModel(BaseModel):
+    """Base of everything that a site declares: unknown keys are mistakes, nothing changes later."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Servers(SiteModel):
+    """Object storage servers and the network interface of each."""
+
+    count: Count
+    nic: BytesPerSecond
+    #: Memory of each server, which it may answer from (G3).
+    memory: Annotated[Bytes, Field(gt=0)] | None = None
+
+
+class Clients(SiteModel):
+    """Network interface of each client node."""
+
+    nic: BytesPerSecond
+
+
+class Devices(SiteModel):
+    """Storage devices (or storage targets) and what each can do."""
+
+    count: Count = 1
+    read: BytesPerSecond | None = None
+    write: BytesPerSecond | None = None
+    read_iops: Annotated[float, Field(gt=0, strict=True)] | None = None
+    write_iops: Annotated[float, Field(gt=0, strict=True)] | None = None
+
+
+class Efficiency(SiteModel):
+    """Share of the ceiling that a healthy target must reach where it has no reference yet.
+
+    Not 0: nothing could fail.
+    """
+
+    read: Annotated[Fraction, Field(gt=0)]
+    write: Annotated[Fraction, Field(gt=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most that the topology can carry: ``value`` in bytes/s or operations/s, and what sets it."""
+
+    value: float
+    limited_by: str
+
+
+class Topology(SiteModel):
+    """Clients, servers and devices of a target; ``source`` says where the figures come from."""
+
+    source: str = Field(min_length=1)
+    clients: Clients | None = None
+    servers: Servers | None = None
+    devices: Devices | None = None
+    #: Storage targets (OSTs) of all servers.
+    targets: Count | None = None
+    efficiency: Efficiency | None = None
+
+    @model_validator(mode="after")
+    def _something_declared(self) -> Topology:
+        if not (self.clients or self.servers or self.devices):
+            raise ValueError(
+                "declare at least one of clients, servers, devices, or leave topology out"
+            )
+        return self
+
+    def _part(self, servers: int | None) -> float:
+        """Share of the devices that so many servers (None: all) have."""
+        return servers / self.servers.count if servers and self.servers else 1.0
+
+    def bandwidth_ceiling(
+        self, direction: Direction, nodes: int, servers: int | None = None
+    ) -> Ceiling | None:
+        """Smallest of clients, servers and devices, in bytes/s; None where nothing is declared.
+
+        ``servers``: how many of the object storage servers take part, each with as many devices.
+        """
+        parts: list[Ceiling] = []
+        if self.clients:
+            nic = self.clients.nic
+            parts.append(Ceiling(nodes * nic, f"{nodes} client(s) x {format_bytes(nic)}/s"))
+        if self.servers:
+            count, nic = servers or self.servers.count, self.servers.nic
+            parts.append(Ceiling(count * nic, f"{count} server(s) x {format_bytes(nic)}/s"))
+        if self.devices:
+            rate = self.devices.read if direction == "read" else self.devices.write
+            if rate:
+                devices = self.devices.count * self._part(servers)
+                text = f"{devices:g} device(s) x {format_bytes(rate)}/s"
+                parts.append(Ceiling(devices * rate, text))
+        return min(parts, key=lambda part: part.value, default=None)
+
+    def operations_ceiling(
+        self, direction: Direction, servers: int | None = None
+    ) -> Ceiling | None:
+        """Operations/s that all devices (of so many servers) can serve; None where not declared."""
+        if self.devices is None:
+            return None
+        rate = self.devices.read_iops if direction == "read" else self.devices.write_iops
+        if rate is None:
+            return None
+        devices = self.devices.count * self._part(servers)
+        return Ceiling(devices * rate, f"{devices:g} device(s) x {rate:g} ops/s")

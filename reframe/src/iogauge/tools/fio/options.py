@@ -1,0 +1,293 @@
+"""fio: a job file from its options."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from iogauge.core import units
+
+Pattern = Literal["read", "write", "randread", "randwrite"]
+Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filedelete"]
+
+#: Metadata engines, and the phase that each one is here (the names are those of mdtest's phases).
+METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
+    {"filecreate": "create", "filestat": "stat", "filedelete": "remove"}
+)
+_METADATA_PATTERN: Final = {"filecreate": "write", "filestat": "read", "filedelete": "write"}
+_PATTERNS: Final = ("read", "write", "randread", "randwrite")
+_ENGINES: Final = ("psync", "libaio", "io_uring", *METADATA_PHASES)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FioJob:
+    """One fio job: sizes in bytes, times in seconds.
+
+    Every one of ``numjobs`` processes has its own ``files`` of ``file_bytes``; fio names them by
+    ``filename_format``, which is the same in every job here, so that a layout job writes what a
+    read job reads; it may name a directory for each process (``k$jobnum/$clientuid.$filenum``).
+    Without ``runtime_s`` each process goes through its files once. Raises :class:`ValueError` for
+    combinations that fio refuses, caps or ignores.
+    """
+
+    name: str
+    directory: str
+    pattern: Pattern
+    block_bytes: int
+    file_bytes: int
+    files: int = 1
+    engine: Engine = "psync"
+    iodepth: int = 1
+    numjobs: int = 1
+    loops: int = 1
+    direct: bool = True
+    runtime_s: int = 0
+    ramp_s: int = 0
+    sync: bool = False
+    fsync_at_end: bool = False
+    no_random_map: bool = False
+    unlink: bool = False
+    filename_format: str = "$clientuid.$jobnum.$filenum"
+
+    def __post_init__(self) -> None:
+        """Refuse what fio would refuse, cap or ignore."""
+        if not re.fullmatch(r"[A-Za-z][\w-]*", self.name) or self.name == "global":
+            raise ValueError(f"name is {self.name!r}: expected letters, digits, - and _")
+        if not self.directory or re.search(r"[\s:;#\"'\\]", self.directory):
+            raise ValueError(
+                f"directory is {self.directory!r}: expected a path without blanks, quotes, ':', "
+                "';' "
+                "and '#' (fio reads ':' as a separator)"
+            )
+        if not re.fullmatch(
+            r"(?!\.{1,2}/)[\w.$-]+(/(?!\.{1,2}(/|$))[\w.$-]+)*", self.filename_format
+        ):
+            raise ValueError(
+                f"filename_format is {self.filename_format!r}: expected a file name, after "
+                "directories below the job's if need be"
+            )
+        for variable, sharers in (
+            ("$clientuid", "servers"),
+            ("$jobnum", "processes"),
+            ("$filenum", "the files of a process"),
+        ):
+            if variable not in self.filename_format:
+                raise ValueError(
+                    f"filename_format is {self.filename_format!r}: expected {variable} in it, or "
+                    f"{sharers} are one and the same file"
+                )
+        if self.pattern not in _PATTERNS or self.engine not in _ENGINES:
+            raise ValueError(
+                f"pattern {self.pattern!r} with engine {self.engine!r}: expected one of "
+                f"{_PATTERNS} "
+                f"and one of {_ENGINES}"
+            )
+        for name, value, least in (
+            ("block_bytes", self.block_bytes, 1),
+            ("file_bytes", self.file_bytes, 1),
+            ("files", self.files, 1),
+            ("iodepth", self.iodepth, 1),
+            ("numjobs", self.numjobs, 1),
+            ("loops", self.loops, 1),
+            ("runtime_s", self.runtime_s, 0),
+            ("ramp_s", self.ramp_s, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} is {value}: expected at least {least}")
+        if self.file_bytes % self.block_bytes:
+            raise ValueError(
+                f"file_bytes is {self.file_bytes}: expected a multiple of block_bytes "
+                f"({self.block_bytes})"
+            )
+        if self.metadata:
+            self._check_metadata()
+        else:
+            self._check_data()
+
+    @property
+    def metadata(self) -> bool:
+        """Whether the engine does metadata operations, one for each file."""
+        return self.engine in METADATA_PHASES
+
+    @property
+    def bytes_total(self) -> int:
+        """Bytes of all files of all processes of one fio; 0 for metadata jobs (empty files)."""
+        return 0 if self.metadata else self.file_bytes * self.files * self.numjobs
+
+    def _check_metadata(self) -> None:
+        if self.pattern != _METADATA_PATTERN[self.engine]:
+            raise ValueError(
+                f"pattern is {self.pattern!r}: {self.engine} is reported under the direction of "
+                "the "
+                f"pattern, which is {_METADATA_PATTERN[self.engine]!r} here"
+            )
+        if self.file_bytes != self.block_bytes:
+            raise ValueError(
+                f"file_bytes is {self.file_bytes}: {self.engine} needs one block "
+                f"({self.block_bytes}) in a file, so that I/Os are files"
+            )
+        for name, given in (
+            ("iodepth", self.iodepth > 1),
+            ("runtime_s", self.runtime_s),
+            ("ramp_s", self.ramp_s),
+            ("sync", self.sync),
+            ("fsync_at_end", self.fsync_at_end),
+            ("no_random_map", self.no_random_map),
+        ):
+            if given:
+                raise ValueError(f"{name} means nothing to {self.engine}: drop it")
+
+    def _check_data(self) -> None:
+        if self.iodepth > 1 and self.engine == "psync":
+            raise ValueError(
+                f"iodepth is {self.iodepth}: fio caps it at 1 for psync; use libaio or io_uring, "
+                "or "
+                "numjobs"
+            )
+        if self.iodepth > 1 and self.engine == "libaio" and not self.direct:
+            raise ValueError("libaio is synchronous without direct: set direct or use io_uring")
+        if self.ramp_s and not self.runtime_s:
+            raise ValueError("ramp_s needs runtime_s: set it")
+        if self.fsync_at_end and not self.pattern.endswith("write"):
+            raise ValueError(f"fsync_at_end acts on writes, but the pattern is {self.pattern!r}")
+        if self.no_random_map and not self.pattern.startswith("rand"):
+            raise ValueError(f"no_random_map acts on random patterns, not on {self.pattern!r}")
+
+    def job_file(self) -> str:
+        """The job file, to be written as it is."""
+        size = units.tool_size
+        lines = [
+            f"[{self.name}]",
+            f"directory={self.directory}",
+            f"filename_format={self.filename_format}",
+            "unique_filename=0",
+            f"ioengine={self.engine}",
+            f"rw={self.pattern}",
+            f"bs={size(self.block_bytes)}",
+            f"filesize={size(self.file_bytes)}",
+            f"nrfiles={self.files}",
+            f"numjobs={self.numjobs}",
+            "group_reporting=1",
+            "fallocate=none",
+        ]
+        if self.metadata:
+            lines += ["openfiles=1", "file_service_type=sequential", "create_on_open=1"]
+        else:
+            lines += [
+                f"iodepth={self.iodepth}",
+                f"direct={int(self.direct)}",
+                "refill_buffers=1",
+                "randrepeat=0",
+            ]
+            if self.pattern == "write":
+                lines.append("create_on_open=1")
+        for given, line in (
+            (self.runtime_s, f"time_based=1\nruntime={self.runtime_s}s"),
+            (self.ramp_s, f"ramp_time={self.ramp_s}s"),
+            (self.sync, "sync=1"),
+            (self.fsync_at_end, "end_fsync=1"),
+            (self.no_random_map, "norandommap=1"),
+            (self.unlink, "unlink=1"),
+            (self.loops > 1, f"loops={self.loops}"),
+        ):
+            if given:
+                lines.append(line)
+        return "\n".join(lines) + "\n"
+
+
+def layout_job(*, directory: str, file_bytes: int, numjobs: int, files: int = 1) -> FioJob:
+    """The job that writes the files of a read job of the same directory, sizes and processes.
+
+    fio lays missing files out by itself, but inside the run and by one process.
+    """
+    block = next(size for size in (2**20, 2**16, 2**12, 512, 1) if file_bytes % size == 0)
+    return FioJob(
+        name="layout",
+        directory=directory,
+        pattern="write",
+        block_bytes=block,
+        file_bytes=file_bytes,
+        files=files,
+        numjobs=numjobs,
+        fsync_at_end=True,
+    )
+
+
+def random_read_job(
+    *,
+    directory: str,
+    block_bytes: int,
+    file_bytes: int,
+    numjobs: int,
+    runtime_s: int,
+    ramp_s: int = 2,
+) -> FioJob:
+    """OIST's random read: O_DIRECT, psync, one request in flight for each process."""
+    return FioJob(
+        name="randread",
+        directory=directory,
+        pattern="randread",
+        block_bytes=block_bytes,
+        file_bytes=file_bytes,
+        numjobs=numjobs,
+        runtime_s=runtime_s,
+        ramp_s=ramp_s,
+        sync=True,
+        no_random_map=True,
+    )
+
+
+def metadata_job(
+    engine: Literal["filecreate", "filestat", "filedelete"],
+    *,
+    directory: str,
+    files: int,
+    numjobs: int = 1,
+    loops: int = 1,
+) -> FioJob:
+    """Create, stat or remove ``files`` empty files in each process, ``loops`` times over.
+
+    See the module's text. Only stat can be done more than once.
+    """
+    if loops > 1 and engine != "filestat":
+        raise ValueError(f"loops is {loops}: only filestat can be done more than once")
+    return FioJob(
+        name=METADATA_PHASES[engine],
+        directory=directory,
+        pattern="read" if engine == "filestat" else "write",
+        block_bytes=4096,
+        file_bytes=4096,
+        files=files,
+        engine=engine,
+        numjobs=numjobs,
+        loops=loops,
+        direct=False,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FioOptions:
+    """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh calls it.
+
+    One job for each fio: with several in one file ``$jobnum`` goes on counting, and a read job
+    would not find the files of its layout job.
+    """
+
+    job_file: str
+    output: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what fio would misread."""
+        for name, path in (("job_file", self.job_file), ("output", self.output)):
+            if path is not None and (not path or path.startswith("-") or re.search(r"\s", path)):
+                raise ValueError(f"{name} is {path!r}: expected a path without blanks")
+
+    def arguments(self) -> list[str]:
+        """The arguments after ``fio``."""
+        args = ["--output-format=json"]
+        if self.output is not None:
+            args.append(f"--output={self.output}")
+        return [*args, self.job_file]

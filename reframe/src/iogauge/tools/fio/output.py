@@ -1,0 +1,342 @@
+"""fio: job files and arguments for it, and its JSON as values.
+
+Written against fio 3.33 and 3.37, and what they were seen to do. Sizes in a job file are binary (``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
+
+fio's metadata engines (observed with fio 3.33 and strace):
+
+* filecreate, filestat and filedelete do one operation per file and count it as one I/O of the block
+  size. The direction under which it is reported is that of ``rw=``, whatever the engine does: here
+  create and remove are ``rw=write``, stat is ``rw=read``. The bytes are fiction, and left out.
+* They need ``openfiles=1`` and a file size of one block, so that the number of I/Os is that of
+  files.
+* filecreate makes empty files. filestat and filedelete end with error 2 where a file is missing.
+* **filestat is a warm stat**: fio itself stats every file before it starts the clock, on the same
+  node. On a parallel file system it measures the client's cache, unless another node made the files
+  and the cache was dropped after fio's setup, which cannot be done. Use mdtest -N for a cold one.
+* Their latency is in ``clat_ns`` only.
+
+fio's servers (observed with fio 3.33):
+
+* The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them.
+* ``$clientuid`` is the IPv4 address at which the server was reached, the same in every run; without
+  a server it is empty. ``unique_filename``, on unless a job says otherwise, puts that address in
+  front of the whole name, so that ``k0/x`` becomes ``10.0.0.1.k0/x``: job files here switch it off.
+* fio makes the directories in a ``filename_format`` where they are missing, and takes those that are
+  there.
+* A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
+  output and ends with status 0. A server that dies during the run makes it end with 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.fio.options import METADATA_PHASES
+from iogauge.tools.parsing import excerpt, load_json_object, member, non_negative, positive, unique
+
+_DIRECTIONS: Final = ("read", "write", "trim")
+
+#: Largest relative difference between figures of fio that say the same (rounding of short runs).
+_TOLERANCE: Final = 0.01
+
+_DOCUMENT: Final = re.compile(r'\{\s*"fio version"\s*:')
+
+#: fio's own words, of a server behind its host's name.
+_COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
+_ALL: Final = "All clients"
+_NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
+    """What ``fio --output-format=json`` says, of a local run or of one on servers.
+
+    One phase for each direction (read, write, trim) in which a reported job did I/O, named after
+    the direction; a job of a metadata engine gives create, stat or remove. ``names`` overrides
+    that: it maps a job's name to the name of its phase (the job must have one direction then).
+
+    A reported job must stand for all its processes: several entries of one name in a local run, as
+    fio writes them without ``group_reporting``, are refused, because their percentiles cannot be
+    merged. Entries of different names are phases of their own. Of a run on several servers the
+    entry "All clients" is taken, and checked against the sum of the servers; it has no percentiles,
+    so that ``latency_p99`` is missing there. There all servers must have run one job.
+
+    Rates: ``bw`` (MiB/s, of ``bw_bytes``), ``iops`` (ops/s); for metadata ``rate`` (ops/s) instead
+    of both; ``latency_mean`` (us, completion latency where fio has no total) and ``latency_p99``
+    (us, completion). ``seconds`` is ``runtime``, ``operations`` ``total_ios``, ``bytes_moved``
+    ``io_bytes``. ``bw``, ``bw_bytes``, ``iops``, ``io_bytes`` and ``runtime`` have to agree within
+    1 % (and the rounding of ``runtime`` to ms), or :class:`ToolOutputError` is raised, as for a job
+    with an error, a run without I/O, and a document that is missing, cut or invalid.
+
+    ``nodes`` counts the hosts of the servers, as the client was told to name them.
+
+    ``parameters``: fio's global and job options (of the first job), engine, and of servers
+    hostnames, client_seconds and client_bytes, one for each server, and ``clients``, by host: iops
+    and, but for metadata, bw_bytes (B/s). ``notes`` are the lines before the JSON that are no
+    complaint; those that begin with "fio:", or with a server's "<host> fio:", are ``warnings``.
+    """
+    document, around = _load(text)
+    version = member(document, "fio version", "fio JSON")
+    if not isinstance(version, str):
+        raise ToolOutputError("fio JSON: 'fio version' should be text")
+    shared = document.get("global options", {})
+    shared = shared if isinstance(shared, dict) else {}
+    remote = "client_stats" in document
+    entries = member(document, "client_stats" if remote else "jobs", "fio JSON")
+    lines = [line.strip() for line in around.splitlines() if line.strip()]
+    warnings = unique(line for line in lines if _COMPLAINT.match(line))
+    said = f"; fio said: {warnings[0][:300]}" if warnings else ""
+    if not isinstance(entries, list) or not entries:
+        raise ToolOutputError(f"fio JSON: the list of jobs is empty{said}")
+    for number, entry in enumerate(entries):
+        _check_error(entry, f"fio JSON, job {number}")
+    parts = [entry for entry in entries if entry["jobname"] != _ALL]
+    if not parts:
+        raise ToolOutputError("fio JSON: no entry of a single job")
+    reported = _of_servers(entries, parts, said) if remote else _of_jobs(parts)
+    options = {**shared, **_options(parts[0])}
+    phases: list[Phase] = []
+    short = 0
+    for entry, named in reported:
+        engine = str({**shared, **_options(named)}.get("ioengine", "psync"))
+        name = str(named["jobname"])
+        found = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
+        phases += found
+        short += sum(
+            int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
+            for way in _DIRECTIONS
+            if isinstance(entry.get(way), dict) and "short_ios" in entry[way]
+        )
+    doubled = {p.name for p in phases if sum(q.name == p.name for q in phases) > 1}
+    if doubled and names:
+        raise ToolOutputError(f"fio JSON: several phases named {sorted(doubled)}: check the names")
+    if short:
+        warnings += (f"fio: {short} short I/Os",)
+    parameters: dict[str, object] = dict(options)
+    parameters["engine"] = options.get("ioengine", "psync")
+    parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
+    hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
+    if remote:
+        parameters["hostnames"] = tuple(hosts)
+        parameters["clients"] = _rates_of_clients(parts, str(parameters["engine"]))
+        parameters["client_seconds"] = tuple(_busiest(entry, "runtime") / 1e3 for entry in parts)
+        parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
+    return ToolOutput(
+        tool="fio",
+        version=version.removeprefix("fio-"),
+        phases=tuple(phases),
+        tasks=_tasks(parts, shared, remote),
+        nodes=len(set(hosts)) if remote else 1,
+        warnings=warnings,
+        parameters=parameters,
+    )
+
+
+def _load(text: str) -> tuple[dict[str, Any], str]:
+    """fio's document, and the text around it."""
+    if not text.strip():
+        raise ToolOutputError("fio wrote nothing: it failed before its first job; read its stderr")
+    starts = [match.start() for match in _DOCUMENT.finditer(text)]
+    if not starts:
+        raise ToolOutputError(
+            "no fio JSON in the output (is --output-format=json set?); it begins: " + excerpt(text)
+        )
+    if len(starts) > 1:
+        raise ToolOutputError(
+            f"{len(starts)} fio JSON documents in one output, expected 1 (was --status-interval "
+            "set, "
+            "or fio started several times?)"
+        )
+    try:
+        document, end = load_json_object(text, starts[0])
+    except ToolOutputError as error:
+        raise ToolOutputError(f"fio JSON: {error}; expected finite numbers") from None
+    except ValueError as error:
+        if match := re.search(r'"([^"\n]+)"\s*:\s*(-?(?:nan|inf))\b', text[starts[0] :]):
+            raise ToolOutputError(
+                f"fio JSON: {match[1]!r} is {match[2]}, expected a finite number"
+            ) from None
+        if text.rstrip().endswith("}") and text.count("{") == text.count("}"):
+            raise ToolOutputError(f"fio JSON is not valid JSON: {error}") from None
+        raise ToolOutputError(
+            f"fio JSON is cut off or invalid ({error}); last line "
+            f"{excerpt(text.rstrip().splitlines()[-1])!r}"
+        ) from None
+    return document, text[: starts[0]] + "\n" + text[end:]
+
+
+def _check_error(entry: object, where: str) -> None:
+    name = member(entry, "jobname", where)
+    error = member(entry, "error", where)
+    if error != 0 or isinstance(error, bool):
+        host = entry.get("hostname") if isinstance(entry, dict) else None
+        raise ToolOutputError(
+            f"fio job {name!r}{f' on {host}' if host else ''} failed with errno "
+            f"{excerpt(repr(error))}; "
+            "its rates mean nothing; read fio's stderr"
+        )
+
+
+def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    options = entry.get("job options", {})
+    return options if isinstance(options, dict) else {}
+
+
+def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Every local job, once; raises where one name has several entries."""
+    seen: set[str] = set()
+    for entry in parts:
+        name = str(entry["jobname"])
+        if name in seen:
+            raise ToolOutputError(
+                f"fio JSON: several entries of job {name!r}: set group_reporting=1, or the "
+                "latencies "
+                "of its processes cannot be merged"
+            )
+        seen.add(name)
+    return [(entry, entry) for entry in parts]
+
+
+def _of_servers(
+    entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], said: str
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The entry that stands for all servers, and one that holds the job's name and options."""
+    if len({str(entry["jobname"]) for entry in parts}) > 1:
+        raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
+    servers = [(str(entry.get("hostname")), str(entry.get("port"))) for entry in parts]
+    if len(set(servers)) < len(servers):
+        raise ToolOutputError(
+            "fio JSON: several entries of one server: set group_reporting=1, or its processes "
+            "cannot be counted"
+        )
+    if len(parts) == 1:
+        return [(parts[0], parts[0])]
+    every = [entry for entry in entries if entry["jobname"] == _ALL]
+    if len(every) != 1:
+        raise ToolOutputError(
+            f"fio JSON: {len(every)} entries 'All clients' over those of {len(parts)} servers, "
+            f"expected 1: a server's report is missing{said}"
+        )
+    for way in _DIRECTIONS:
+        for key in ("io_bytes", "total_ios"):
+            where = f"fio JSON, 'All clients', {way}"
+            total = non_negative(member(every[0], way, where), key, where)
+            found = sum(non_negative(member(part, way, where), key, where) for part in parts)
+            if total != found:
+                raise ToolOutputError(
+                    f"{where}: {key!r} is {total:.0f}, but the {len(parts)} servers sum up to "
+                    f"{found:.0f}: a server's report is missing"
+                )
+    return [(every[0], parts[0])]
+
+
+def _rates_of_clients(
+    parts: Sequence[Mapping[str, Any]], engine: str
+) -> dict[str, dict[str, float]]:
+    """By host, the sum over its servers and directions of iops and bw_bytes (B/s)."""
+    clients: dict[str, dict[str, float]] = {}
+    for entry in parts:
+        rates = clients.setdefault(str(entry["hostname"]), {})
+        for key in ("iops",) if engine in METADATA_PHASES else ("iops", "bw_bytes"):
+            where = f"fio JSON, client {entry['hostname']}"
+            found = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
+            rates[key] = rates.get(key, 0) + sum(found)
+    return clients
+
+
+def _phases_of(entry: dict[str, Any], engine: str, name: str | None, where: str) -> list[Phase]:
+    ways = [
+        way
+        for way in _DIRECTIONS
+        if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}")
+    ]
+    if not ways:
+        raise ToolOutputError(f"{where}: 0 I/Os: nothing was measured")
+    metadata = engine in METADATA_PHASES
+    if len(ways) > 1 and (name is not None or metadata):
+        raise ToolOutputError(f"{where}: I/O in {' and '.join(ways)}, expected one direction")
+    return [
+        _phase(entry[way], name or METADATA_PHASES.get(engine, way), metadata, f"{where}, {way}")
+        for way in ways
+    ]
+
+
+def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> Phase:
+    operations = positive(stats, "total_ios", where)
+    moved = positive(stats, "io_bytes", where)
+    milliseconds = non_negative(stats, "runtime", where)
+    if milliseconds < 1:
+        raise ToolOutputError(
+            f"{where}: 'runtime' is {milliseconds:g} ms: the run was too short to be timed; do more I/O"
+        )
+    bw_bytes_s = positive(stats, "bw_bytes", where)
+    iops = positive(stats, "iops", where)
+    bw_kib_s = non_negative(stats, "bw", where)
+    for what, found, expected, slack in (
+        ("'bw' (KiB/s)", bw_kib_s * 1024, bw_bytes_s, 2048.0),
+        ("'iops' times the mean I/O size", iops * moved / operations, bw_bytes_s, 0.0),
+        ("'io_bytes' over 'runtime'", moved / milliseconds * 1e3, bw_bytes_s, 0.0),
+    ):
+        # fio computes with unrounded times: one ms is the least that 'runtime' can be wrong by.
+        allowed = slack + expected * (_TOLERANCE + 1 / milliseconds)
+        if abs(found - expected) > allowed:
+            raise ToolOutputError(
+                f"{where}: {what} gives {found:.0f} B/s, but 'bw_bytes' is {expected:.0f}: the "
+                "output "
+                "is damaged"
+            )
+    if operations != int(operations) or moved != int(moved):
+        raise ToolOutputError(f"{where}: 'total_ios' and 'io_bytes' should be whole numbers")
+    if metadata:
+        rates = {"rate": Quantity(iops, "ops/s")}
+    else:
+        rates = {"bw": Quantity(bw_bytes_s / 2**20, "MiB/s"), "iops": Quantity(iops, "ops/s")}
+    rates |= _latencies(stats, where)
+    return Phase(
+        name=name,
+        rates=rates,
+        seconds=milliseconds / 1e3,
+        bytes_moved=None if metadata else int(moved),
+        operations=int(operations),
+        transfer_bytes=None if metadata or moved % operations else int(moved // operations),
+    )
+
+
+def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
+    """Mean and 99th percentile in us, those of the two that fio gives."""
+    latencies: dict[str, Quantity] = {}
+    for key in ("lat_ns", "clat_ns"):
+        values = stats.get(key)
+        if isinstance(values, dict) and values.get("N") and "latency_mean" not in latencies:
+            mean = positive(values, "mean", f"{where}, {key}")
+            latencies["latency_mean"] = Quantity(mean / 1e3, "us")
+    completion = stats.get("clat_ns")
+    percentiles = completion.get("percentile") if isinstance(completion, dict) else None
+    if isinstance(percentiles, dict) and "99.000000" in percentiles:
+        p99 = positive(percentiles, "99.000000", f"{where}, clat_ns percentiles")
+        latencies["latency_p99"] = Quantity(p99 / 1e3, "us")
+    return latencies
+
+
+def _busiest(entry: Mapping[str, Any], key: str) -> float:
+    """The largest value of a key over the directions of an entry."""
+    where = f"fio JSON, job {entry.get('jobname')!r}"
+    return max(non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
+
+
+def _tasks(
+    parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], remote: bool
+) -> int | None:
+    """Processes that fio ran: numjobs of the job on every server; None for several local jobs."""
+    if not remote and len(parts) > 1:
+        return None
+    total = 0
+    for entry in parts:
+        numjobs = str({**shared, **_options(entry)}.get("numjobs", "1"))
+        if not re.fullmatch(r"[1-9]\d{0,8}", numjobs):
+            return None
+        total += int(numjobs)
+    return total

@@ -1,0 +1,431 @@
+"""IOR: a command line from its options, and what a build of it can do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from iogauge.core import units
+from iogauge.core.measurement import ToolOutputError
+from iogauge.tools.parsing import excerpt
+
+DataType = Literal["timestamp", "offset", "incompressible", "random"]
+SummaryFormat = Literal["default", "JSON", "CSV"]
+
+#: IOR 4's ``dataPacketType`` number to its word (aiori.h). The text beside it in the JSON
+#: ("data packet type") is one too low in 4.0.0: it says "g" for timestamp and "i" for random.
+DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
+_HINTED_APIS: Final = ("MPIIO", "HDF5", "NCMPI")
+_RESERVED: Final = re.compile(r"[\s\"\\]")
+_MEMORY_SHARE: Final = re.compile(r"([1-9][0-9]?|100)%")
+_INT32: Final = range(-(2**31), 2**31)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IorOptions:
+    """What one execution of IOR is to do; sizes in bytes, times in the unit that the name says.
+
+    Neither ``write`` nor ``read`` means both, as for IOR itself; ``verify_write`` and
+    ``verify_read`` go with ``write`` and ``read``. Raises :class:`ValueError` for what IOR refuses
+    (``ValidateTests`` in ior.c), and for what it accepts but does not do, or does differently from
+    what one would think.
+    """
+
+    api: str = "POSIX"
+    test_file: str
+    transfer_bytes: int
+    block_bytes: int
+    segments: int = 1
+    file_per_process: bool = False
+    unique_dir: bool = False
+    write: bool = False
+    read: bool = False
+    fsync: bool = False
+    fsync_per_write: bool = False
+    reorder_tasks: bool = False
+    task_offset: int | None = None
+    reorder_random: bool = False
+    seed: int | None = None
+    random_offsets: bool = False
+    random_offset_seed: int | None = None
+    random_prefill_bytes: int | None = None
+    barriers: bool = False
+    repetitions: int = 1
+    multi_file: bool = False
+    delay_s: int = 0
+    max_minutes: int = 0
+    keep: bool = False
+    keep_on_error: bool = False
+    use_existing: bool = False
+    stonewall_s: int = 0
+    wear_out: bool = False
+    stonewall_status_file: str | None = None
+    min_duration_s: int = 0
+    verify_write: bool = False
+    verify_read: bool = False
+    signature: int | None = None
+    data_type: DataType | None = None
+    memory_hog: str | int | None = None
+    o_direct: bool = False
+    collective: bool = False
+    hints_file: str | None = None
+    show_hints: bool = False
+    lustre_stripe_count: int | None = None
+    lustre_stripe_bytes: int | None = None
+    lustre_start_ost: int | None = None
+    lustre_ignore_locks: bool = False
+    warnings_as_errors: bool = False
+    summary_file: str | None = None
+    summary_format: SummaryFormat = "JSON"
+    rank_details_csv: str | None = None
+    verbosity: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what IOR would refuse or silently do differently."""
+        self._check_sizes()
+        self._check_order()
+        self._check_files()
+        self._check_stonewall()
+        self._check_backend()
+
+    @property
+    def writes(self) -> bool:
+        """Whether IOR will run a write phase."""
+        return self.write or not self.read
+
+    @property
+    def reads(self) -> bool:
+        """Whether IOR will run a read phase."""
+        return self.read or not self.write
+
+    @property
+    def bytes_per_task(self) -> int:
+        """Bytes that each task moves in each phase, without a stonewall: block times segments."""
+        return self.block_bytes * self.segments
+
+    def _check_sizes(self) -> None:
+        t, b = self.transfer_bytes, self.block_bytes
+        for name, value in (("transfer_bytes", t), ("block_bytes", b)):
+            if value <= 0 or value % 8:
+                raise ValueError(
+                    f"{name} is {value}: IOR needs a multiple of 8 bytes above 0; "
+                    "choose such a size"
+                )
+        if b % t:
+            raise ValueError(
+                f"block_bytes is {b}: expected a multiple of transfer_bytes ({t}); "
+                "change one of the two"
+            )
+        for name, value, least in (
+            ("segments", self.segments, 1),
+            ("repetitions", self.repetitions, 1),
+            ("delay_s", self.delay_s, 0),
+            ("max_minutes", self.max_minutes, 0),
+            ("stonewall_s", self.stonewall_s, 0),
+            ("min_duration_s", self.min_duration_s, 0),
+            ("verbosity", self.verbosity, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} is {value}: expected at least {least}")
+        if self.random_offsets and b == t:
+            raise ValueError(
+                f"random_offsets shuffles the transfers inside a block, but block_bytes ({b}) "
+                "equals "
+                "transfer_bytes: choose a larger block"
+            )
+        prefill = self.random_prefill_bytes
+        if prefill is not None:
+            if not self.random_offsets:
+                raise ValueError("random_prefill_bytes needs random_offsets: drop it or set both")
+            if prefill <= 0 or b % prefill:
+                raise ValueError(
+                    f"random_prefill_bytes is {prefill}: expected a divisor of block_bytes ({b})"
+                )
+        hog = self.memory_hog
+        if isinstance(hog, str) and not _MEMORY_SHARE.fullmatch(hog):
+            raise ValueError(
+                f"memory_hog is {hog!r}: expected a share of the node's memory such as '75%', "
+                "or a number of bytes"
+            )
+        if isinstance(hog, int) and hog <= 0:
+            raise ValueError(f"memory_hog is {hog}: expected a number of bytes above 0")
+
+    def _check_order(self) -> None:
+        if self.reorder_tasks and self.reorder_random:
+            raise ValueError(
+                "reorder_tasks (-C) and reorder_random (-Z) exclude each other: keep reorder_tasks"
+            )
+        reordered = self.reorder_tasks or self.reorder_random
+        if self.random_offsets and reordered and not self.file_per_process:
+            raise ValueError(
+                "random_offsets (-z) with reorder_tasks or reorder_random on a shared file is "
+                "refused "
+                "by IOR: set file_per_process or read without reordering"
+            )
+        if self.task_offset is not None:
+            if not reordered:
+                raise ValueError(
+                    f"task_offset is {self.task_offset}, but -Q does nothing without -C "
+                    ": set reorder_tasks"
+                )
+            if self.task_offset < 1:
+                raise ValueError(f"task_offset is {self.task_offset}: expected at least 1")
+        if self.seed is not None and not self.reorder_random:
+            raise ValueError("seed (-X) is the seed of reorder_random (-Z): set that or drop it")
+        if self.random_offset_seed is not None and (
+            not self.random_offsets or self.random_offset_seed < 0
+        ):
+            raise ValueError(
+                f"random_offset_seed is {self.random_offset_seed}: expected at least 0, together "
+                "with "
+                "random_offsets"
+            )
+        if self.random_offsets and self.verify_read and self.random_offset_seed is None:
+            raise ValueError("verify_read with random_offsets needs random_offset_seed: set it")
+        if self.signature is not None and (self.signature == 0 or self.signature not in _INT32):
+            raise ValueError(
+                f"signature is {self.signature}: IOR takes 0 for 'none', expected another "
+                "32-bit number"
+            )
+        if self.verify_read and not self.read:
+            raise ValueError(
+                "verify_read (-R) without read makes IOR read, but leaves the read out of its "
+                "summary: "
+                "set read"
+            )
+        if self.verify_write and not self.write:
+            raise ValueError(
+                "verify_write (-W) without write removes the file before it checks it (ior.c): "
+                "set write"
+            )
+        if self.verify_read and not self.writes and self.signature is None:
+            raise ValueError(
+                "verify_read without a write phase needs the signature (-G) that was written: set "
+                "it"
+            )
+        if self.data_type is not None and self.data_type not in DATA_TYPES:
+            raise ValueError(f"data_type is {self.data_type!r}: expected one of {DATA_TYPES}")
+
+    def _check_files(self) -> None:
+        for name, path in (
+            ("test_file", self.test_file),
+            ("hints_file", self.hints_file),
+            ("stonewall_status_file", self.stonewall_status_file),
+            ("summary_file", self.summary_file),
+            ("rank_details_csv", self.rank_details_csv),
+        ):
+            if path is None:
+                continue
+            if not path or _RESERVED.search(path):
+                raise ValueError(
+                    f"{name} is {path!r}: expected a path without blanks, quotes and backslashes "
+                    "(IOR does not escape them in its JSON)"
+                )
+            if name not in ("test_file", "hints_file") and re.search("[,#]", path):
+                raise ValueError(f"{name} is {path!r}: IOR's -O reads ',' and '#' as separators")
+        if "@" in self.test_file:
+            raise ValueError(
+                f"test_file is {self.test_file!r}: IOR takes '@' as the separator of several files"
+            )
+        if self.unique_dir and not self.file_per_process:
+            raise ValueError("unique_dir (-u) has no effect without file_per_process: set both")
+        if self.unique_dir and not self.test_file.startswith("/"):
+            raise ValueError(
+                f"test_file is {self.test_file!r}: unique_dir cuts the first letter of a relative "
+                "path, expected an absolute one"
+            )
+        if self.multi_file and self.repetitions == 1:
+            raise ValueError("multi_file (-m) needs more than one repetition: raise repetitions")
+        if self.max_minutes and self.repetitions == 1:
+            raise ValueError("max_minutes (-T) stops between repetitions only: raise repetitions")
+        if self.summary_format not in ("default", "JSON", "CSV"):
+            raise ValueError(f"summary_format is {self.summary_format!r}: default, JSON or CSV")
+        if self.summary_format == "JSON" and self.verbosity:
+            raise ValueError(
+                f"verbosity is {self.verbosity}: IOR 4.0.0 writes invalid JSON when -v is given "
+                "; set it to 0 or use another summary_format"
+            )
+        if self.summary_format == "JSON" and self.max_minutes:
+            raise ValueError(
+                f"max_minutes is {self.max_minutes}: once it cuts repetitions, IOR divides 0 by 0 "
+                "in "
+                "its summary (ior-output.c) and the JSON cannot be used; lower repetitions instead"
+            )
+
+    def _check_stonewall(self) -> None:
+        if self.wear_out and not self.stonewall_s:
+            raise ValueError("wear_out needs a stonewall: set stonewall_s")
+        if self.stonewall_status_file is not None:
+            if not self.keep:
+                raise ValueError("stonewall_status_file needs keep (-k): IOR refuses it otherwise")
+            if self.writes and not self.wear_out:
+                raise ValueError(
+                    "stonewall_status_file with a write phase needs wear_out: IOR refuses it "
+                    "otherwise"
+                )
+        if self.stonewall_s and self.writes and self.reads and not self.wear_out:
+            raise ValueError(
+                "a stonewall over write and read without wear_out leaves files that the read phase "
+                "runs past ('EOF prematurely'): set wear_out"
+            )
+        if self.min_duration_s and self.reads and not self.o_direct:
+            raise ValueError(
+                f"min_duration_s is {self.min_duration_s}: it reads the same bytes again, from the "
+                "page cache; move more data, or set o_direct"
+            )
+
+    def _check_backend(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9]+", self.api):
+            raise ValueError(f"api is {self.api!r}: expected a name such as POSIX or MPIIO")
+        api = self.api.upper()
+        if api == "NCMPI" and self.file_per_process:
+            raise ValueError("api NCMPI has no file_per_process: drop it")
+        if api in ("HDF5", "NCMPI") and self.random_offsets:
+            raise ValueError(f"api {api} has no random_offsets: drop it")
+        if self.collective and api not in _HINTED_APIS:
+            raise ValueError(f"collective (-c) has no effect with api {api}: use MPIIO")
+        if (self.hints_file is not None or self.show_hints) and api != "MPIIO":
+            raise ValueError(f"hints_file and show_hints are options of api MPIIO, not of {api}")
+        if self.o_direct and api != "POSIX":
+            raise ValueError(f"o_direct (--posix.odirect) is an option of api POSIX, not of {api}")
+        self._check_lustre(api)
+
+    def _check_lustre(self, api: str) -> None:
+        count, size = self.lustre_stripe_count, self.lustre_stripe_bytes
+        asked = [
+            name
+            for name, given in (
+                ("lustre_stripe_count", count is not None),
+                ("lustre_stripe_bytes", size is not None),
+                ("lustre_start_ost", self.lustre_start_ost is not None),
+                ("lustre_ignore_locks", self.lustre_ignore_locks),
+            )
+            if given
+        ]
+        if asked and api != "POSIX":
+            raise ValueError(f"{asked[0]} is an option of api POSIX, not of {api}")
+        if asked and self.use_existing:
+            raise ValueError(
+                f"{asked[0]} and use_existing (-E) exclude each other: IOR creates the files "
+                "itself "
+                "and aborts on an existing one"
+            )
+        if count is not None and count < 1:
+            raise ValueError(
+                f"lustre_stripe_count is {count}: expected at least 1; -1 means 'unset' to IOR, "
+                "not "
+                "'all': give the number of OSTs"
+            )
+        if size is not None and (size <= 0 or size % 65536 or size not in _INT32):
+            raise ValueError(
+                f"lustre_stripe_bytes is {size}: expected a multiple of 64 KiB below 2 GiB"
+            )
+        if self.lustre_start_ost is not None:
+            if count is None and size is None:
+                raise ValueError(
+                    "lustre_start_ost alone is ignored by IOR without a message: "
+                    "give lustre_stripe_count or lustre_stripe_bytes too"
+                )
+            if self.lustre_start_ost < 0:
+                raise ValueError(f"lustre_start_ost is {self.lustre_start_ost}: at least 0")
+
+    def arguments(self) -> list[str]:
+        """The arguments after ``ior``, in a stable order: what, where, how, limits, output."""
+        size = units.tool_size
+        args = ["-a", self.api, "-o", self.test_file]
+        args += ["-t", size(self.transfer_bytes), "-b", size(self.block_bytes)]
+        args += ["-s", str(self.segments)]
+        args += _flags(
+            (self.file_per_process, "-F"),
+            (self.unique_dir, "-u"),
+            (self.write, "-w"),
+            (self.read, "-r"),
+            (self.verify_write, "-W"),
+            (self.verify_read, "-R"),
+            (self.fsync, "-e"),
+            (self.fsync_per_write, "-Y"),
+            (self.collective, "-c"),
+            (self.barriers, "-g"),
+            (self.reorder_tasks, "-C"),
+            (self.reorder_random, "-Z"),
+            (self.random_offsets, "-z"),
+            (self.multi_file, "-m"),
+            (self.keep, "-k"),
+            (self.keep_on_error, "-K"),
+            (self.use_existing, "-E"),
+            (self.o_direct, "--posix.odirect"),
+            (self.show_hints, "--mpiio.showHints"),
+            (self.lustre_ignore_locks, "--posix.lustre.ignorelocks"),
+            (self.warnings_as_errors, "--warningAsErrors"),
+        )
+        hog = size(self.memory_hog) if isinstance(self.memory_hog, int) else self.memory_hog
+        prefill, stripe = self.random_prefill_bytes, self.lustre_stripe_bytes
+        for option, value in (
+            ("-Q", self.task_offset),
+            ("-X", self.seed),
+            ("-i", self.repetitions if self.repetitions != 1 else None),
+            ("-d", self.delay_s or None),
+            ("-T", self.max_minutes or None),
+            ("-D", self.stonewall_s or None),
+            ("-l", self.data_type),
+            ("-M", hog),
+        ):
+            if value is not None:
+                args += [option, str(value)]
+        for option, value in (
+            ("-G", self.signature),
+            ("--random-offset-seed", self.random_offset_seed),
+            ("--randomPrefill", size(prefill) if prefill is not None else None),
+            ("--mpiio.hintsFileName", self.hints_file),
+            ("--posix.lustre.stripecount", self.lustre_stripe_count),
+            ("--posix.lustre.stripesize", size(stripe) if stripe is not None else None),
+            ("--posix.lustre.startost", self.lustre_start_ost),
+        ):
+            if value is not None:
+                args.append(f"{option}={value}")
+        for directive, value in (
+            ("stoneWallingWearOut", 1 if self.wear_out else None),
+            ("stoneWallingStatusFile", self.stonewall_status_file),
+            ("minTimeDuration", self.min_duration_s or None),
+            ("saveRankPerformanceDetailsCSV", self.rank_details_csv),
+            ("summaryFile", self.summary_file),
+            ("summaryFormat", None if self.summary_format == "default" else self.summary_format),
+        ):
+            if value is not None:
+                args += ["-O", f"{directive}={value}"]
+        return args + ["-v"] * self.verbosity
+
+
+def _flags(*pairs: tuple[bool, str]) -> list[str]:
+    return [flag for given, flag in pairs if given]
+
+
+@dataclass(frozen=True, slots=True)
+class IorCapabilities:
+    """What an ior binary was built with, from its help text (which does not tell the version)."""
+
+    apis: frozenset[str]
+    options: frozenset[str]
+
+    @property
+    def lustre(self) -> bool:
+        """Whether ``--posix.lustre.*`` exists, that is, ior was configured ``--with-lustre``."""
+        return "--posix.lustre.stripecount" in self.options
+
+    @property
+    def o_direct(self) -> bool:
+        """Whether ``--posix.odirect`` exists."""
+        return "--posix.odirect" in self.options
+
+
+def parse_help(text: str) -> IorCapabilities:
+    """What ``ior --help`` (3.3, 4.0) lists; raises :class:`ToolOutputError` for other text."""
+    apis = re.search(r"API for I/O\s+\[([A-Za-z0-9_|.-]+)\]", text)
+    if apis is None:
+        raise ToolOutputError(
+            f"this is not the help text of IOR: no 'API for I/O [...]'; it begins: {excerpt(text)}"
+        )
+    found = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
+    options = frozenset(option for pair in found for option in pair if option)
+    return IorCapabilities(frozenset(apis[1].split("|")), options)

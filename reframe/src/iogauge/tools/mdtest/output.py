@@ -1,0 +1,414 @@
+"""mdtest: arguments for it, and its summary tables and rank details as values.
+
+Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON.
+
+A rate of mdtest 4.0 is, for each iteration, the *slowest* task's rate times the number of tasks
+(``summarize_results_rank0``); the table gives greatest, least, mean and standard deviation (n - 1)
+over the iterations. In 3.3 the values are taken over iterations and tasks (population deviation).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.parsing import excerpt, is_number, unique
+
+#: Rows of mdtest's table, and the phase that each one is here.
+PHASES: Final[dict[str, str]] = {
+    "Directory creation": "dir_create",
+    "Directory stat": "dir_stat",
+    "Directory read": "dir_read",
+    "Directory rename": "dir_rename",
+    "Directory removal": "dir_remove",
+    "File creation": "create",
+    "File stat": "stat",
+    "File read": "read",
+    "File removal": "remove",
+    "Tree creation": "tree_create",
+    "Tree removal": "tree_remove",
+}
+
+#: Half of the last digit of a number printed with %.3f.
+_PRINTED: Final = 0.5e-3
+
+_LAUNCH: Final = re.compile(
+    r"(?m)^mdtest-(\S+) was launched with (\d{1,9}) total task\(s\) on (\d{1,9}) node\(s\)\s*$"
+)
+_COMMAND: Final = re.compile(r"(?m)^Command line used: (.*)$")
+_WORK: Final = re.compile(
+    r"(?m)^(\d{1,9}) tasks, (\d{1,18}) (files/directories|files?|directories)\s*$"
+)
+_SUMMARY: Final = re.compile(r"(?m)^SUMMARY (\w+)\s*:(.*)$")
+_COUNT: Final = re.compile(r"\(of (\d{1,9}) iterations\)")
+_UNIT: Final = re.compile(r"\((\S+)\)")
+_HEADER: Final = re.compile(r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*")
+_ROW: Final = re.compile(r"   (?P<name>[A-Z][a-z]+ [a-z]+)\s*:?\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
+_STONEWALL_ROW: Final = re.compile(r"   File create \(stonewall\)\s")
+_FINISHED: Final = re.compile(r"(?m)^-- finished at \S+ \S+ --\s*$")
+_SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
+_CONTINUE: Final = re.compile(
+    r"(?m)^Continue stonewall hit min: (\d{1,18}) max: (\d{1,18}) avg: (\d{1,18}\.\d)"
+)
+_COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
+_NUMBER: Final = re.compile(r"\d{1,300}\.\d{3}")
+
+_Row = tuple[float, float, float, float]
+
+
+def parse_table(text: str) -> ToolOutput:
+    """What mdtest printed: one phase for each row of ``SUMMARY rate`` that ran, in its order.
+
+    The table's unit is operations per second ("ops/sec" in its own progress lines); a header that
+    names another unit is refused. Rates: ``rate`` is the mean over the iterations, ``rate_max``,
+    ``rate_min`` and, with several iterations, ``rate_stddev`` the other columns (ops/s). The table
+    does not hold the single iterations, so that there is one phase for all of them; how many stands
+    in ``parameters["iterations"]``. A row of 0.000 is a phase that did not run, and is left out.
+
+    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), which has three decimals;
+    of a single iteration whose count of operations is known they are operations / rate, which is
+    exact. Without -P those of a tree phase are the seconds of one directory: mdtest does not tell
+    more. ``operations`` is what all tasks did in one iteration, or None where the output does not
+    tell: with a stonewall, tasks times the greatest count reached (the others catch up).
+
+    ``parameters``: iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task, kind
+    (files, directories, files/directories), shift ("Shifting ranks by N"), and stonewall_min,
+    stonewall_max, stonewall_mean (items per task when the stonewall was hit).
+
+    Raises :class:`ToolOutputError` when the table is missing, cut, damaged, or not the only one.
+    """
+    if not text.strip():
+        raise ToolOutputError("mdtest printed nothing: it failed before its first phase")
+    text = "\n".join(text.splitlines()) + "\n"
+    warnings = unique(_COMPLAINT.findall(text))
+    launch = _one_launch(text, warnings)
+    tasks, nodes = int(launch[2]), int(launch[3])
+    tables = _tables(text, warnings)
+    finished = _FINISHED.findall(text)
+    if len(finished) != 1:
+        raise ToolOutputError(
+            f"mdtest output has {len(finished)} lines '-- finished at', expected 1: it is cut off "
+            "or "
+            f"not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
+        )
+    rates, iterations = tables["rate"]
+    times = tables.get("time", ({}, iterations))
+    if times[1] != iterations:
+        raise ToolOutputError(f"mdtest tables of {iterations} and {times[1]} iterations in one run")
+    work = _WORK.search(text)
+    if tasks < 1 or nodes < 1 or work is None or int(work[1]) != tasks:
+        raise ToolOutputError(
+            f"mdtest output: expected a line '{tasks} tasks, N files', found "
+            f"{excerpt(work[0] if work else '')!r}"
+        )
+    parameters: dict[str, object] = {
+        "iterations": iterations,
+        "items": int(work[2]),
+        "items_per_task": int(work[2]) // tasks,
+        "kind": work[3],
+    }
+    if shift := _SHIFT.search(text):
+        parameters["shift"] = int(shift[1])
+    hits = _CONTINUE.findall(text)
+    command = _COMMAND.search(text)
+    if "time" not in tables and not hits and command and re.search(r"'?-x\b", command[1]):
+        raise ToolOutputError(
+            "mdtest took its number of items from a stonewall status file (-x) and printed no "
+            "times: "
+            "run it with -P"
+        )
+    if hits:
+        parameters["stonewall_min"] = min(int(hit[0]) for hit in hits)
+        parameters["stonewall_max"] = max(int(hit[1]) for hit in hits)
+        parameters["stonewall_mean"] = sum(float(hit[2]) for hit in hits) / len(hits)
+    counts = [int(work[2])] if not hits else [int(work[2]), int(hits[0][1]) * tasks]
+    if min(counts) < 1:
+        raise ToolOutputError(
+            f"mdtest output: it did {min(counts)} operations: nothing was measured"
+        )
+    phases = tuple(
+        _phase(name, row, times[0].get(name), iterations, counts)
+        for name, row in rates.items()
+        if row[2] > 0
+    )
+    if not phases:
+        raise ToolOutputError("mdtest: every rate in the table is 0.000: no phase ran")
+    return ToolOutput(
+        tool="mdtest",
+        version=launch[1],
+        phases=phases,
+        tasks=tasks,
+        nodes=nodes,
+        command=command[1].strip() if command else "",
+        warnings=warnings,
+        parameters=parameters,
+    )
+
+
+def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
+    launches = list(_LAUNCH.finditer(text))
+    if not launches:
+        raise ToolOutputError(
+            "this is not mdtest output: no line 'mdtest-... was launched with'; it begins: "
+            f"{excerpt(text)}" + (f"; mdtest complained: {warnings[0]}" if warnings else "")
+        )
+    if len(launches) > 1:
+        raise ToolOutputError(
+            f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, "
+            "expected "
+            "1: this is what happens when the launcher is not that of the MPI library mdtest was "
+            "built "
+            "with; use the matching mpirun or srun"
+        )
+    return launches[0]
+
+
+def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Row], int]]:
+    """The rows of each SUMMARY table, and its number of iterations."""
+    tables: dict[str, tuple[dict[str, _Row], int]] = {}
+    for match in _SUMMARY.finditer(text):
+        what = match[1]
+        where = f"mdtest table 'SUMMARY {what}'"
+        if what not in ("rate", "time") or what in tables:
+            raise ToolOutputError(
+                f"{where}: unknown, or more than one; run mdtest with one number of tasks"
+            )
+        count = _COUNT.search(match[2])
+        if count is None or int(count[1]) < 1:
+            raise ToolOutputError(f"{where}: no '(of N iterations)' in {match[0]!r}")
+        unit = _UNIT.search(match[2].replace(count[0], ""))
+        if unit and unit[1] not in ("ops/sec", "ops/s", "sec", "s"):
+            raise ToolOutputError(f"{where}: unit {unit[1]!r}, expected ops/sec or sec")
+        lines = text[match.end() + 1 :].split("\n")
+        if not _HEADER.fullmatch(lines[0]):
+            raise ToolOutputError(
+                f"{where}: header {excerpt(lines[0])!r}, expected Operation, Max, Min, Mean, Std "
+                "Dev"
+            )
+        tables[what] = (_rows(lines[2:], where), int(count[1]))
+    if "rate" not in tables:
+        raise ToolOutputError(
+            "mdtest printed no table 'SUMMARY rate': it failed or was killed; last line "
+            f"{excerpt(text.rstrip().splitlines()[-1])!r}"
+            + (f"; it complained: {warnings[-1]}" if warnings else "")
+        )
+    if "time" in tables and list(tables["time"][0]) != list(tables["rate"][0]):
+        raise ToolOutputError("mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows")
+    return tables
+
+
+def _rows(lines: Sequence[str], where: str) -> dict[str, _Row]:
+    rows: dict[str, _Row] = {}
+    for line in lines:
+        if not line.strip() or line.startswith("-- finished"):
+            break
+        if _STONEWALL_ROW.match(line) or _COMPLAINT.match(line):
+            continue
+        match = _ROW.fullmatch(line)
+        if match is None or match["name"] not in PHASES or match["name"] in rows:
+            raise ToolOutputError(f"{where}: damaged row {excerpt(line)!r}")
+        cells = match.groups()[1:]
+        for cell in cells:
+            if not _NUMBER.fullmatch(cell):
+                raise ToolOutputError(
+                    f"{where}: {match['name']!r} has {excerpt(cell)!r}, expected a number of at "
+                    "least 0"
+                )
+        greatest, least, mean, deviation = (float(cell) for cell in cells)
+        slack = 2 * _PRINTED + 1e-9 * greatest
+        if not least - slack <= mean <= greatest + slack or (mean > 0 and greatest == 0):
+            raise ToolOutputError(
+                f"{where}: {match['name']!r} has a mean of {mean} outside {least} to {greatest}"
+            )
+        rows[match["name"]] = (greatest, least, mean, deviation)
+    if "Tree removal" not in rows:
+        raise ToolOutputError(f"{where}: cut off: no row 'Tree removal'")
+    return rows
+
+
+def _phase(
+    name: str, row: _Row, times: _Row | None, iterations: int, counts: Sequence[int]
+) -> Phase:
+    greatest, least, mean, deviation = row
+    if least == 0:
+        raise ToolOutputError(
+            f"mdtest: {name!r} has a least rate of 0.000 but a mean of {mean}: an iteration failed"
+        )
+    rates = {
+        "rate": Quantity(mean, "ops/s"),
+        "rate_max": Quantity(greatest, "ops/s"),
+        "rate_min": Quantity(least, "ops/s"),
+    }
+    if iterations > 1 and deviation > 0:
+        rates["rate_stddev"] = Quantity(deviation, "ops/s")
+    seconds, operations = _seconds(name, row, times, iterations, counts)
+    return Phase(name=PHASES[name], rates=rates, seconds=seconds, operations=operations)
+
+
+def _seconds(
+    name: str, row: _Row, times: _Row | None, iterations: int, counts: Sequence[int]
+) -> tuple[float, int | None]:
+    """Mean seconds of an iteration, and the operations in it where they are certain."""
+    tree = name.startswith("Tree")
+    if times is None:
+        # A stonewalled run: files as many as were reached, directories as many as asked for.
+        operations = counts[0] if name.startswith("Directory") else counts[-1]
+        return (1 / row[2], None) if tree else (operations / row[2], operations)
+    fitting = []
+    if not tree:
+        for count in counts:
+            # All iterations did the same number of operations: the fastest one took the least time.
+            pairs = ((row[0], times[1]), (row[1], times[0]))
+            if all(abs(count / rate - time) <= _PRINTED + 2e-3 * time for rate, time in pairs):
+                fitting.append(count)
+    operations_known = fitting[-1] if fitting else None
+    if iterations == 1 and operations_known is not None:
+        return operations_known / row[2], operations_known
+    if times[2] > 0:
+        return times[2], operations_known
+    # Below the half millisecond that the table can show.
+    return (operations_known / row[2] if operations_known else _PRINTED), operations_known
+
+
+_CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
+
+
+@dataclass(frozen=True, slots=True)
+class RankPhase:
+    """One phase of the rank details.
+
+    ``rate_ops_s`` and ``seconds`` are those of all tasks in the *first* iteration (row ``all``; the
+    seconds include the barrier). ``rank_rates_ops_s`` and ``rank_seconds`` hold a tuple by rank for
+    each iteration, without the barrier; they are empty for tree_create and tree_remove, which rank
+    0 does alone.
+    """
+
+    name: str
+    rate_ops_s: float
+    seconds: float
+    rank_rates_ops_s: tuple[tuple[float, ...], ...]
+    rank_seconds: tuple[tuple[float, ...], ...]
+
+
+def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]:
+    """What ``--saveRankPerformanceDetails`` wrote (``StoreRankInformation`` in mdtest.c).
+
+    The columns "Directory read" are left out: mdtest does not read directories, and writes a rate of
+    inf in 0 s there.
+
+    With ``tasks`` the number of ranks is checked. Raises :class:`ToolOutputError`.
+    """
+    where = "mdtest rank details"
+    if not text.strip():
+        raise ToolOutputError(f"{where}: the file is empty")
+    lines = text.split("\n")
+    if lines[-1] != "":
+        raise ToolOutputError(f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}")
+    header = lines[0].split(",")
+    names = [cell[5:] for cell in header[2::2] if cell.startswith("rate-")]
+    expected = ["rank", "items"] + [f"{kind}-{name}" for name in names for kind in ("rate", "time")]
+    if header != expected or not names or any(name not in PHASES for name in names):
+        raise ToolOutputError(f"{where}: unknown header {excerpt(lines[0])!r}")
+    rows = [_rank_row(line, number, names) for number, line in enumerate(lines[1:-1], 2)]
+    if [label for label, _ in rows].count("all") != 1 or rows[0][0] != "all":
+        raise ToolOutputError(f"{where}: expected one row 'all', in front of those of the ranks")
+    iterations: list[list[list[tuple[float, float] | None]]] = []
+    for label, cells in rows[1:]:
+        if label == "0":
+            iterations.append([])
+        if not iterations or label != str(len(iterations[-1])):
+            raise ToolOutputError(f"{where}: rank {label} is out of order")
+        iterations[-1].append(cells)
+    ranks = tasks if tasks is not None else len(iterations[0]) if iterations else 0
+    if not iterations or any(len(group) != ranks for group in iterations):
+        found = [len(group) for group in iterations]
+        raise ToolOutputError(f"{where}: {found} ranks by iteration, expected {ranks or 'some'}")
+    phases = []
+    for column, name in enumerate(names):
+        overall = rows[0][1][column]
+        if overall is None:
+            continue
+        rank_rates, rank_seconds = [], []
+        for group in [] if name.startswith("Tree") else iterations:
+            values = [
+                cells[column]
+                for cells in group
+                if column < len(cells) and cells[column] is not None
+            ]
+            if len(values) != ranks:
+                raise ToolOutputError(f"{where}: {name!r} lacks {ranks - len(values)} ranks")
+            rank_rates.append(tuple(value[0] for value in values if value))
+            rank_seconds.append(tuple(value[1] for value in values if value))
+        phases.append(RankPhase(PHASES[name], *overall, tuple(rank_rates), tuple(rank_seconds)))
+    if not phases:
+        raise ToolOutputError(f"{where}: the row 'all' is empty: no phase ran")
+    return tuple(phases)
+
+
+def _rank_row(
+    line: str, number: int, names: Sequence[str]
+) -> tuple[str, list[tuple[float, float] | None]]:
+    """Label of a row, and its (rate, seconds) by phase; the ranks' rows lack the tree phases."""
+    where = f"mdtest rank details: line {number}"
+    label, *rest = line.split(",")
+    if label != "all" and not re.fullmatch(r"0|[1-9]\d{0,8}", label):
+        raise ToolOutputError(f"{where}: unknown row {excerpt(line)!r}")
+    expected = 1 + 2 * (len(names) if label == "all" else len(names) - 2)
+    if len(rest) != expected:
+        raise ToolOutputError(f"{where}: {len(rest)} values, expected {expected}")
+    cells: list[tuple[float, float] | None] = []
+    for name, rate, seconds in zip(names, rest[1::2], rest[2::2], strict=False):
+        if name == "Directory read" or (not rate and not seconds):
+            cells.append(None)
+            continue
+        pair = tuple(float(cell) if _CELL.fullmatch(cell) else -1.0 for cell in (rate, seconds))
+        if not all(is_number(value) and value > 0 for value in pair):
+            raise ToolOutputError(
+                f"{where}: {excerpt(rate)!r} and {excerpt(seconds)!r}, expected numbers above 0"
+            )
+        cells.append((pair[0], pair[1]))
+    return label, cells
+
+
+def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutput:
+    """The output with ``rank_seconds`` where the rank details have them: the first iteration's.
+
+    The tree phases are left as they are: mdtest 4.0.0 reports other rates for them in the rank
+    details (84 instead of 8128 ops/s, seen in one run), and no rank's times.
+
+    Of a single iteration, ``seconds`` is replaced by the exact value too, and ``rate`` is not: the
+    table's is the slowest task's rate times the tasks, this one's all items by the longest time.
+    They have to agree within 1 %. Raises :class:`ToolOutputError` otherwise.
+    """
+    details: Mapping[str, RankPhase] = {entry.name: entry for entry in ranks}
+    phases = []
+    for phase in output.phases:
+        if phase.name.startswith("tree_"):
+            phases.append(phase)
+            continue
+        entry = details.get(phase.name)
+        if entry is None:
+            raise ToolOutputError(f"mdtest rank details: nothing about {phase.name}")
+        if any(len(row) != output.tasks for row in entry.rank_seconds):
+            raise ToolOutputError(
+                f"mdtest rank details: {len(entry.rank_seconds[0])} ranks, but mdtest ran "
+                f"{output.tasks} tasks"
+            )
+        single = output.parameters.get("iterations") == 1
+        rate = phase.rates["rate"].value
+        if single and abs(entry.rate_ops_s - rate) > 0.01 * rate:
+            raise ToolOutputError(
+                f"mdtest rank details: {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
+                f"says {rate:.3f}: they are not of the same run"
+            )
+        phases.append(
+            replace(
+                phase,
+                seconds=entry.seconds if single else phase.seconds,
+                rank_seconds=entry.rank_seconds[0] if entry.rank_seconds else (),
+            )
+        )
+    return replace(output, phases=tuple(phases))

@@ -1,0 +1,136 @@
+"""The subject of ``iogauge trend``: read a history, judge its series, show them."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from iogauge.core.text import visible
+from iogauge.core.units import format_value
+from iogauge.records import query
+from iogauge.records.record import short_name
+from iogauge.trend.offline import LEAST_CHANGE, METHODS
+from iogauge.trend.states import HEAD, State, judge, newest_series
+from iogauge.trend.view import chance, few, fingerprint_ids, summary, table, to_json
+
+
+# The command.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Options of ``iogauge trend``; an empty text and None do not restrict."""
+
+    system: str
+    name: str
+    since: datetime | None
+    baseline: int
+    false_alarms: float
+    offline: bool
+    method: str
+    as_json: bool
+
+
+_COLUMNS: Final = (
+    *HEAD,
+    "time",
+    "session",
+    "median",
+    "metric_verdict",
+    "fingerprint",
+    "confirms",
+)
+
+#: Series with too few runs that are named.
+_NAMED: Final = 10
+
+
+def command(console: Console, folder: Path, asked: Question) -> int:
+    """Judge the history below a folder and print what was found; returns the exit status, 1 for an alarm.
+
+    Raises ValueError for an option that makes no sense, :class:`changepoint.MissingExtra` where the method's package is missing.
+    """
+    if asked.method not in METHODS:
+        raise ValueError(f"method {asked.method!r}: expected {' or '.join(METHODS)}")
+    try:
+        re.compile(asked.name)
+    except re.error as error:
+        raise ValueError(f"--name {asked.name!r} is no regular expression: {error}") from error
+    frame = query.load(folder, columns=_COLUMNS)
+    if asked.system:
+        frame = frame.filter(pl.col("system") == asked.system)
+    if asked.since:
+        frame = frame.filter(pl.col("time") >= asked.since)
+    if asked.name:
+        cases = [c for c in frame["case"].unique() if c and re.search(asked.name, c)]
+        frame = frame.filter(pl.col("case").is_in(cases))
+    if asked.offline:
+        return _offline(console, frame, asked)
+    found = judge(frame, baseline=asked.baseline, false_alarms=asked.false_alarms)
+    known = query.fingerprints(folder, fingerprint_ids(found))
+    if asked.as_json:
+        print(to_json(found, known))
+    else:
+        view = table(found, known)
+        if view.row_count:
+            console.print(view)
+        short = few(found)
+        for line in short[:_NAMED]:
+            console.print(escape(line), soft_wrap=True)
+        if len(short) > _NAMED:
+            console.print(f"and {len(short) - _NAMED} more with too few runs")
+        console.print(f"iogauge: {summary(found)}")
+        if words := chance(found, asked.false_alarms):
+            console.print(escape(words), soft_wrap=True)
+    return 1 if any(one.state is State.ALARM for one in found) else 0
+
+
+def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
+    """Print all changes of the newest series; an alarm is none of its business."""
+    rows = []
+    for head, runs in newest_series(frame):
+        values = runs["median"].to_list()
+        points = METHODS[asked.method](values)
+        bounds = [0, *points, len(values)]
+        levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
+        for point, (old, new) in zip(points, pairwise(levels), strict=True):
+            rows.append(
+                {
+                    **head,
+                    "time": runs["time"][point].isoformat(),
+                    "session": runs["session"][point],
+                    "before": old,
+                    "after": new,
+                }
+            )
+    if asked.as_json:
+        print(json.dumps(rows, indent=2, allow_nan=False))
+        return 0
+    view = Table(title="Changes of level", title_justify="left", pad_edge=False)
+    for heading in ("partition", "scenario", "metric", "since", "before", "after", "change"):
+        view.add_column(heading, overflow="fold")
+    for row in rows:
+        cells = (
+            f"{row['system']}:{row['partition']}",
+            short_name(row["case"]),
+            row["metric"],
+            f"{row['time'][:10]} {row['session']}",
+            f"{format_value(row['before'])} {row['unit']}",
+            f"{format_value(row['after'])} {row['unit']}",
+            f"{row['after'] / row['before'] - 1:+.1%}",
+        )
+        view.add_row(*(escape(visible(cell)) for cell in cells))
+    if rows:
+        console.print(view)
+    least = f"{LEAST_CHANGE:.0%}"
+    console.print(escape(f"iogauge: {len(rows)} change(s) of {least} or more"))
+    return 0

@@ -1,0 +1,340 @@
+"""Has a metric become worse than it was, since when, by how much, how sure is that, and what had changed?
+
+Judges every metric of every line of the history by :mod:`iogauge.trend.detector`, and shows what it found. What a
+metric is judged by is the logarithm of its value, signed so that more is better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from iogauge.records.derive import VALID
+from iogauge.trend import detector
+from iogauge.trend.detector import Counts, Doubles
+
+#: Runs at the beginning of a series with which later ones are compared.
+BASELINE: Final = 30
+
+#: As few as that do as long as there are not more; below, nothing is judged.
+LEAST: Final = 20
+
+
+class State(Enum):
+    """What is to be said of a series; only ALARM fails a pipeline."""
+
+    ALARM = "alarm"
+    IMPROVED = "improved"
+    RECOVERED = "recovered"
+    STEADY = "steady"
+    FEW = "too few runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of level: ``share`` of the value before (-0.1: a tenth less), and its 95 % interval.
+
+    ``time`` and ``session`` are those of the first run at the new level; ``before`` and ``after`` name the
+    fingerprints on both sides of what changed there, None where nothing did.
+    """
+
+    share: float
+    low: float
+    high: float
+    time: datetime
+    session: str
+    before: str | None
+    after: str | None
+
+    @property
+    def certain(self) -> bool:
+        """Whether the interval excludes that nothing changed."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One metric of one line: the state of its newest series.
+
+    ``runs`` are the valid ones of that series, ``baseline`` how many of them are its baseline; ``level`` is
+    that of the baseline, in ``unit``. ``false_alarms`` is the share of stable series in which evidence as
+    strong turns up within 30 runs (1: none). ``change`` is what an alarm or improvement consists of;
+    ``recovered``, of a series that is well again, the last run whose evidence was above the limit; ``started`` is the step from the series
+    before.
+    """
+
+    line: str
+    series: str
+    system: str
+    partition: str
+    case: str
+    metric: str
+    unit: str
+    better: str
+    state: State
+    runs: int
+    baseline: int
+    level: float | None
+    false_alarms: float
+    change: Change | None
+    recovered: datetime | None
+    started: Change | None
+
+
+# The history.
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Rows of the newest series of each key, and of the one before it: positions in the sorted columns."""
+
+    current: Counts
+    start: Counts
+    count: Counts
+    earlier: Counts
+    earlier_start: Counts
+    earlier_count: Counts
+
+
+def _codes(column: pl.Series) -> NDArray[np.int64]:
+    return column.cast(pl.String).fill_null("").rank("dense").to_numpy().astype(np.int64)
+
+
+def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
+    """Split rows that are sorted by key, then by time."""
+    end = np.flatnonzero(np.append(key[1:] != key[:-1], True))
+    group = np.zeros(len(key), np.intp)
+    group[end[:-1] + 1] = 1
+    group = np.cumsum(group)
+    newest = series == series[end][group]
+
+    def pack(mask: NDArray[np.bool_]) -> tuple[Counts, ...]:
+        rows = np.flatnonzero(mask)
+        count = np.bincount(group[rows], minlength=len(end))
+        return rows, np.cumsum(count) - count, count
+
+    older = np.flatnonzero(~newest)
+    before = np.full(len(end), -1, np.int64)
+    before[group[older]] = series[older]  # the last assignment wins: the series that ended last
+    return _Series(*pack(newest), *pack(~newest & (series == before[group])))
+
+
+def judge(
+    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = detector.FALSE_ALARMS
+) -> list[Judged]:
+    """Every metric of every line in a frame as ``history.load`` gives it, judged by its newest series.
+
+    Runs count where their value is valid (PASS, FAIL, UNREFERENCED), confirms no other run, and has the newest
+    run's unit. The first
+    ``baseline`` runs are the baseline, or the first 20 as long as there are no more than that. Raises
+    ValueError for a baseline below 20, and as :func:`changepoint.check_share` does.
+    """
+    if baseline < LEAST:
+        raise ValueError(f"baseline of {baseline} runs: expected {LEAST} at least")
+    detector.check_share(false_alarms)
+    rows = _valid(frame)
+    if rows.is_empty():
+        return []
+    table, split = _sorted(rows)
+    started = _started(table, split)
+    last = table.order[split.current[split.start + split.count - 1]]
+    heads = rows[last].select(HEAD).to_dicts()
+
+    def judged(one: int, state: State, **more: Any) -> Judged:
+        return Judged(
+            **heads[one],
+            state=state,
+            runs=int(split.count[one]),
+            started=started.get(one),
+            **(_UNJUDGED | more),
+        )
+
+    size = np.where(split.count > baseline, baseline, LEAST)
+    few = split.count <= LEAST
+    found = {int(one): judged(int(one), State.FEW) for one in np.flatnonzero(few)}
+    for length in {baseline, LEAST}:
+        chosen = np.flatnonzero(~few & (size == length))
+        chosen = chosen[np.argsort(split.count[chosen], kind="stable")]
+        for begin in range(0, len(chosen), _TOGETHER):
+            chunk = chosen[begin : begin + _TOGETHER]
+            for one, more in _judge_rows(table, split, chunk, length, false_alarms):
+                found[one] = judged(one, **more)
+    return [found[one] for one in sorted(found)]
+
+
+HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit", "better")
+_UNJUDGED: Final = {
+    "baseline": 0,
+    "level": None,
+    "false_alarms": 1.0,
+    "change": None,
+    "recovered": None,
+}
+
+#: Series in one matrix.
+_TOGETHER: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The valid rows of a frame, and their signed logarithms sorted by key and time."""
+
+    frame: pl.DataFrame
+    order: Counts
+    values: Doubles
+    sign: Doubles
+
+    def cell(self, column: str, place: int) -> Any:
+        return self.frame[column][int(self.order[place])]
+
+
+def _valid(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows that count in statistics: valid, and no confirmation, which a failure on the same day chose."""
+    return frame.filter(
+        pl.col("confirms").is_null(),
+        pl.col("metric_verdict").is_in(sorted(VALID)),
+        pl.col("median").is_finite() & (pl.col("median") > 0),
+    )
+
+
+def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
+    """Rows by line, metric and time, and where the series lie among them; a unit has a series of its own."""
+    metric, unit = _codes(rows["metric"]), _codes(rows["unit"])
+    key = _codes(rows["line"]) * (metric.max() + 1) + metric
+    series = _codes(rows["series"]) * (unit.max() + 1) + unit
+    order = np.lexsort((rows["time"].to_physical().to_numpy(), key))
+    sign = np.where((rows["better"] == "less").to_numpy(), -1.0, 1.0)[order]
+    values = np.log(rows["median"].to_numpy())[order] * sign
+    return _Rows(rows, order, values, sign), _divide(key[order], series[order])
+
+
+def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """Of every metric of every line what it is, and the valid runs of its newest series in the order of time."""
+    rows = _valid(frame)
+    if rows.is_empty():
+        return
+    table, split = _sorted(rows)
+    for start, count in zip(split.start, split.count, strict=True):
+        runs = rows[table.order[split.current[start : start + count]]]
+        yield runs.select(HEAD).row(-1, named=True), runs
+
+
+def _judge_rows(
+    table: _Rows, split: _Series, chosen: Counts, baseline: int, false_alarms: float
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Judge some keys together: rows of one matrix, padded at the end."""
+    count = split.count[chosen]
+    at = np.minimum(np.arange(count.max()), count[:, None] - 1)
+    places = split.current[split.start[chosen][:, None] + at]
+    values = table.values[places]
+    found = detector.evidence(values, baseline)
+    limit = detector.limits(found.scale, values.shape[1] - baseline, false_alarms)
+    down = detector.alarms(found.loss, limit, count - baseline)
+    up = detector.alarms(found.gain, limit, count - baseline)
+    worse = down.first >= 0
+    changed = np.flatnonzero(worse | (up.first >= 0))
+    flip = np.where(worse, 1.0, -1.0)
+    raised = baseline + np.where(worse, down.first, up.first)
+    begins = {
+        int(row): detector.onset(
+            flip[row] * values[row, : count[row]],
+            flip[row] * found.location[row],
+            found.scale[row],
+            begin=baseline,
+            end=int(raised[row]),
+        )
+        for row in changed
+    }
+    first = np.array([begins[int(row)] for row in changed], np.intp)
+    sizes = detector.step(values[changed], first, count[changed])
+    changes = _changes(table, places[changed], first, count[changed], sizes)
+    by_row = dict(zip(changed.tolist(), changes, strict=True))
+    level = np.exp(found.location * table.sign[places[:, 0]])
+    for row, one in enumerate(chosen.tolist()):
+        state, recovered, side = State.STEADY, None, down
+        if row in by_row:
+            state, side = (State.ALARM, down) if worse[row] else (State.IMPROVED, up)
+        elif down.last[row] >= 0:
+            state = State.RECOVERED
+            recovered = table.cell("time", places[row, baseline + down.last[row]])
+        yield (
+            one,
+            {
+                "state": state,
+                "baseline": baseline,
+                "level": float(level[row]),
+                "false_alarms": detector.share_of(float(side.excess[row]), false_alarms),
+                "change": by_row.get(row),
+                "recovered": recovered,
+            },
+        )
+
+
+def _changes(
+    table: _Rows,
+    places: Counts,
+    first: Counts,
+    count: Counts,
+    sizes: tuple[Doubles, Doubles],
+) -> list[Change]:
+    """Changes with which run ``first`` of each row began.
+
+    An onset is an estimate: the fingerprints are those around the nearest change within three runs before it
+    or one after.
+    """
+    found = []
+    for row, k in enumerate(first.tolist()):
+        sign = float(table.sign[places[row, k]])
+        middle, reach = (float(one[row]) for one in sizes)
+        before = after = None
+        for near in (k, k - 1, k - 2, k - 3, k + 1):
+            if 0 < near < count[row]:
+                old, new = (table.cell("fingerprint", places[row, j]) for j in (near - 1, near))
+                if old != new:
+                    before, after = old, new
+                    break
+        found.append(
+            Change(
+                share=_share(sign * middle),
+                low=_share(sign * middle - reach),
+                high=_share(sign * middle + reach),
+                time=table.cell("time", places[row, k]),
+                session=table.cell("session", places[row, k]),
+                before=before,
+                after=after,
+            )
+        )
+    return found
+
+
+def _share(logarithm: float) -> float:
+    """Share by which a value changed whose logarithm changed by that."""
+    return math.expm1(min(logarithm, 700.0))
+
+
+def _started(table: _Rows, split: _Series) -> dict[int, Change]:
+    """By key: the step from the series before to the newest one, between the 30 runs on each side."""
+    keys = np.flatnonzero(split.earlier_count)
+    if not len(keys):
+        return {}
+    old = np.minimum(split.earlier_count[keys], BASELINE)
+    new = np.minimum(split.count[keys], BASELINE)
+    at = np.minimum(np.arange(2 * BASELINE), (old + new)[:, None] - 1)
+    ends = (split.earlier_start + split.earlier_count)[keys]
+    early = at < old[:, None]
+    places = np.where(
+        early,
+        split.earlier[np.where(early, (ends - old)[:, None] + at, 0)],
+        split.current[np.where(early, 0, split.start[keys][:, None] + at - old[:, None])],
+    )
+    sizes = detector.step(table.values[places], old, old + new)
+    changes = _changes(table, places, old, old + new, sizes)
+    units = table.frame["unit"].to_numpy()[table.order]
+    same = units[places[np.arange(len(keys)), old - 1]] == units[places[np.arange(len(keys)), old]]
+    return {int(key): change for key, change, fits in zip(keys, changes, same, strict=True) if fits}

@@ -1,0 +1,461 @@
+"""Whether a directory may be written in: because an administrator allowed it, or because it is the caller's own.
+
+An administrator's word is a file :data:`MARKER` in the directory. Without it only a directory that belongs to
+the caller will do, and none that is a mount point, lies directly below ``/`` or is part of the system. Some
+are refused whatever stands in them: ``/``, home directories, paths that lead through a symbolic link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+import yaml
+
+from iogauge.core.yamlfile import YamlError, parse
+from iogauge.node.mounts import Mount, mount_of
+
+MARKER: Final = ".iogauge-allowed"
+
+#: Where the system's own files lie, which belong to root as much as root's own do.
+_SYSTEM: Final = (
+    *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32"),
+    *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
+)
+_NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
+_KEYS: Final = ("type", "source", "users", "groups", "expires")
+
+#: What a file system without hard links says.
+_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
+
+#: More than a marker needs.
+_MOST_BYTES: Final = 65536
+
+
+class NotAllowed(OSError):
+    """A directory may not be written in. The message names it, what was found, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """What an administrator wrote: for which file system, for whom, until when. Nothing: without limit."""
+
+    type: str | None = None
+    source: str | None = None
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    expires: datetime.date | None = None
+
+    def to_yaml(self) -> str:
+        """The text of the file."""
+        words = {name: getattr(self, name) for name in _KEYS if getattr(self, name)}
+        plain = {name: [*v] if isinstance(v, tuple) else v for name, v in words.items()}
+        return yaml.safe_dump(plain, sort_keys=False) if plain else ""
+
+    def meaning(self) -> str:
+        """What the file allows, in words."""
+        who = [f"user {name}" for name in self.users] + [f"group {name}" for name in self.groups]
+        where = f" on {self.type}" if self.type else ""
+        where += f" from {self.source}" if self.source else ""
+        until = f" until the end of {self.expires}" if self.expires else ""
+        return f"{', '.join(who) or 'everybody who can write there'}{where}{until}"
+
+
+def _names(key: str, value: Any) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else [value]
+    if not found or not all(type(one) in (str, int) and one != "" for one in found):
+        raise ValueError(f"{key} is {repr(value)[:80]}: expected a name, or a list of them")
+    return tuple(str(one) for one in found)
+
+
+def parse_marker(text: str) -> Marker:
+    """An administrator's file; empty is allowed. Raises ValueError with what is wrong."""
+    try:
+        data = parse(text, "line")
+    except YamlError as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from error
+    if data is None:
+        return Marker()
+    if not isinstance(data, dict):
+        raise ValueError(f"expected lines such as 'users: [alice]', found {text[:40]!r}")
+    odd = sorted(str(key) for key in data if key not in _KEYS)
+    if odd:
+        raise ValueError(f"{', '.join(odd)}: unknown, expected {', '.join(_KEYS)}")
+    for key in ("type", "source"):
+        if key in data and (not isinstance(data[key], str) or not data[key]):
+            raise ValueError(f"{key} is {data[key]!r}: expected text")
+    expires = data.get("expires")
+    if "expires" in data and (
+        not isinstance(expires, datetime.date) or isinstance(expires, datetime.datetime)
+    ):
+        raise ValueError(f"expires is {expires!r}: expected a day such as 2027-03-31")
+    return Marker(
+        type=data.get("type"),
+        source=data.get("source"),
+        users=_names("users", data["users"]) if "users" in data else (),
+        groups=_names("groups", data["groups"]) if "groups" in data else (),
+        expires=expires,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: identifiers and names."""
+
+    uid: int
+    user: str
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A directory as found. ``owner`` is its user; ``home_of`` the user whose home it is, empty: none.
+
+    ``marker`` None: there is none that counts; ``ignored`` then says why one that is there does not.
+    ``swapped``: everybody may rename what lies in it, whoever owns that.
+    """
+
+    path: str
+    owner: int
+    mount: Mount | None
+    home_of: str = ""
+    marker: Marker | None = None
+    ignored: str = ""
+    of_job: bool = False
+    swapped: bool = False
+
+    @property
+    def is_mount_point(self) -> bool:
+        """Whether something is mounted right here."""
+        return self.mount is not None and self.mount.point == self.path
+
+
+def _below(path: str, tops: tuple[str, ...]) -> bool:
+    return any(path == top or path.startswith(f"{top}/") for top in tops)
+
+
+def _refuse_always(path: str, home_of: str) -> None:
+    """Raise :class:`NotAllowed` for what no marker can allow."""
+    if path == "/":
+        raise NotAllowed("/ is the root of the machine: never written in. Name a directory below")
+    if home_of:
+        raise NotAllowed(
+            f"{path} is the home directory of {home_of}: never written in. Make a directory in it for "
+            f"the purpose (mkdir {path}/iogauge-target) and name that"
+        )
+
+
+def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.date) -> str:
+    file = os.path.join(place.path, MARKER)
+    if marker.expires and today > marker.expires:
+        raise NotAllowed(
+            f"{file} allowed {place.path} until {marker.expires}: ask the administrator to renew it "
+            f"(iogauge allow --replace {place.path})"
+        )
+    seen = place.mount
+    source = marker.source
+    fits = seen is not None and (
+        (marker.type is None or seen.type == marker.type)
+        and (source is None or seen.source == source or seen.source.endswith(f":{source}"))
+    )
+    if (marker.type or source) and not fits:
+        found = f"{seen.type} from {seen.source}" if seen else "no mount"
+        wanted = f"{marker.type or 'any type'} from {source or 'anywhere'}"
+        raise NotAllowed(
+            f"{place.path} is {found}; {file} allows {wanted}. Mount that, or have the file corrected"
+        )
+    mine = {caller.user, str(caller.uid)} & {*marker.users}
+    if (marker.users or marker.groups) and not mine and not caller.groups & {*marker.groups}:
+        raise NotAllowed(
+            f"{file} allows {marker.meaning()}, and not {caller.user}: ask the administrator"
+        )
+    return f"{file}: {marker.meaning()}"
+
+
+def decide(place: Place, caller: Caller, today: datetime.date) -> str:
+    """What allows the caller to write in a directory; raises :class:`NotAllowed` where nothing does."""
+    by = _decide(place, caller, today)
+    if not place.swapped:
+        return by
+    return (
+        f"{by}; but everybody can rename what others have in it, and put something else in its place: "
+        f"make it sticky (chmod +t {place.path})"
+    )
+
+
+def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
+    path = place.path
+    _refuse_always(path, place.home_of)
+    if place.marker is not None:
+        return _by_marker(place, place.marker, caller, today)
+    ask = (
+        f"Ask its administrator to allow it (iogauge allow {path}), or name a directory of your own"
+    )
+    ask = f"{place.ignored}. {ask}" if place.ignored else ask
+    if place.owner != caller.uid:
+        raise NotAllowed(f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}")
+    if place.of_job:
+        return f"made for this job, and {caller.user} owns it"
+    if len(PurePosixPath(path).parts) < 3:
+        raise NotAllowed(f"{path} lies directly below /: too much may hang on it. {ask}")
+    if place.is_mount_point:
+        raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
+    if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
+        raise NotAllowed(f"{path} is part of the system. {ask}")
+    return f"{caller.user} owns it"
+
+
+def _is_link(name: str, fd: int) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name, dir_fd=fd).st_mode)
+    except OSError:
+        return False
+
+
+def open_directory(path: str) -> int:
+    """A descriptor of a directory that is reached without a symbolic link; the caller closes it.
+
+    Raises :class:`NotAllowed` for a link, OSError where a component is missing or cannot be passed.
+    """
+    parts = PurePosixPath(path).parts
+    if not path.startswith("/") or ".." in parts:
+        raise NotAllowed(f"{path!r} is not an absolute path without '..'")
+    fd = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    so_far = "/"
+    for part in parts[1:]:
+        so_far = os.path.join(so_far, part)
+        try:
+            inner = os.open(
+                part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd
+            )
+        except OSError as error:
+            if _is_link(part, fd):
+                raise NotAllowed(
+                    f"{so_far} in the path {path} is a symbolic link, and what it leads to may change: "
+                    f"not written to. Name the real path: {os.path.realpath(path)}"
+                ) from None
+            raise type(error)(error.errno, error.strerror, so_far) from None
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
+
+
+@contextlib.contextmanager
+def _closing(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
+    """The marker in an open directory if it counts; otherwise None, and why one that is there does not."""
+    file = os.path.join(path, MARKER)
+    try:
+        # Without O_NONBLOCK, opening a pipe would wait for a writer.
+        inner = os.open(
+            MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd
+        )
+    except FileNotFoundError:
+        return None, ""
+    except OSError as error:
+        return None, f"{file} does not count: {error.strerror}"
+    with _closing(inner):
+        info = os.fstat(inner)
+        if not stat.S_ISREG(info.st_mode):
+            return None, f"{file} does not count: it is not a regular file"
+        if info.st_uid not in (0, owner):
+            return (
+                None,
+                f"{file} does not count: it belongs to user {info.st_uid}, neither root nor the directory's owner",
+            )
+        if info.st_mode & 0o022:
+            return None, f"{file} does not count: others may write it (chmod go-w {file})"
+        with open(os.dup(inner), "rb") as whole:
+            data = whole.read(_MOST_BYTES + 1)
+    try:
+        if len(data) > _MOST_BYTES:
+            raise ValueError(f"longer than {_MOST_BYTES} bytes, name a group instead")
+        text = data.decode("utf-8", "replace")
+        return parse_marker(text), ""
+    except ValueError as error:
+        raise NotAllowed(f"{file}: {error}. Have it corrected") from error
+
+
+def unknown(marker: Marker) -> list[str]:
+    """Users and groups of a marker that this machine does not know; numbers are taken as they are."""
+    known = {
+        "user": (marker.users, pwd.getpwnam),
+        "group": (marker.groups, grp.getgrnam),
+    }
+    found = []
+    for kind, (names, look_up) in known.items():
+        for name in names:
+            try:
+                if not name.isdecimal():
+                    look_up(name)
+            except (KeyError, ValueError):
+                found.append(f"{kind} {name}")
+    return found
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def caller() -> Caller:
+    """This process's user and groups, by number and by name."""
+    groups = {str(gid) for gid in (os.getegid(), *os.getgroups())}
+    for gid in {os.getegid(), *os.getgroups()}:
+        with contextlib.suppress(KeyError):
+            groups.add(grp.getgrgid(gid).gr_name)
+    return Caller(uid=os.geteuid(), user=_user_name(os.geteuid()), groups=frozenset(groups))
+
+
+def _home_of(fd: int, path: str) -> str:
+    """The user whose home directory this is, empty: nobody's.
+
+    Homes of others are compared by name: looking at them could bring up every automount.
+    """
+    info = os.fstat(fd)
+    near = {os.path.expanduser("~"): "you"}
+    for uid in {os.geteuid(), info.st_uid}:
+        with contextlib.suppress(KeyError):
+            near[pwd.getpwuid(uid).pw_dir] = _user_name(uid)
+    for home, user in near.items():
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.stat(home), info):
+                return user
+    return next((one.pw_name for one in pwd.getpwall() if os.path.normpath(one.pw_dir) == path), "")
+
+
+def _plain(path: str) -> str:
+    """A path with one spelling: normpath(3) keeps two slashes in front."""
+    path = os.path.normpath(path)
+    return f"/{path.lstrip('/')}" if path.startswith("/") else path
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A directory that may be written in: its descriptor, its path, and what allows it."""
+
+    fd: int
+    path: str
+    by: str = field(compare=False)
+
+
+@contextlib.contextmanager
+def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
+    """Open a directory that the caller may write in; what is checked is what is open.
+
+    ``of_job``: a resource manager made it for this job. Raises :class:`NotAllowed`, or OSError where the
+    directory cannot be reached.
+    """
+    path = _plain(path)
+    with _closing(open_directory(path)) as fd:
+        info = os.fstat(fd)
+        owner = info.st_uid
+        marker, ignored = _read_marker(fd, path, owner)
+        place = Place(
+            path=path,
+            owner=owner,
+            mount=mount_of(fd),
+            home_of=_home_of(fd, path),
+            marker=marker,
+            ignored=ignored,
+            of_job=of_job,
+            swapped=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
+        )
+        yield Opened(fd, path, decide(place, caller(), datetime.date.today()))
+
+
+def by_what(path: str) -> str:
+    """What allows the caller to write in a directory; raises as :func:`opened` does."""
+    with opened(path) as found:
+        return found.by
+
+
+def _name(fd: int, scratch: str) -> None:
+    """Give a file in an open directory the marker's name too; raises FileExistsError where there is one."""
+    try:
+        os.link(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(MARKER, dir_fd=fd)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), MARKER) from None
+        os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+
+
+def allow(
+    path: str,
+    users: tuple[str, ...],
+    groups: tuple[str, ...],
+    expires: datetime.date | None,
+    replace: bool = False,
+) -> Marker:
+    """Write the marker that allows a directory, for the file system that is mounted there now.
+
+    Raises :class:`NotAllowed` where no marker can allow it, where it would not count, or where there is one.
+    """
+    path = _plain(path)
+    with _closing(open_directory(path)) as fd:
+        _refuse_always(path, _home_of(fd, path))
+        owner = os.fstat(fd).st_uid
+        if os.geteuid() not in (0, owner):
+            raise NotAllowed(
+                f"{path} belongs to {_user_name(owner)}: only root and its owner can allow it"
+            )
+        mount = mount_of(fd)
+        source = mount.source if mount else None
+        # Servers may be named in another way on another node; what follows the last colon is the same.
+        source = source.rpartition(":")[2] if source and ":/" in source else source
+        marker = Marker(
+            type=mount.type if mount else None,
+            source=source,
+            users=users,
+            groups=groups,
+            expires=expires,
+        )
+        try:
+            parse_marker(marker.to_yaml())
+            if expires and expires < datetime.date.today():
+                raise ValueError(f"expires is {expires}, which is over")
+        except ValueError as error:
+            raise NotAllowed(f"that would allow nobody: {error}") from error
+        scratch = f"{MARKER}.{os.getpid()}"
+        new = os.open(
+            scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd
+        )
+        try:
+            with open(new, "w", encoding="utf-8") as out:
+                os.fchmod(new, 0o644)
+                out.write(marker.to_yaml())
+                out.flush()
+                os.fsync(new)
+            if replace:
+                os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+            else:
+                _name(fd, scratch)
+        except FileExistsError:
+            raise NotAllowed(
+                f"{path} has a {MARKER} already: read it, and write it anew with --replace"
+            ) from None
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch, dir_fd=fd)
+    return marker
