@@ -35,7 +35,7 @@ _MEASURE = """
 import json, resource, sys, time
 from pathlib import Path
 from iogauge.records import query
-frame = history.load(Path(sys.argv[1]), columns=json.loads(sys.argv[2]))
+frame = query.load(Path(sys.argv[1]), columns=json.loads(sys.argv[2]))
 seconds = time.perf_counter() - float(sys.argv[3])
 uses = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
 print(json.dumps({

@@ -7,11 +7,16 @@ formulas stand in docs/derived.md.
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import sweep
-from iogauge.check.compared import BaselineCheck, baseline_checks
-from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
-from iogauge.core import words
-from iogauge.records import derive
+from iogauge.check import (
+    BaselineCheck,
+    CurveCheck,
+    PairsCheck,
+    SpeedupCheck,
+    baseline_checks,
+    derive,
+    sweep,
+    words,
+)
 
 
 @rfm.simple_test

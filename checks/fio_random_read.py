@@ -3,8 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from iogauge.check import FioRandomReadCheck
-from iogauge.core import words
+from iogauge.check import FioRandomReadCheck, words
 
 
 @rfm.simple_test

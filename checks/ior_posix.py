@@ -3,8 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import IorCheck
-from iogauge.core import words
+from iogauge.check import IorCheck, words
 
 
 @rfm.simple_test

@@ -3,9 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.check import sweep
-from iogauge.check.needle import NodeNeedleCheck, TargetNeedleCheck
-from iogauge.node.mounts import traits
+from iogauge.check import NodeNeedleCheck, TargetNeedleCheck, sweep, traits
 
 
 def _several_targets(extras):

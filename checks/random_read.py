@@ -2,8 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import ChecksumCheck, RandomReadCheck, sweep
-from iogauge.core import words
+from iogauge.check import ChecksumCheck, RandomReadCheck, sweep, words
 
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 

@@ -6,8 +6,7 @@ another node.
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import PinnedFilesCheck, sweep
-from iogauge.core import words
+from iogauge.check import PinnedFilesCheck, sweep, words
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_node"))

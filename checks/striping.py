@@ -2,9 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import AggregatorsCheck, SharedFileCheck, sweep
-from iogauge.core import words
-from iogauge.node.layouts import Layout
+from iogauge.check import AggregatorsCheck, Layout, SharedFileCheck, sweep, words
 
 
 @sweep.simple_test_if(sweep.points("stripe_counts", words.LUSTRE))

@@ -7,8 +7,7 @@ the form of the document as variant ``published`` (``-S variant=published``).
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import IorCheck
-from iogauge.core import words
+from iogauge.check import IorCheck, words
 
 
 @rfm.simple_test
