@@ -119,7 +119,7 @@ class Everything:
 
 def footprints(rig: Rig) -> dict[str, Path]:
     found = sorted((rig.home / "reframe" / "stage").rglob("footprint.json"))
-    return {json.loads(file.read_text())["case"]: file for file in found}
+    return {json.loads(file.read_text())["order"]["case"]: file for file in found}
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
         n: cost(d) for n, d in everything.real.items()
     }
     for data in everything.real.values():
-        assert str(data["files"]) in everything.planned
+        assert str(data["order"]["files"]) in everything.planned
     assert f"{len(everything.real)} case(s)" in re.sub(r"\s+", " ", everything.planned)
 
 
@@ -181,13 +181,17 @@ def of_tool(case: str) -> str:
 
 def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Everything) -> None:
     for case, data in everything.real.items():
-        held, planned = everything.watch.held[case], data["held_bytes"]
+        held, planned = everything.watch.held[case], data["order"]["held_bytes"]
         # A file system's own blocks for a file in pieces (ext4's extents) come on top.
-        slack = 16384 * min(data["files"], 16)
+        slack = 16384 * min(data["order"]["files"], 16)
         assert 0.9 * planned <= held <= planned + slack, (case, held, planned)
         names = everything.watch.files[case]
-        lasting = data["files"] - data["passing_files"]
-        assert 0.9 * lasting <= names <= data["files"], (case, names, data["files"])
+        lasting = data["order"]["files"] - data["passing_files"]
+        assert 0.9 * lasting <= names <= data["order"]["files"], (
+            case,
+            names,
+            data["order"]["files"],
+        )
 
 
 def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> None:

@@ -18,6 +18,7 @@ from iogauge.node.layouts import FileLayout, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED
 from iogauge.workspace.directory import create, session_dir
+from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -38,31 +39,7 @@ def target(tmp_path: Path) -> Path:
 def case(place: Path, **change: Any) -> str:
     mount = mounts.find_mount(str(place))
     assert mount
-    data = {
-        "target": str(place),
-        "type": mount.type,
-        "source": mount.source,
-        "session": "session",
-        "host": "login",
-        "process": [1, 2],
-        "case": "case",
-        "held_bytes": 1 << 20,
-        "files": 1,
-        "pieces": None,
-        "pins": None,
-        "max_fill": 1.0,
-        "keep_free": 0.0,
-        "max_of_free": 1.0,
-        "time_limit_s": 60,
-        "removals_per_second": 5000,
-        "striping": "none",
-        "targets": None,
-        "restore": str(place.parent / "restore"),
-        "lock": str(place),
-        "lock_wait_s": 5,
-        "lock_lease_s": 60,
-        **change,
-    }
+    data = job_order(str(place), type=mount.type, source=mount.source).to_json() | change
     Path("case.json").write_text(json.dumps(data))
     return "case.json"
 
@@ -117,15 +94,7 @@ def test_a_quota_is_part_of_the_look() -> None:
     view = View(
         "h", "/s", Mount(1, "/s", "s", "lustre", ""), Space(100, 90, 0, 0), (Quota("u", 5, None),)
     )
-    wanted = {
-        "type": "lustre",
-        "source": "s",
-        "held_bytes": 10,
-        "files": 1,
-        "max_fill": 1,
-        "keep_free": 0,
-        "max_of_free": 1,
-    }
+    wanted = job_order("/s", type="lustre", source="s", held_bytes=10)
     outcomes = {f.guard: f.outcome.value for f in opening.preflight(view, wanted)}
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
 

@@ -13,9 +13,11 @@ from iogauge.core.measurement import Reference
 from iogauge.plan import cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.cost import Cost
+from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.session import current
 from iogauge.site.extras import Budget, PartitionExtras
+from support.orders import job_order
 
 GB = 1e9
 WRITE = PhasePlan(
@@ -132,25 +134,25 @@ def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.Mon
 # --- what people read -----------------------------------------------------------------------------
 
 
-def case(number: int, check: str = "IorPosix", **change: Any) -> dict[str, Any]:
-    return {
+def case(number: int, check: str = "IorPosix", **change: Any) -> PlannedCase:
+    values: dict[str, Any] = {
+        "order": job_order("/s", held_bytes=1 << 30, files=8),
         "name": f"{check} %n={number}",
         "check": check,
         "partition": "s:p",
-        "target": "/s",
-        "held_bytes": 1 << 30,
-        "files": 8,
         "written_bytes": 4 << 30,
         "read_bytes": 4 << 30,
+        "passing_files": 0,
+        "nodes": 4,
         "node_minutes": 30.0,
         "seconds": 450.0,
-        "rests_on": ["ceiling"],
+        "rests_on": ("ceiling",),
         "budget": None,
-        **change,
     }
+    return PlannedCase(**values | change)
 
 
-def shown(cases: list[dict[str, Any]]) -> str:
+def shown(cases: list[PlannedCase]) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as capture:
         console.print(plan_table.table(cases))

@@ -20,6 +20,7 @@ from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.node import mounts
 from iogauge.workspace import directory, lock
+from support.orders import job_order
 
 
 class Job:
@@ -32,32 +33,19 @@ class Job:
         mount = mounts.find_mount(str(self.target))
         assert mount
         self.session = directory.session_dir(str(self.target), name)
-        case = {
+        values: dict[str, Any] = {
             "target": str(self.target),
             "type": mount.type,
-            "source": None,
             "session": name,
             "host": os.uname().nodename,
             "process": None,
-            "case": "case",
             "held_bytes": 1 << 10,
-            "files": 1,
-            "max_fill": 1.0,
-            "keep_free": 0.0,
-            "max_of_free": 1.0,
-            "removals_per_second": 5000,
-            "time_limit_s": 60,
             "pieces": 1,
-            "pins": None,
-            "striping": "none",
-            "targets": None,
             "restore": str(base / "restore"),
-            "lock": str(self.target),
             "lock_wait_s": 60,
-            "lock_lease_s": 60,
-            **change,
         }
-        (self.stage / "case.json").write_text(json.dumps(case))
+        order = job_order(str(self.target), **values | change)
+        (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
     def start(self, body: str, host: str = "") -> Job:
         agent = (

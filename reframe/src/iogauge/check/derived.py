@@ -1,6 +1,6 @@
 """Base classes of what is computed from the records of other cases and judged like any measurement.
 
-Such a case has no job worth speaking of. In the sanity stage it reads the history for the newest valid
+Such a case has no job: ReFrame starts ``true`` where it runs. In the sanity stage it reads the history for the newest valid
 records of the cases that it rests on, computes, and from there on takes the way of every case: reference,
 verdict, record. What cannot be computed never passes: INVALID where the operands were measured and not
 valid, UNREFERENCED (skipped, and a failure in a gate) where they have not been measured yet.
@@ -18,13 +18,12 @@ import reframe.core.builtins as builtins
 from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
 
-from iogauge.check.storage import StorageCheck
+from iogauge.check.judged import JudgedCheck
 from iogauge.core import paths
 from iogauge.core.measurement import Metric
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
-from iogauge.plan.case import CasePlan
 from iogauge.records import derive, journal
 from iogauge.records.derive import (
     Derived,
@@ -37,7 +36,7 @@ from iogauge.records.derive import (
 )
 from iogauge.session import current
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.references import References, ReferencesError
+from iogauge.site.references import ReferencesError
 
 _BANDWIDTHS: Final = ("write_bw", "read_bw")
 
@@ -66,7 +65,7 @@ def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
         yield from (r for r in reversed(list(journal.read(file))) if isinstance(r, dict))
 
 
-class DerivedCheck(StorageCheck):
+class DerivedCheck(JudgedCheck):
     """Metrics computed from other cases' records; a subclass says from which, and how."""
 
     #: Age in days from which a record is no operand; 0: 30 days.
@@ -88,10 +87,6 @@ class DerivedCheck(StorageCheck):
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """What is computed from the operands of each source; raises NotComputable where nothing can be."""
         raise TypeError(f"{type(self).__name__} must define formulas()")
-
-    def plan(self) -> CasePlan:
-        """Nothing is done on the target."""
-        return CasePlan(tool="", repetitions=1, tasks=1, nodes=1, repeat=(), held_bytes=0, files=0)
 
     def declared(self) -> dict[str, Any]:
         """The age from which records are too old."""
@@ -119,13 +114,11 @@ class DerivedCheck(StorageCheck):
     # The pipeline.
 
     @builtins.run_after("setup")
-    def _size(self) -> None:
-        self._judgement, self._evidence, self._used, self._cold = None, None, {}, {}
-        name = type(self).__name__
+    def _declare(self) -> None:
+        self._judgement, self._used = None, {}
         try:
             self._extras = PartitionExtras.of_partition(self.current_partition.extras)
-            self._references = References.of_site(self.current_system.name)
-            self._references.check(name, self.promise_all())
+            self._declare_references()
         except (ValidationError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, str(error))
         if self.pinned:
@@ -143,14 +136,7 @@ class DerivedCheck(StorageCheck):
         if self.max_age_days < 1:
             self._refuse(Verdict.ERROR, f"max_age_days is {self.max_age_days}: expected 1 or more")
         self.tier = self.sources()[0].tier
-        path = self._references.path_for(name)
-        if path:
-            self.reference = {"$ref": str(path)}
-        self._plan = self.plan()
-
-    @builtins.run_before("run")
-    def _write_job(self) -> None:
-        """The job has nothing to do: ``true``, where ReFrame runs."""
+        self._point_to_references()
 
     @builtins.sanity_function
     def _judge(self) -> bool:

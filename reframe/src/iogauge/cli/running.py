@@ -21,6 +21,7 @@ from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, st
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
+from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import journal
 from iogauge.records.missing import gone, seen_before, selection, without_match
 from iogauge.report import outcome, plan_table, table
@@ -315,7 +316,7 @@ def _probe(target: str) -> tuple[float, int]:
         held.release()
 
 
-def planned_cases(arguments: list[str]) -> tuple[list[dict[str, Any]], str]:
+def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], str]:
     """Footprints of the cases that ReFrame's arguments select, by a dry run; a text where that failed."""
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so there is nothing to wait for between the cases.
@@ -328,8 +329,8 @@ def planned_cases(arguments: list[str]) -> tuple[list[dict[str, Any]], str]:
             text=True,
             check=False,
         )
-        files = sorted(Path(scratch).rglob("footprint.json"))
-        cases = [untrusted.read_json(file) for file in files]
+        files = sorted(Path(scratch).rglob(FOOTPRINT))
+        cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
     if done.returncode != 0:
         return cases, done.stdout[-4000:] + done.stderr[-4000:]
     return cases, "" if cases else done.stderr + _NO_CASE

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,6 +20,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import View
+from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
@@ -51,7 +53,7 @@ def plan(context: typer.Context) -> None:
     raise typer.Exit(0 if _show_plan(console, cases) else 1)
 
 
-def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
+def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
     """Print the footprints, the budget and the room on each target; returns whether all is kept."""
     console.print(plan_table.table(cases))
     for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
@@ -60,8 +62,8 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
     for line in over:
         console.print(f"[bold red]{plain(line)}[/]")
     fits = not over
-    for target in sorted({case["target"] for case in cases}):
-        mine = [case for case in cases if case["target"] == target]
+    for target in sorted({case.order.target for case in cases}):
+        mine = [case.order for case in cases if case.order.target == target]
         try:
             seen: View = deadline.ask(target, partial(opening.look_as_declared, target, mine[0]))
         except (OSError, LustreError) as error:
@@ -74,11 +76,11 @@ def _show_plan(console: Console, cases: list[dict[str, Any]]) -> bool:
         except OSError as error:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
             fits = False
-        worst = {
-            **mine[0],
-            "held_bytes": max(case["held_bytes"] for case in mine),
-            "files": max(case["files"] for case in mine),
-        }
+        worst = replace(
+            mine[0],
+            held_bytes=max(order.held_bytes for order in mine),
+            files=max(order.files for order in mine),
+        )
         for finding in opening.preflight(seen, worst):
             good = finding.outcome is Outcome.OK
             fits = fits and good

@@ -1,4 +1,4 @@
-"""Names that sites, checks and records share: features, tiers, fingerprints."""
+"""Names that sites, checks and records share: features, tags, tiers, fingerprints."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ DARSHAN: Final = "darshan"
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
+)
+
+#: Tags of checks: when they run, what they run, what they are for.
+TAGS: Final = frozenset(
+    {"quick", "daily", "weekly", "acceptance", "derived"}
+    | {"fio", "ior", "mdtest", "mpiio"}
+    | {"needle", "scaling", "striping"}
 )
 
 Value = str | int | float | bool

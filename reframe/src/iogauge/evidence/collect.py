@@ -33,7 +33,24 @@ from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
-from iogauge.plan.stage import FACTS, PINNED, STRIPES, PhaseRun, parse_runs
+from iogauge.plan.stage import (
+    FACTS,
+    LOCKED,
+    NEIGHBOURS,
+    OPENED,
+    PINNED,
+    RUNS,
+    STRIPES,
+    VIEW,
+    LockKept,
+    Opened,
+    PhaseRun,
+    complaints_file,
+    evict_stem,
+    fetched_stem,
+    parse_runs,
+    printed_file,
+)
 from iogauge.tools.mpi import Binding, parse_bindings
 
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
@@ -72,11 +89,11 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout = text(f"{phase.name}.{REP}.out")
+    stdout = text(printed_file(phase.name, REP))
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=text(f"{phase.name}.{REP}.err"),
+        stderr=text(complaints_file(phase.name, REP)),
         ranks=text(phase.ranks) if phase.ranks else "",
     )
     try:
@@ -86,7 +103,7 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
 
 
 def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> list[Eviction]:
-    what = f"evict-{phase.name}.{repetition}"
+    what = evict_stem(phase.name, repetition)
     try:
         return [Eviction.from_json(answer) for answer in _answers(stage, what, plan.nodes)]
     except TypeError as error:
@@ -95,7 +112,7 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
     """Bytes that all tasks fetched, as fetched.sh wrote them down; None where a kernel does not count."""
-    name = f"fetched-{phase.name}.{repetition}"
+    name = fetched_stem(phase.name, repetition)
     files = list(stage.glob(f"{glob.escape(name)}.*"))
     if not files:
         return None
@@ -159,10 +176,8 @@ def _facts(
 def _lost(stage: Path) -> str:
     """Why the job cannot be said to have had the target's lock from its beginning to its end."""
     try:
-        told = untrusted.parse_json(stage_text(stage / "lock.json", "lock"))
-        lost: str = untrusted.build(str, told["lost"], "lost")
-        return lost
-    except (ToolOutputError, ValueError, KeyError, TypeError):
+        return LockKept.from_json(untrusted.parse_json(stage_text(stage / LOCKED, "lock"))).lost
+    except (ToolOutputError, ValueError, TypeError):
         return "what kept the lock of the target for this case was killed before it could tell"
 
 
@@ -172,7 +187,7 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
                 return tuple(
-                    parse_bindings(stage_text(stage / f"{phase.name}.{repetition}.err", ""))
+                    parse_bindings(stage_text(stage / complaints_file(phase.name, repetition), ""))
                 )
     return ()
 
@@ -212,26 +227,22 @@ def _collect(
     cause = cause_of_end(stage, job_state)
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     try:
-        opened = untrusted.parse_json(stage_text(stage / "open.json", "open"))
-        views = [] if opened["view"] is None else [View.from_json(opened["view"])]
-        refused = untrusted.build(tuple[str, ...], opened["refused"], "refused")
-        occupied = untrusted.build(str, opened["occupied"], "occupied")
-        locked = untrusted.build(bool, opened["locked"], "locked")
-        found_owner = (opened["session"], opened["case"])
-        failed = untrusted.build(str, opened.get("failed", ""), "failed")
-    except (ToolOutputError, ValueError, KeyError, TypeError) as error:
+        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
+    except (ToolOutputError, ValueError, TypeError) as error:
         known = f" ({', '.join(ending)})" if ending else ""
         raise ToolOutputError(
             f"the job ended before it looked at the target{known}: {error}"
         ) from error
-    if owner is not None and found_owner != owner:
-        raise ToolOutputError(f"the stage directory holds the case {found_owner}, expected {owner}")
-    if failed:
-        raise ToolOutputError(f"nothing was measured: {failed}")
-    if refused or occupied:
-        return Evidence(tuple(views), refused, (), {}, {}, occupied=occupied)
+    if owner is not None and (opened.session, opened.case) != owner:
+        found = (opened.session, opened.case)
+        raise ToolOutputError(f"the stage directory holds the case {found}, expected {owner}")
+    if opened.failed:
+        raise ToolOutputError(f"nothing was measured: {opened.failed}")
+    views = [opened.view] if opened.view else []
+    if opened.refused or opened.occupied:
+        return Evidence(views=tuple(views), refused=opened.refused, occupied=opened.occupied)
 
-    runs = parse_runs(stage_text(stage / "phases.tsv", "phases"))
+    runs = parse_runs(stage_text(stage / RUNS, "phases"))
     for run in runs:
         if run.status != 0:
             raise ToolOutputError(
@@ -251,10 +262,9 @@ def _collect(
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
 
-    opened_view = views[0] if views else None
     if plan.nodes > 1:
         try:
-            views = [View.from_json(answer) for answer in _answers(stage, "view", plan.nodes)]
+            views = [View.from_json(answer) for answer in _answers(stage, VIEW, plan.nodes)]
         except TypeError as error:
             raise ToolOutputError(f"view: not a view of the target: {error}") from error
         if len({view.host for view in views}) != plan.nodes:
@@ -274,19 +284,21 @@ def _collect(
         if phase.access.evict and not warm_up:
             evictions[phase.name] += _evictions(stage, plan, phase, repetition)
             fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
+    neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
+    nodes, idle, changed = _facts(stage, runs, plan)
     return Evidence(
-        tuple(views),
-        (),
-        tuple(runs),
-        {name: tuple(found) for name, found in outputs.items()},
-        {name: tuple(found) for name, found in evictions.items()},
-        {name: tuple(found) for name, found in cold.items()},
-        {name: tuple(found) for name, found in fetched.items()},
-        tuple(dict.fromkeys(stage_text(stage / "neighbours.txt", "neighbours").splitlines())),
-        "",
-        _lost(stage) if locked else "",
-        _striping(stage, plan),
-        opened_view,
-        *_facts(stage, runs, plan),
-        _bindings(stage, plan),
+        views=tuple(views),
+        runs=tuple(runs),
+        outputs={name: tuple(found) for name, found in outputs.items()},
+        evictions={name: tuple(found) for name, found in evictions.items()},
+        cold={name: tuple(found) for name, found in cold.items()},
+        fetched={name: tuple(found) for name, found in fetched.items()},
+        neighbours=tuple(dict.fromkeys(neighbours)),
+        lost=_lost(stage) if opened.locked else "",
+        striping=_striping(stage, plan),
+        opened=opened.view,
+        nodes=nodes,
+        idle=idle,
+        changes=changed,
+        bindings=_bindings(stage, plan),
     )

@@ -13,7 +13,7 @@ from typing import Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
-from iogauge.plan.stage import TOLD, PhaseRun
+from iogauge.plan.stage import SIGNAL, PhaseRun, complaints_file, printed_file
 from iogauge.tools.mpi import is_binding
 
 
@@ -43,7 +43,7 @@ def cause_of_end(stage: Path, state: str | None) -> list[str]:
     """Who ended a job before its time: the signal that it was told by, the scheduler's word."""
     found = []
     with contextlib.suppress(ToolOutputError):
-        told = stage_text(stage / TOLD, "job").strip()
+        told = stage_text(stage / SIGNAL, "job").strip()
         found.append(f"{_LIMIT.get(told, '')}told to end by SIG{told}")
     if state in ENDED_BY_SCHEDULER:
         found.append(f"the scheduler says {state}")
@@ -66,8 +66,9 @@ _TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 def telling_line(stage: Path, run: PhaseRun) -> str:
     """The line that tells best why a phase failed: the system's word, the tool's, or the last that was said."""
     printed: list[str] = []
-    name = f"{run.name}.{run.repetition}"
-    for file in (f"{name}.err", f"{name}.out", f"fio-{name}.json"):
+    execution = (run.name, run.repetition)
+    results = f"fio-{run.name}.{run.repetition}.json"
+    for file in (complaints_file(*execution), printed_file(*execution), results):
         try:
             text = untrusted.read_text(stage / file)
         except OSError:

@@ -30,7 +30,7 @@ class Striping:
     files: tuple[FileLayout, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions.
 
@@ -46,10 +46,10 @@ class Evidence:
     """
 
     views: tuple[View, ...]
-    refused: tuple[str, ...]
-    runs: tuple[PhaseRun, ...]
-    outputs: Mapping[str, tuple[ToolOutput, ...]]
-    evictions: Mapping[str, tuple[Eviction, ...]]
+    refused: tuple[str, ...] = ()
+    runs: tuple[PhaseRun, ...] = ()
+    outputs: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
+    evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     fetched: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()

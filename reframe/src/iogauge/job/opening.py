@@ -10,18 +10,19 @@ import select
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from iogauge.core import deadline
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
 from iogauge.node import client_settings, layouts
-from iogauge.node.layouts import LustreError, Pins
+from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
-from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD
+from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
 from iogauge.workspace import directory, lock, permission
 
 #: What no target's path may hold, see :class:`iogauge.site.extras.Target`.
@@ -50,66 +51,66 @@ def expand(path: str) -> str:
     return os.path.join(value, rest) if slash else value
 
 
-def _striped(case: dict[str, Any]) -> bool:
-    return bool(case.get("striping", "none") == "lustre")
+def _striped(order: JobOrder) -> bool:
+    return order.striping == "lustre"
 
 
-def _identity(view: View, case: dict[str, Any]) -> finding.Finding:
-    return identity(declared_type=case["type"], declared_source=case["source"], views=[view])
+def _identity(view: View, order: JobOrder) -> finding.Finding:
+    return identity(declared_type=order.type, declared_source=order.source, views=[view])
 
 
-def _pinned(view: View, case: dict[str, Any]) -> list[int]:
+def _pinned(view: View, order: JobOrder) -> list[int]:
     """Storage target of each file that the case puts on one; empty where it does not, or cannot yet."""
-    if case["pins"] is None:
+    if order.pins is None:
         return []
     try:
-        return [*layouts.place(Pins.from_json(case["pins"]), view.targets).values()]
+        return [*layouts.place(order.pins, view.targets).values()]
     except ValueError:  # the job's own step says what is wrong with the targets
         return []
 
 
-def look_as_declared(target: str, case: dict[str, Any]) -> View:
+def look_as_declared(target: str, order: JobOrder) -> View:
     """What this host sees of a case's target: its storage targets too, if it is what was declared.
 
     What is not the declared file system need not be asked for them. Raises as :func:`look` does.
     """
     view = look(target)
-    if _striped(case) and _identity(view, case).outcome is finding.Outcome.OK:
+    if _striped(order) and _identity(view, order).outcome is finding.Outcome.OK:
         return look(target, striped=True)
     return view
 
 
-def preflight(view: View, case: dict[str, Any]) -> list[finding.Finding]:
+def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
     """Guards that must hold before the first byte is written."""
     findings = [
-        _identity(view, case),
+        _identity(view, order),
         room(
             space=view.space,
-            need_bytes=case["held_bytes"],
-            max_fill=case["max_fill"],
-            keep_free=case["keep_free"],
+            need_bytes=order.held_bytes,
+            max_fill=order.max_fill,
+            keep_free=order.keep_free,
         ),
         share_of_free(
             space=view.space,
-            need_bytes=case["held_bytes"],
-            max_of_free=case["max_of_free"],
+            need_bytes=order.held_bytes,
+            max_of_free=order.max_of_free,
         ),
         inodes(
             space=view.space,
             quotas=view.quotas,
-            need_bytes=case["held_bytes"],
-            need_files=case["files"],
+            need_bytes=order.held_bytes,
+            need_files=order.files,
         ),
     ]
-    if _striped(case):
+    if _striped(order):
         findings += [
-            health(targets=view.targets, declared=case["targets"]),
+            health(targets=view.targets, declared=order.targets),
             target_room(
                 targets=view.targets,
-                need_bytes=case["held_bytes"],
-                max_fill=case["max_fill"],
-                pieces=case["pieces"],
-                pinned=_pinned(view, case),
+                need_bytes=order.held_bytes,
+                max_fill=order.max_fill,
+                pieces=order.pieces,
+                pinned=_pinned(view, order),
             ),
         ]
     return findings
@@ -120,20 +121,20 @@ def _ended(seconds: float | None = None) -> bool:
     return bool(select.select([0], [], [], seconds)[0])
 
 
-def _lock(case: dict[str, Any]) -> lock.Lock | None:
+def _lock(order: JobOrder) -> lock.Lock | None:
     """The lock of the target, None where it needs none; raises what :func:`iogauge.workspace.lock.take` raises."""
-    if case["lock"] is None:
+    if order.lock is None:
         return None
     content = lock.describe(
-        session=case["session"],
-        case=case["case"],
-        lease_s=case["lock_lease_s"],
+        session=order.session,
+        case=order.case,
+        lease_s=order.lock_lease_s,
         processes=(os.getpid(), os.getppid()),
     )
     return lock.take(
-        expand(case["lock"]),
+        expand(order.lock),
         content,
-        wait_s=case["lock_wait_s"],
+        wait_s=order.lock_wait_s,
         pause=_ended,
         say=lambda text: print(visible(f"iogauge: lock: {text}"), flush=True),
     )
@@ -176,78 +177,82 @@ def _release(held: lock.Lock) -> None:
             )
     except OSError as error:
         lost = f"the lock of the target could not be given up: {error}"
-    Path(LOCKED).write_text(json.dumps({"lost": lost}), encoding="utf-8")
+    Path(LOCKED).write_text(json.dumps(LockKept(lost).to_json()), encoding="utf-8")
 
 
-def _may_lock(case: dict[str, Any], target: str, of_job: bool) -> bool:
+def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     """Whether the target is the declared file system, and allowed: only there a lock is made."""
-    if _identity(look(target), case).outcome is not finding.Outcome.OK:
+    if _identity(look(target), order).outcome is not finding.Outcome.OK:
         return False
-    for place in {target, expand(case["lock"] or target)}:
+    for place in {target, expand(order.lock or target)}:
         with permission.opened(place, of_job):
             pass
     return True
 
 
-def _enter(case: dict[str, Any], target: str, of_job: bool) -> dict[str, Any]:
-    """Look at the target and, if nothing speaks against it, make the case's directory; what was seen."""
-    view = look_as_declared(target, case)
-    findings = preflight(view, case)
-    refused = [str(f) for f in findings if f.outcome is finding.Outcome.INVALID]
+def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str, ...]]:
+    """Look at the target and, if nothing speaks against it, make the case's directory.
+
+    Returns what was seen, and what speaks against it.
+    """
+    view = look_as_declared(target, order)
+    findings = preflight(view, order)
+    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)
     if not refused:
         directory.create(
             target,
-            case["session"],
-            case["case"],
-            case["host"],
-            owner_process=case["process"],
+            order.session,
+            order.case,
+            order.host,
+            owner_process=list(order.process) if order.process else None,
             of_job=of_job,
-            time_limit_s=case["time_limit_s"],
-            removals_per_second=case["removals_per_second"],
+            time_limit_s=order.time_limit_s,
+            removals_per_second=order.removals_per_second,
         )
-    return {"view": view.to_json(), "refused": refused}
+    return view, refused
 
 
-def _prepare(case: dict[str, Any], leaving: contextlib.ExitStack) -> dict[str, Any]:
+def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or say what stands against it."""
-    seen: dict[str, Any] = {"view": None, "refused": [], "occupied": "", "locked": False}
+    opened = Opened(session=order.session, case=order.case)
     try:
-        target = expand(case["target"])
-        of_job = target != case["target"]
+        target = expand(order.target)
+        of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if deadline.ask(target, lambda: _may_lock(case, target, of_job), PROGRAM_SECONDS):
-            held = _lock(case)
+        if deadline.ask(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
+            held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
-                leaving.enter_context(_beating(held, case["lock_lease_s"]))
-                seen["locked"] = True
-            restore_settings(case["restore"])
-        seen |= deadline.ask(target, lambda: _enter(case, target, of_job), PROGRAM_SECONDS)
+                leaving.enter_context(_beating(held, order.lock_lease_s))
+                opened = replace(opened, locked=True)
+            restore_settings(order.restore)
+        view, refused = deadline.ask(target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS)
+        return replace(opened, view=view, refused=refused)
     except deadline.NoAnswer as error:
-        seen["failed"] = str(error)
+        return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:
-        seen["refused"] = [f"{case['target']}: {error}"]
+        return replace(opened, refused=(f"{order.target}: {error}",))
     except lock.Occupied as error:
-        seen["occupied"] = str(error)
-    return seen | {"session": case["session"], "case": case["case"]}
+        return replace(opened, occupied=str(error))
 
 
-def open_case(case_file: str) -> int:
-    case = json.loads(Path(case_file).read_text(encoding="utf-8"))
+def open_case(order_file: str) -> int:
+    """Open a case as its order says; keep the lock until the job script ends. Returns the exit status."""
+    order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
     with contextlib.ExitStack() as leaving:
-        seen = _prepare(case, leaving)
-        Path(OPENED).write_text(json.dumps(seen), encoding="utf-8")
-        if "failed" in seen:
-            print(visible(f"iogauge: {seen['failed']}"), file=sys.stderr)
+        opened = _prepare(order, leaving)
+        Path(OPENED).write_text(json.dumps(opened.to_json()), encoding="utf-8")
+        if opened.failed:
+            print(visible(f"iogauge: {opened.failed}"), file=sys.stderr)
             return 1
-        reasons = [*seen["refused"], *filter(None, [seen["occupied"]])]
+        reasons = [*opened.refused, *filter(None, [opened.occupied])]
         for reason in reasons:
             print(visible(f"iogauge: refused: {reason}"), file=sys.stderr)
         if reasons:
             return REFUSED
         print(WORD, flush=True)
-        if seen["locked"]:
+        if opened.locked:
             _ended()
     return 0
 

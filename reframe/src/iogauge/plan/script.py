@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iogauge.plan.case import DIR, REP, CasePlan, PhasePlan
-from iogauge.plan.stage import FACTS, PINNED, PINS, STRIPES
+from iogauge.plan.stage import FACTS, PINNED, PINS, STRIPES, VIEW, evict_stem, fetched_stem
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
@@ -59,7 +59,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         return []
     lines = []
     if phase.access.evict:
-        words = [*launch.each_node, *launch.agent, "evict", directory, f"evict-{phase.name}.{REP}"]
+        words = [*launch.each_node, *launch.agent, "evict", directory, evict_stem(phase.name, REP)]
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
@@ -67,7 +67,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     if phase.launch == "clients":
         return [*lines, f"iog_client {phase.name} {shell_command(phase.command)}"]
     start = f"{launch.run_tasks} " if phase.launch == "tasks" and launch.run_tasks else ""
-    counted = ["sh", launch.account, f"fetched-{phase.name}.{REP}"] if phase.access.evict else []
+    counted = ["sh", launch.account, fetched_stem(phase.name, REP)] if phase.access.evict else []
     command = shell_command([*counted, *phase.command])
     return [*lines, f"iog_phase {phase.name} {start}{command}"]
 
@@ -113,7 +113,7 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
         words = [*launch.agent, "restore", launch.restore]
         prepare.append(f"    iog_at_close {shell_command(words)}")
     if plan.nodes > 1:
-        words = [*launch.each_node, *launch.agent, "view", DIR, "view"]
+        words = [*launch.each_node, *launch.agent, "view", DIR, VIEW]
         prepare.append(f"    iog_phase view {shell_command(words)}")
     if any(phase.launch == "clients" for phase in plan.phases):
         words = [str(plan.nodes), launch.interface or "", *launch.each_node]

@@ -1,23 +1,212 @@
-"""What crosses between a job and its judge: names of files in the stage directory, and their forms."""
+"""What crosses between a job and its judge, in both directions: the files of the stage directory.
+
+This module is the border. ReFrame's host writes the order and the inputs; the nodes write all else. job.sh lists
+the names that it writes, and a test compares the two.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
+from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
+from iogauge.node.layouts import Pins
+from iogauge.node.mounts import View
 
-#: Exit status of a refusal, as against a crash.
+# Written by ReFrame's host before the job.
+
+#: The :class:`JobOrder`.
+ORDER: Final = "case.json"
+#: The :class:`PlannedCase`, for ``iogauge plan``; no job reads it.
+FOOTPRINT: Final = "footprint.json"
+#: Hosts of a partition that no scheduler gives nodes.
+HOSTFILE: Final = "hosts.txt"
+#: Files and directories that the agent puts on storage targets.
+PINS: Final = "pins.json"
+
+# Written by the job script.
+
+#: The fate of each execution of a phase, see :func:`parse_runs`.
+RUNS: Final = "phases.tsv"
+#: Directories of other cases that were on the target meanwhile.
+NEIGHBOURS: Final = "neighbours.txt"
+#: Name of the signal that ended the job.
+SIGNAL: Final = "told.txt"
+#: The servers of fio that were started: a line ``host address,port pid`` for each.
+SERVERS: Final = "servers.txt"
+
+# Written by the agent on the first node.
+
+#: :class:`Opened`.
+OPENED: Final = "open.json"
+#: :class:`LockKept`.
+LOCKED: Final = "lock.json"
+
+# Stems of what the agent answers on each node: ``STEM.<host>.json``.
+
+#: What a node sees of the target.
+VIEW: Final = "view"
+#: Fingerprint and counters: before the run, before the first phase that is judged, after the last.
+FACTS: Final = ("facts-start", "facts-before", "facts-after")
+#: Where pinned files lie; with ``.<repetition>``.
+PINNED: Final = "pinned"
+#: Layouts of all files; with ``.<repetition>``.
+STRIPES: Final = "stripes"
+
+#: What the agent prints when the case's directory is made; the job script waits for the word.
+WORD: Final = "opened"
+#: The agent's exit status if it refuses, as against a crash.
 REFUSED: Final = 3
 
-#: File in the stage directory with what ``open`` saw and decided.
-OPENED: Final = "open.json"
 
-#: File in the stage directory that says whether the lock was held to the end. The job script waits for the word.
-LOCKED: Final = "lock.json"
-WORD: Final = "opened"
+def evict_stem(phase: str, repetition: int | str) -> str:
+    """Stem of the answers of ``evict`` before a phase."""
+    return f"evict-{phase}.{repetition}"
+
+
+def fetched_stem(phase: str, repetition: int | str) -> str:
+    """Stem of the files in which fetched.sh writes what each task of a phase fetched: ``STEM.<host>.<pid>``."""
+    return f"fetched-{phase}.{repetition}"
+
+
+def printed_file(phase: str, repetition: int | str) -> str:
+    """File with the standard output of an execution of a phase."""
+    return f"{phase}.{repetition}.out"
+
+
+def complaints_file(phase: str, repetition: int | str) -> str:
+    """File with the standard error of an execution of a phase."""
+    return f"{phase}.{repetition}.err"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrder:
+    """What the agent needs to open a case: the target as declared, the case's size, the limits.
+
+    ``target`` and ``lock`` are paths that may begin with a variable; ``lock`` is None if the target needs no lock.
+    ``process`` names ReFrame's process on ``host``, see :func:`iogauge.core.processes.named`. ``striping`` is
+    ``lustre`` or ``none``, ``targets`` the declared count of storage targets, ``pieces`` the parts of which each lies on one
+    storage target. ``restore`` is the directory that keeps settings to be put back. ``max_fill``, ``keep_free`` and
+    ``max_of_free`` are shares of the target.
+    """
+
+    target: str
+    type: str
+    source: str | None
+    striping: str
+    targets: int | None
+    restore: str
+    session: str
+    host: str
+    process: tuple[int, int] | None
+    case: str
+    lock: str | None
+    lock_wait_s: float
+    lock_lease_s: float
+    held_bytes: int
+    files: int
+    pieces: int | None
+    pins: Pins | None
+    max_fill: float
+    keep_free: float
+    max_of_free: float
+    removals_per_second: int
+    time_limit_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: object) -> JobOrder:
+        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        order: JobOrder = untrusted.build(JobOrder, data)
+        return order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCase:
+    """What a case will cost, as a dry run leaves it for ``iogauge plan``.
+
+    ``rests_on`` says where the expected bandwidths come from. ``budget`` is the partition's, as plain data.
+    """
+
+    order: JobOrder
+    name: str
+    check: str
+    partition: str
+    written_bytes: int
+    read_bytes: int
+    passing_files: int
+    nodes: int
+    node_minutes: float
+    seconds: float
+    rests_on: tuple[str, ...]
+    budget: Mapping[str, float | None] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: object) -> PlannedCase:
+        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        planned: PlannedCase = untrusted.build(PlannedCase, data)
+        return planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """What the agent saw of the target before the first byte, and what it decided.
+
+    ``refused``: findings that speak against the case. ``occupied``: who had the lock for as long as the job waited.
+    ``failed``: why the target could not be looked at. ``locked``: the case took the target's lock.
+    """
+
+    session: str
+    case: str
+    view: View | None = None
+    refused: tuple[str, ...] = ()
+    occupied: str = ""
+    locked: bool = False
+    failed: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: object) -> Opened:
+        """Inverse of :meth:`to_json`; raises TypeError on other data."""
+        if not isinstance(data, Mapping):
+            raise TypeError(f"expected an object, found {type(data).__name__}")
+        view = data.get("view")
+        # Stage directories of older versions have no key "failed".
+        opened: Opened = untrusted.build(Opened, {"failed": "", **data, "view": None})
+        if "view" not in data:
+            raise TypeError("the key 'view' is missing")
+        return opened if view is None else replace(opened, view=View.from_json(view))
+
+
+@dataclass(frozen=True, slots=True)
+class LockKept:
+    """Whether the case had the target's lock to the end; ``lost`` says why not, empty if it had."""
+
+    lost: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: object) -> LockKept:
+        """Inverse of :meth:`to_json`; raises TypeError on other data."""
+        kept: LockKept = untrusted.build(LockKept, data)
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +224,6 @@ _RUN: Final = re.compile(
     r"([0-9]{1,9})\t([^\t]+)\t(-?[0-9]{1,9})\t([0-9]{1,18}(?:\.[0-9]+)?)\t([0-9]{1,18}(?:\.[0-9]+)?)"
 )
 
-#: File in the stage directory with the signal that ended the job, as job.sh writes it.
-TOLD: Final = "told.txt"
-
 
 def parse_runs(text: str) -> list[PhaseRun]:
     """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`.
@@ -45,7 +231,7 @@ def parse_runs(text: str) -> list[PhaseRun]:
     No execution stands there twice.
     """
     if text and not text.endswith("\n"):
-        raise ToolOutputError(f"phases.tsv: cut off after {text[-80:]!r}")
+        raise ToolOutputError(f"{RUNS}: cut off after {text[-80:]!r}")
     runs: dict[tuple[int, str], PhaseRun] = {}
     for line in text.splitlines():
         match = _RUN.fullmatch(line)
@@ -54,23 +240,9 @@ def parse_runs(text: str) -> list[PhaseRun]:
             or not math.isfinite(float(match[4]))
             or not math.isfinite(float(match[5]))
         ):
-            raise ToolOutputError(f"phases.tsv: damaged line {line[:200]!r}")
+            raise ToolOutputError(f"{RUNS}: damaged line {line[:200]!r}")
         run = PhaseRun(int(match[1]), match[2], int(match[3]), float(match[4]), float(match[5]))
         if (run.repetition, run.name) in runs:
-            raise ToolOutputError(
-                f"phases.tsv: {run.name}, repetition {run.repetition}: there twice"
-            )
+            raise ToolOutputError(f"{RUNS}: {run.name}, repetition {run.repetition}: there twice")
         runs[run.repetition, run.name] = run
     return list(runs.values())
-
-
-#: File in the stage directory with the hosts of a partition that no scheduler gives nodes.
-HOSTFILE: Final = "hosts.txt"
-
-#: File in the stage directory with what the agent shall pin where, and stems of its answers.
-PINS: Final = "pins.json"
-PINNED: Final = "pinned"
-
-#: Stems of the nodes' answers: before the run, before the first phase that is judged, after the last.
-FACTS: Final = ("facts-start", "facts-before", "facts-after")
-STRIPES: Final = "stripes"

@@ -1,18 +1,19 @@
 """What the selected cases will cost, as people read it: a row a case, or a check where they are many.
 
-The cases are the ``footprint.json`` that a dry run leaves in their stage directories, as mappings.
+The cases are what a dry run leaves in their stage directories.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rich.table import Table
 
 from iogauge.core.units import format_bytes
 from iogauge.plan.cost import Cost, excess
+from iogauge.plan.stage import PlannedCase
 from iogauge.records import record
 from iogauge.report.table import plain
 from iogauge.site.extras import Budget
@@ -23,8 +24,6 @@ MOST_ROWS: Final = 40
 #: Cases that are named where a budget is exceeded.
 _DEAREST: Final = 3
 
-Case = Mapping[str, Any]
-
 
 def duration(seconds: float) -> str:
     """A duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
@@ -34,29 +33,29 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _cells(cases: Sequence[Case]) -> tuple[str, ...]:
+def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     """Holds and files at a time; writes, reads and node-minutes of all."""
     return (
-        format_bytes(max(case["held_bytes"] for case in cases)),
-        str(max(case["files"] for case in cases)),
-        format_bytes(sum(case["written_bytes"] for case in cases)),
-        format_bytes(sum(case["read_bytes"] for case in cases)),
-        f"{sum(case['node_minutes'] for case in cases):.1f}",
+        format_bytes(max(case.order.held_bytes for case in cases)),
+        str(max(case.order.files for case in cases)),
+        format_bytes(sum(case.written_bytes for case in cases)),
+        format_bytes(sum(case.read_bytes for case in cases)),
+        f"{sum(case.node_minutes for case in cases):.1f}",
     )
 
 
-def table(cases: Sequence[Case]) -> Table:
+def table(cases: Sequence[PlannedCase]) -> Table:
     """The footprints, and their sum."""
     view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
     for heading in ("case", "partition", "target"):
         view.add_column(heading)
     for heading in ("holds", "files", "writes", "reads", "node-minutes"):
         view.add_column(heading, justify="right")
-    rows: dict[tuple[str, str, str], list[Case]] = {}
+    rows: dict[tuple[str, str, str], list[PlannedCase]] = {}
     for number, case in enumerate(cases):
-        name = record.short_name(case["name"])
-        key = case["check"] if len(cases) > MOST_ROWS else f"{number} {name}"
-        rows.setdefault((key, case["partition"], case["target"]), []).append(case)
+        name = record.short_name(case.name)
+        key = case.check if len(cases) > MOST_ROWS else f"{number} {name}"
+        rows.setdefault((key, case.partition, case.order.target), []).append(case)
     for (key, partition, target), mine in rows.items():
         name = f"{key}: {len(mine)} case(s)" if len(cases) > MOST_ROWS else key.split(" ", 1)[1]
         view.add_row(plain(name), plain(partition), plain(target), *_cells(mine))
@@ -65,11 +64,11 @@ def table(cases: Sequence[Case]) -> Table:
     return view
 
 
-def remarks(cases: Sequence[Case]) -> list[str]:
+def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     """How long it will take, what that rests on, and what the columns mean."""
-    rests = Counter(source for case in cases for source in case["rests_on"])
+    rests = Counter(source for case in cases for source in case.rests_on)
     known = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
-    seconds = sum(case["seconds"] for case in cases)
+    seconds = sum(case.seconds for case in cases)
     return [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
         f"bandwidths rest on {known or 'nothing: all phases are timed'}",
@@ -77,41 +76,51 @@ def remarks(cases: Sequence[Case]) -> list[str]:
     ]
 
 
-def over_budget(cases: Iterable[Case]) -> list[str]:
+def _written(case: PlannedCase) -> tuple[float, str]:
+    """What a case writes, as a number to compare and as text."""
+    return case.written_bytes, format_bytes(case.written_bytes)
+
+
+def _node_hours(case: PlannedCase) -> tuple[float, str]:
+    """What a case takes of the nodes, as a number to compare and as text."""
+    return case.node_minutes, f"{case.node_minutes / 60:.3g} node-hours"
+
+
+def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
     """For each partition whose budget the cases exceed: by how much, and which cost most."""
-    by_partition: dict[str, list[Case]] = {}
+    by_partition: dict[str, list[PlannedCase]] = {}
     for case in cases:
-        if case["budget"]:
-            by_partition.setdefault(case["partition"], []).append(case)
+        if case.budget:
+            by_partition.setdefault(case.partition, []).append(case)
     found = []
     for partition, mine in by_partition.items():
-        budget = Budget.model_construct(**mine[0]["budget"])
-        costs = [Cost(case["node_minutes"] * 60, case["written_bytes"], 1) for case in mine]
+        budget = Budget.model_construct(None, **(mine[0].budget or {}))
+        costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in mine]
         for text in excess(budget, sum(costs, Cost())):
             written = text.startswith("written")
-            key = "written_bytes" if written else "node_minutes"
-            dearest = sorted(mine, key=lambda case: -case[key])[:_DEAREST]
+            spent = _written if written else _node_hours
+            dearest = sorted(mine, key=spent, reverse=True)[:_DEAREST]
             names = ", ".join(
-                f"{record.short_name(case['name'])} "
-                f"({format_bytes(case[key]) if written else f'{case[key] / 60:.3g} node-hours'})"
-                for case in dearest
+                f"{record.short_name(case.name)} ({spent(case)[1]})" for case in dearest
             )
             found.append(f"over budget: {partition}: {text}. Most by: {names}")
     return found
 
 
-def within_budget(cases: Sequence[Case]) -> list[str]:
+def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
     """For each partition with a budget: what of it the cases will use."""
     found = []
-    for partition in dict.fromkeys(case["partition"] for case in cases if case["budget"]):
-        mine = [case for case in cases if case["partition"] == partition]
-        budget = mine[0]["budget"]
-        hours = sum(case["node_minutes"] for case in mine) / 60
-        written = sum(case["written_bytes"] for case in mine)
+    for partition in dict.fromkeys(case.partition for case in cases if case.budget):
+        mine = [case for case in cases if case.partition == partition]
+        budget = mine[0].budget or {}
+        hours = sum(case.node_minutes for case in mine) / 60
+        written = sum(case.written_bytes for case in mine)
         parts = (
             [f"{hours:.3g} of {budget['node_hours']:g} node-hours"] if budget["node_hours"] else []
         )
         if budget["written"]:
-            parts.append(f"{format_bytes(written)} of {format_bytes(budget['written'])} written")
+            parts.append(
+                f"{format_bytes(written)} of {format_bytes(int(budget['written']))} written"
+            )
         found.append(f"budget of {partition}: {', '.join(parts)}")
     return found

@@ -1,0 +1,198 @@
+"""What ReFrame's host writes for a job: the order, the inputs, the lines of the script.
+
+Functions of a plan, a partition's extras and ReFrame's job; nothing here knows a check.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Final
+
+from iogauge.core import paths, processes
+from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.plan.case import CasePlan, Footprint
+from iogauge.plan.launchers import (
+    binding_options,
+    host_options,
+    job_options,
+    per_node_launcher,
+    placing_options,
+    reporting_variables,
+)
+from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
+from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.site.extras import Budget, PartitionExtras
+from iogauge.workspace.directory import session_dir
+
+#: Room asked of a resource manager, over what a case holds: file systems keep some for themselves.
+_CAPACITY_FACTOR: Final = 1.25
+
+
+def order_of(
+    plan: CasePlan, extras: PartitionExtras, session: str, case: str, time_limit_s: float, job: Any
+) -> JobOrder:
+    """Return what the job's agent is told. ``job`` is ReFrame's, with its time limit."""
+    target, limits = extras.target, extras.limits
+    pid, start = processes.named(os.getpid())
+    return JobOrder(
+        target=target.path,
+        type=target.type,
+        source=target.source,
+        striping=target.striped_by,
+        targets=extras.topology.targets if extras.topology else None,
+        restore=str(paths.state_dir() / "restore"),
+        session=session,
+        host=socket.gethostname(),
+        process=(pid, start),
+        case=case,
+        lock=target.lock_place,
+        # Waiting is part of the job's time: half of it is left for the case.
+        lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
+        lock_lease_s=limits.lock_lease,
+        held_bytes=plan.held_bytes,
+        files=plan.most_files,
+        pieces=plan.pieces,
+        pins=plan.pins,
+        max_fill=limits.max_fill,
+        keep_free=limits.keep_free,
+        max_of_free=limits.max_of_free,
+        removals_per_second=limits.removals_per_second,
+        time_limit_s=job.time_limit or 0,
+    )
+
+
+def planned_case(
+    order: JobOrder,
+    plan: CasePlan,
+    footprint: Footprint,
+    budget: Budget | None,
+    *,
+    check: str,
+    name: str,
+    partition: str,
+    rests_on: Collection[str],
+) -> PlannedCase:
+    """Return what the case will cost; ``rests_on`` says where the expected bandwidths come from."""
+    return PlannedCase(
+        order=order,
+        name=name,
+        check=check,
+        partition=partition,
+        written_bytes=footprint.written_bytes,
+        read_bytes=footprint.read_bytes,
+        passing_files=plan.passing_files,
+        nodes=footprint.nodes,
+        node_minutes=footprint.node_minutes,
+        seconds=footprint.seconds,
+        rests_on=tuple(sorted(rests_on)),
+        budget=budget.model_dump() if budget else None,
+    )
+
+
+def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
+    """Write the files that the job reads, and the footprint. What lies in the directory goes first.
+
+    With ``--dont-restage`` files of an earlier run lie there, and they are no evidence. Raises OSError.
+    """
+    for stale in stage.iterdir():
+        if stale.is_symlink() or not stale.is_dir():
+            stale.unlink()
+    files = {
+        ORDER: json.dumps(planned.order.to_json(), indent=2),
+        FOOTPRINT: json.dumps(planned.to_json()),
+        **plan.inputs,
+    }
+    if plan.pins is not None:
+        files[PINS] = json.dumps(plan.pins.to_json())
+    for name, text in files.items():
+        (stage / name).write_text(text, encoding="utf-8")
+
+
+def launch(job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, bind: bool) -> Launch:
+    """Return what starts processes in the job; write the host file if the site names hosts.
+
+    ``bind``: tasks are bound to cores. Raises ValueError for a launcher that cannot do it.
+    """
+    launcher, name = job.launcher, job.launcher.registered_name
+    per_node = job.num_tasks_per_node
+    hosts = extras.hosts[: plan.nodes]
+    if hosts:
+        if len(hosts) < plan.nodes:
+            raise ValueError(
+                f"extras.hosts names {len(hosts)} host(s), the case needs {plan.nodes}: name more"
+            )
+        text = "".join(f"{host} slots={per_node}\n" for host in hosts)
+        (stage / HOSTFILE).write_text(text, encoding="utf-8")
+        launcher.options += host_options(name, hosts)
+    if plan.nodes > 1:
+        # Readers are shifted by whole nodes, which takes tasks that fill one node after the other.
+        launcher.options += placing_options(name, per_node, plan.cyclic)
+    if bind:  # a document's words are its own
+        launcher.options += binding_options(name, per_node, extras.node.cores)
+    return Launch(
+        run_tasks=launcher.run_command(job),
+        each_node=per_node_launcher(name, plan.nodes, hosts),
+        agent=_agent(),
+        account=str(JOB_FILES / "fetched.sh"),
+        restore=str(paths.state_dir() / "restore"),
+        interface=extras.interface,
+    )
+
+
+def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, str]]:
+    """Return what is asked of the resource managers that the site names: room for the case."""
+    capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
+    return {name: {"capacity": capacity} for name in extras.resources}
+
+
+def script_lines(
+    job: Any, plan: CasePlan, extras: PartitionExtras, launch: Launch, order: JobOrder
+) -> tuple[list[str], str, list[str]]:
+    """Return the lines before the executable, the executable, and its options.
+
+    Adds to the job the options with which its scheduler warns of the time limit.
+    """
+    functions = job_functions(plan, launch)
+    by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
+    served = any(phase.launch == "clients" for phase in plan.phases)
+    reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
+    given = [*job.sched_access, *job.options, *job.cli_options]
+    options = job_options(job.scheduler.registered_name, plan.most_files, job.time_limit, given)
+    job.options += options
+    warned = [option.partition("@")[2] for option in options if "@" in option]
+    directory = os.path.join(session_dir(order.target, order.session), order.case)
+    counts = [str(plan.first_repetition), str(plan.repetitions)]
+    lines = [
+        # Daemons that mpirun starts on hosts by itself have another PATH.
+        *(["export OMPI_MCA_mca_base_env_list=PATH"] if extras.hosts else []),
+        *(f"export {name}={value}" for name, value in reported.items()),
+        f"export IOG_DIR={_directory_word(directory)}",
+        f". {shell_word(str(JOB_FILES / 'job.sh'))}",
+        *(f"IOG_WARNED={seconds}" for seconds in warned),
+        *([f". {shell_word(str(JOB_FILES / 'fio_servers.sh'))}"] if served else []),
+        *functions,
+        f"iog_open {shell_command([*launch.agent, 'open', ORDER])}",
+        *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
+    ]
+    if plan.writes_first:
+        lines.append(shell_command(["iog_repeat", *counts, "iog_write"]))
+    return lines, "iog_repeat", [*counts, "iog_case"]
+
+
+def _agent() -> list[str]:
+    """Return the words that start the agent on a node."""
+    return ["env", f"PYTHONPATH={LIBRARY.parent}", sys.executable, "-m", "iogauge.job.agent"]
+
+
+def _directory_word(directory: str) -> str:
+    """The case's directory as a shell word; a variable in front is expanded, and must be set."""
+    variable, slash, rest = directory.partition("/")
+    if not variable:
+        return shell_word(directory)
+    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{shell_word(rest)}'

@@ -1,0 +1,351 @@
+"""The base class of all that is judged: measured cases, and cases that are computed from records.
+
+Who decides, and why twice: :func:`iogauge.judge.verdict.decide_metric` decides PASS. ``_hand_over`` gives ReFrame the
+same median and the same bounds, so that ReFrame's report agrees. ``_nothing_passes_unproven`` fails a case that ReFrame
+would pass and the verdict does not.
+
+What a scenario defines, and until which phase of ReFrame's pipeline:
+
+======================  ============  ================================================================================
+attribute               until         meaning
+======================  ============  ================================================================================
+``valid_systems``       init          partitions, by features (``words.PARTITION``) or by name
+``needs``               class body    feature that the environment must have, one of ``words.ENVIRONMENT``; empty: any
+``tags``                init          when it runs, of ``words.TAGS``
+``variants``            class body    forms of the command; the first is ``sound``
+``flaw``                class body    what is wrong with the published form; needed if there is such a form
+``promise()``           setup         metrics, each with unit and direction, at least one
+``plan()``              setup         what the job does (measured cases only)
+``sources()``           setup         cases whose records are operands (derived cases only)
+``formulas()``          sanity        what is computed from them (derived cases only)
+======================  ============  ================================================================================
+
+``_check_definition`` looks at what must hold after init, and stops ReFrame with the name of the class, the attribute and
+what was expected.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import reframe as rfm
+import reframe.core.builtins as builtins
+import reframe.utility.sanity as sn
+from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
+from reframe.utility import nodelist_abbrev
+
+from iogauge.core import paths, words
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.text import visible, visible_lines
+from iogauge.core.words import Fingerprint
+from iogauge.evidence import fingerprint
+from iogauge.judge.case import Judgement
+from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.records import journal
+from iogauge.records.record import line_of, series_of
+from iogauge.session import current
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.references import References
+from iogauge.site.topology import Ceiling
+
+
+class JudgedCheck(rfm.RunOnlyRegressionTest):
+    """A case with a verdict, references and a record; how it gets its figures is a subclass's."""
+
+    #: How much a run must prove: ``quick``, ``daily``, ``acceptance``; empty: as the ``limits`` say.
+    #: :type: str
+    tier = builtins.variable(str, value="")
+
+    #: Form of the command: ``sound``, or ``published`` if a document printed another (see docs/checks.md).
+    #: :type: str
+    variant = builtins.variable(str, value="", loggable=True)
+
+    #: Verdict of the case, and its reason; in ReFrame's report as in ours.
+    #: :type: str
+    verdict = builtins.variable(str, value="", loggable=True)
+    verdict_reason = builtins.variable(str, value="", loggable=True)
+
+    sourcesdir = None
+    valid_systems = [f"+{words.TARGET}"]
+    #: Feature that the environment must have.
+    needs: str = ""
+    #: Forms of the command that the scenario has.
+    variants: tuple[str, ...] = ("sound",)
+    #: What is wrong with the published form.
+    flaw: str = ""
+
+    _extras: PartitionExtras
+    _references: References
+    _overridden: dict[str, object]
+    _judgement: Judgement | None
+
+    # What a scenario defines.
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Metrics that the scenario measures at the scale at hand, each in one unit."""
+        raise TypeError(f"{type(self).__name__} must define promise()")
+
+    def promise_all(self) -> tuple[Metric, ...]:
+        """Metrics that the scenario may measure at any scale; references may name no others."""
+        return self.promise()
+
+    def probes(self, metric: Metric) -> Mapping[str, float]:
+        """Values by name of the parts that a metric was measured over, for the record; empty: it has no parts."""
+        return {}
+
+    # What a scenario may use.
+
+    @property
+    def site(self) -> PartitionExtras:
+        """The partition's extras, validated."""
+        return self._extras
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """Nodes that ReFrame's ``--distribute`` pins the case to; empty: those that the scheduler gives."""
+        return tuple(getattr(self, ".nid", ()))
+
+    # The pipeline.
+
+    @builtins.run_after("init")
+    def _select_environments(self) -> None:
+        if self.needs:
+            self.valid_prog_environs = [f"+{self.needs}"]
+
+    @builtins.run_after("init", always_last=True)
+    def _check_definition(self) -> None:
+        """Refuse a class whose attributes cannot be meant; see the table above."""
+        wrong: list[tuple[str, str]] = []
+        if self.needs and self.needs not in words.ENVIRONMENT:
+            wrong.append((f"needs is {self.needs!r}", ", ".join(sorted(words.ENVIRONMENT))))
+        for tag in sorted(set(self.tags) - words.TAGS):
+            wrong.append((f"a tag is {tag!r}", ", ".join(sorted(words.TAGS))))
+        if self.variants[:1] != ("sound",):
+            wrong.append((f"variants is {self.variants!r}", "'sound' first"))
+        if "published" in self.variants and not self.flaw:
+            wrong.append(("flaw is empty", "what is wrong with the published form"))
+        for found, expected in wrong:
+            raise ReframeFatalError(
+                f"iogauge: {type(self).__name__}: {found}: expected {expected}. Correct the class of the check"
+            )
+
+    def disable_hook(self, hook_name: str) -> None:
+        """Refuse ReFrame's ``--disable-hook`` for every hook of ours: what a case does and how it is judged.
+
+        A hook of a scenario counts, too: without it the case would measure something else under the same name.
+        """
+        ours = [kind for kind in type(self).__mro__ if issubclass(kind, JudgedCheck)]
+        if any(hook_name in vars(kind) for kind in ours):
+            raise ReframeFatalError(
+                f"iogauge: --disable-hook={hook_name} leaves out what decides the verdict: not allowed"
+            )
+        super().disable_hook(hook_name)
+
+    def _declare_references(self) -> None:
+        """Read and check the site's references of this check; raises ReferencesError."""
+        name = type(self).__name__
+        self._references = References.of_site(self.current_system.name)
+        self._references.check(name, self.promise_all())
+
+    def _point_to_references(self) -> None:
+        """Let ReFrame know the file that the references come from."""
+        path = self._references.path_for(type(self).__name__)
+        if path:
+            self.reference = {"$ref": str(path)}
+
+    @builtins.run_before("performance")
+    def _hand_over(self) -> None:
+        """Give ReFrame the medians and the very references that the verdict used."""
+        if self.is_dry_run():
+            return
+        if self._judgement is None:
+            raise PerformanceError("nothing was proven: run without --skip-sanity-check")
+        scope: dict[str, Any] = {}
+        for decided in self._judgement.metrics:
+            metric, reference = decided.metric, decided.reference
+            self.perf_variables[metric.name] = sn.make_performance_function(
+                sn.defer(decided.median), metric.unit
+            )
+            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
+                bounds = (reference.value, reference.lower, reference.upper, reference.unit)
+                scope[metric.name] = (
+                    builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
+                )
+        references: Any = {self.current_partition.fullname: scope} if scope else {}
+        self.reference = references
+
+    @builtins.run_after("performance")
+    def _show_what_is_no_pass(self) -> None:
+        if self.is_dry_run() or self._judgement is None:
+            return
+        verdict = self._judgement.verdict
+        if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
+            message = self._said(verdict, self._judgement.headline)
+            if current.is_gate():
+                raise PerformanceError(message)
+            self.skip(message)
+
+    @builtins.run_before("cleanup")
+    def _nothing_passes_unproven(self) -> None:
+        if self.is_dry_run():
+            return
+        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:
+            verdict = "nothing" if self._judgement is None else self._judgement.verdict.value
+            raise SanityError(f"ReFrame would pass this case, but its verdict is {verdict}")
+
+    # Helpers.
+
+    @property
+    def _open_name(self) -> tuple[str, str, str, str]:
+        where = (self.current_partition.name, self.current_environ.name)
+        return (type(self).__name__, *where, self.display_name)
+
+    def _refuse(self, verdict: Verdict, reason: str) -> None:
+        """Record a case that was not measured, and fail it."""
+        judgement = Judgement((), (), verdict, reason)
+        self._judgement = judgement
+        if not self.is_dry_run():
+            self._record(judgement)
+        raise SanityError(self._said(verdict, reason))
+
+    @staticmethod
+    def _said(verdict: Verdict, reason: str) -> str:
+        """What ReFrame prints, and writes into its reports: tools and file systems say what they like."""
+        return visible_lines(f"{verdict.value}: {reason}")
+
+    def _record(self, judgement: Judgement) -> None:
+        self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
+        run = current.current()
+        run.open_cases.discard(self._open_name)
+        run.undecided.pop(self._open_name, None)
+        try:
+            self._append(judgement, run.name)
+        except journal.NotRecorded as error:
+            run.failed += 1
+            raise SanityError(
+                visible_lines(f"{error}; it was {judgement.verdict.value}: {judgement.reason}")
+            ) from error
+        if judgement.verdict is Verdict.PASS:
+            run.passed += 1
+        elif not judgement.failed_as_expected:
+            run.failed += 1
+
+    def _scale(self) -> tuple[int, int, int]:
+        """Nodes, tasks on each, repetitions, as the record says them; a case without a job has none."""
+        return (0, 0, 0)
+
+    def _commands(self) -> list[str]:
+        """Command lines of the case's phases, as the record keeps them."""
+        return []
+
+    def _fingerprint(self, judgement: Judgement, commands: Sequence[str]) -> Fingerprint:
+        """Facts of the nodes, the software and the commands that the case was measured with."""
+        return fingerprint.merge(()) | fingerprint.of_case(
+            hosts=[],
+            tools=judgement.tools,
+            commands=commands,
+            stack=self.current_environ.extras.get("installed"),
+            session=current.current().name,
+            data_types=[],
+        )
+
+    def _ceiling(self, metric: Metric) -> Ceiling | None:
+        """The most that the topology can carry of a metric; None if it has no such limit."""
+        return None
+
+    def _cold_value(self, metric: Metric) -> float | None:
+        """Value of the warm-up, which is kept and not judged; None if there is none."""
+        return None
+
+    def _append(self, judgement: Judgement, session_name: str) -> None:
+        """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
+        nodes, tasks_per_node, repetitions = self._scale()
+        record = {
+            "session": session_name,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "gate": current.is_gate(),
+            **current.gate_marks(),
+            "system": self.current_system.name,
+            "partition": self.current_partition.name,
+            "environment": self.current_environ.name,
+            "check": type(self).__name__,
+            "case": self.display_name,
+            "hash": self.hashcode,
+            "verdict": judgement.verdict.value,
+            "reason": judgement.reason,
+            **({"confirms": confirms} if (confirms := current.confirms()) else {}),
+            "expected": judgement.failed_as_expected,
+            "tier": self.tier,
+            "variant": self.variant,
+            "nodes": nodes,
+            "tasks_per_node": tasks_per_node,
+            "repetitions": repetitions,
+            # Not what --repeat and its like add: how often it is measured makes no other case of it.
+            "parameters": {
+                name: getattr(self, name)
+                for name in type(self).param_space.params
+                if not name.startswith(".")
+            },
+            **({"pinned": nodelist_abbrev(self.pinned)} if self.pinned else {}),
+            "overridden": getattr(self, "_overridden", {}),
+            "price": self._price_record(),
+            "target": self.current_partition.extras.get("target"),
+            "tools": list(judgement.tools),
+            "stack": self.current_environ.extras.get("installed"),
+            "commands": self._commands(),
+            "metrics": [self._metric_record(m) for m in judgement.metrics],
+            "findings": [
+                {
+                    "guard": f.guard,
+                    "outcome": f.outcome.value,
+                    "metric": f.metric,
+                    "saw": f.saw,
+                    "demands": f.demands,
+                    "remedy": f.remedy,
+                }
+                for f in judgement.findings
+            ],
+        }
+        prints = self._fingerprint(judgement, record["commands"])
+        line = line_of(record)
+        series = series_of(line, fingerprint.series_subset(prints))
+        record |= {"line": line, "series": series, "fingerprint": prints}
+        file = paths.history_dir() / self.current_system.name / f"{session_name}.jsonl"
+        journal.append(file, record)
+
+    def _price_record(self) -> dict[str, Any] | None:
+        extras: PartitionExtras | None = getattr(self, "_extras", None)
+        return extras.price.model_dump() if extras and extras.price else None
+
+    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
+        metric, reference = decided.metric, decided.reference
+        probes = self.probes(metric)
+        limit = self._ceiling(metric)
+        return {
+            "name": metric.name,
+            "unit": metric.unit,
+            "better": metric.better,
+            "samples": list(decided.samples),
+            "median": decided.median,
+            "spread": decided.spread,
+            "verdict": decided.verdict.value,
+            "reason": decided.reason,
+            "cold": self._cold_value(metric),
+            **({"probes": probes} if probes else {}),
+            "ceiling": limit.value if limit else None,
+            "ceiling_from": limit.limited_by if limit else None,
+            "reference": _reference_record(reference) if reference else None,
+        }
+
+
+def _reference_record(reference: Reference) -> dict[str, Any]:
+    return {
+        "value": reference.value,
+        "lower": reference.lower,
+        "upper": reference.upper,
+        "unit": reference.unit,
+        "source": reference.source,
+        "xfail": reference.xfail,
+    }

@@ -1,0 +1,37 @@
+"""An order to the job's agent, with values that nothing speaks against."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from iogauge.plan.stage import JobOrder
+
+
+def job_order(place: str, **change: Any) -> JobOrder:
+    """Return an order for a target; every value may be given otherwise."""
+    values: dict[str, Any] = {
+        "target": place,
+        "type": "ext4",
+        "source": None,
+        "striping": "none",
+        "targets": None,
+        "restore": os.path.join(place, "..", "restore"),
+        "session": "session",
+        "host": "login",
+        "process": (1, 2),
+        "case": "case",
+        "lock": place,
+        "lock_wait_s": 5,
+        "lock_lease_s": 60,
+        "held_bytes": 1 << 20,
+        "files": 1,
+        "pieces": None,
+        "pins": None,
+        "max_fill": 1.0,
+        "keep_free": 0.0,
+        "max_of_free": 1.0,
+        "removals_per_second": 5000,
+        "time_limit_s": 60,
+    }
+    return JobOrder(**values | change)
