@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from difflib import unified_diff
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ from support.golden_form import fold
 
 #: Checks whose points may meet another scenario, or have a scale of their own.
 SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle")
+
+
+_MEANT = "meant? IOGAUGE_GOLDEN=update writes the files anew"
+_key = attrgetter("key")
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +42,13 @@ def files(dry_run: Callable[[str], list[Case]]) -> Files:
 def test_scripts_are_as_recorded(
     dry_run: Callable[[str], list[Case]], files: Files, name: str
 ) -> None:
-    recorded = {case.key: case for case in expand(files, name)}
-    found = {case.key: case for case in dry_run(name)}
-    assert sorted(found) == sorted(recorded), "meant? IOGAUGE_GOLDEN=update writes the files anew"
-    for key, case in found.items():
-        lines = (text.splitlines() for text in (recorded[key].text, case.text))
+    recorded, found = (sorted(cases, key=_key) for cases in (expand(files, name), dry_run(name)))
+    assert list(map(_key, found)) == list(map(_key, recorded)), _MEANT
+    assert len(set(map(_key, found))) == len(found)
+    for old, new in zip(recorded, found, strict=True):
+        lines = (case.text.splitlines() for case in (old, new))
         difference = "\n".join(unified_diff(*lines, "recorded", "found", n=0, lineterm=""))
-        assert case == recorded[key], f"{name}: {key}\n{difference}\nmeant? IOGAUGE_GOLDEN=update"
-
-
-def test_no_case_is_there_twice(dry_run: Callable[[str], list[Case]]) -> None:
-    for name in DRY_RUNS:
-        keys = [case.key for case in dry_run(name)]
-        assert len(set(keys)) == len(keys)
+        assert new == old, f"{name}: {new.key}\n{difference}\n{_MEANT}"
 
 
 def test_every_dry_run_is_recorded(files: Files) -> None:

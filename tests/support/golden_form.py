@@ -20,7 +20,7 @@ _FUNCTIONS = {"iog_prepare": "prepare", "iog_write": "first", "iog_case": "case"
 _ACCESS = r"(?:^#(?:SBATCH --(?:partition|account)=|DW |PBS -(?:q |l place)).*\n)+"
 _ENVIRONMENT = r"(?:^\. @ROOT@/environments/.*\n)+"
 _DIRECTORY = "/iogauge/@USER@/@SESSION@/<check>-<hash>-<partition>-<environ>"
-_LAUNCHER = r"((?:mpirun|mpiexec|srun|aprun) .*?)(?= (?:<counted|ior|mdtest|env|fio)\b)"
+_LAUNCHER = r"((?:mpirun|mpiexec|srun|aprun) .*?)(?= (?:<counted|sh|ior|mdtest|env|fio)\b)"
 #: What tells launchers from each other, and shapes, in the order of the words of their names.
 _LAUNCHER_MARKS = {
     "hosts": r"--hostfile",
@@ -254,7 +254,7 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
             line = slot
             name = phase[2] if phase[1] == "phase" else f"{phase[2]}@clients"
             command = _Text(phase[3].replace(directory, "<dir>"), script.values)
-            command.name(r'(sh <job>/account\.sh "fetched-read\.\$IOG_REP")', "counted-read", words)
+            command.name(r'(sh <job>/\w+\.sh "fetched-read\.\$IOG_REP")', "counted-read", words)
             command.take(_LAUNCHER, "run")
             found.append(_Phase(where, name, units(command.text)))
         if line != slot or left[-1] != slot:
