@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -174,21 +175,17 @@ def _of_published_site(make_rig: MakeRig, site: str, variant: str = "") -> list[
     return cases_of(rig, rig.reframe(*words, RFM_CONFIG_PATH=str(ROOT / "site-configs")))
 
 
-#: What to do for each dry run, by name.
+#: What makes each dry run, by its name.
 DRY_RUNS: dict[str, Callable[[MakeRig], list[Case]]] = {
-    **{site: lambda make, site=site: _of_made_up_site(make, site) for site in MADE_UP},
+    **{site: partial(_of_made_up_site, site=site) for site in MADE_UP},
     **{
-        f"acceptance-{site}": lambda make, site=site: _of_acceptance(make, site)
+        f"acceptance-{site}": partial(_of_acceptance, site=site)
         for site in ("workstation", "cluster-srun")
     },
-    **{name: lambda make, name=name: _of_scheduler(make, name) for name in SCHEDULERS},
+    **{name: partial(_of_scheduler, name=name) for name in SCHEDULERS},
+    **{f"site-{site}": partial(_of_published_site, site=site) for site in PUBLISHED},
     **{
-        f"site-{site}": lambda make, site=site: _of_published_site(make, site) for site in PUBLISHED
-    },
-    **{
-        f"site-{site}-published": lambda make, site=site: _of_published_site(
-            make, site, "published"
-        )
+        f"site-{site}-published": partial(_of_published_site, site=site, variant="published")
         for site in PUBLISHED
     },
 }

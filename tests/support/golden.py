@@ -38,12 +38,13 @@ EVERY_CHECK = "every check"
 #: What the name of a dry run of the published commands, and their name in checks.txt, ends with.
 PUBLISHED = "published"
 _AT_CLIENTS = "@clients"
+#: Slots of phases that come before ``<case>``.
+_EARLIER = ("prepare", "first")
 _SLOT = re.compile(r"<([a-z][a-z0-9-]*)>")
 _CASE = re.compile(r"(.+) /([0-9a-f]{8}): (\d+)x(\d+) (\S+)(.*)")
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
 _UNIT = re.compile(rf"\([^()]*\)|(?:{_QUOTED}|[^\s\"'()])+")
 _JOBS = re.compile(r"(\S+\.fio(?: \S+\.fio)*)\b(.*)")
-_WHERE = re.compile(r"(?:(prepare|first): )?(.*)")
 _RANGE = re.compile(r"\{(\w+)\.\.(\w+)\}")
 
 
@@ -262,7 +263,7 @@ def _case(
         **{"short-name": f"rfm_{case.name}"[:15]},
         **{"nodes": nodes, "tasks-per-node": per_node, "tasks": str(case.tasks)},
         **dict(word.split("=", 1) for word in shlex.split(deviates)),
-        **{"prepare": "", "first": "", "case": ""},
+        **dict.fromkeys([*_EARLIER, "case"], ""),
     }
     inputs = {}
     for line in lines:
@@ -273,8 +274,9 @@ def _case(
                 text = "\n".join(merge(form, jobs[2].split()))
                 inputs[file] = unfold(fill(text, values)) + "\n"
             continue
-        where, text = _WHERE.fullmatch(line).groups("case")  # type: ignore[union-attr]
-        for phase, _, own in (part.partition(" ") for part in text.split("; ")):
+        where = next((name for name in _EARLIER if line.startswith(f"{name}: ")), "case")
+        for part in line.removeprefix(f"{where}: ").split("; "):
+            phase, _, own = part.partition(" ")
             command = " ".join(merge(units(forms[phase]), units(own)))
             values[where] += phase_line(phase, command) + "\n"
     script, *hosts = files[f"scripts/{shape}.txt"].split("--> hosts.txt\n")
