@@ -5,8 +5,8 @@
 #   iog_start NAME CMD...    start CMD; $NAME is its process
 #   iog_stop NAME [TENTHS]   end the process $NAME, if there is one: TERM, and KILL after so many tenths of a
 #                            second (8); fails if the process has not ended as long after that
-#   iog_end_on_signal        at a signal, end what iog_run runs and then this script. Killed, fio and sh would leave
-#                            processes behind, so they may take a minute; whoever sent the signal may not wait for it
+#   iog_end_on_signal        at a signal, end the program of iog_run and then this script; the program has a minute,
+#                            because fio and scripts leave processes behind if they are killed
 #
 # A shell acts upon a signal at once only while it waits for a program in the background. The signal may come at
 # any moment, also between a start and the next line. But the shell sets $! with the start, before it acts upon
