@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import processes, wait_for
-from iogauge import plan, workdir
+from iogauge import detect, plan, workdir
 from iogauge.measurement import ToolOutput
 from iogauge.tools import fio
 from support import hosts as support
@@ -196,7 +196,7 @@ def test_all_hosts_and_the_first_alone(job: Job) -> None:
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
-    cores = os.cpu_count() or 1
+    cores = detect.core_count(os.sched_getaffinity(0), detect.CPUS)
     words = ["mpirun", "-np", "6", *plan.host_options("mpirun", job.cluster.names)]
     words += plan.placing_options("mpirun", 2, cyclic)
     words += plan.binding_options("mpirun", 2, cores)
@@ -211,7 +211,8 @@ def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     assert [host for _, host, _ in lines] == expected
     for host in hosts if cores >= 2 else ():
         first, second = (bound for _, name, bound in lines if name == host)
-        assert first.isdigit() and second.isdigit() and first != second
+        assert first != second
+        assert not {*first.split(",")} & {*second.split(",")}, "threads of one core"
     wait_for(job.all_gone, 30, "the end of all processes")
 
 
