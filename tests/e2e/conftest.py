@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import functools
 import itertools
 import os
+import pickle
 import shutil
 import signal
 import time
@@ -14,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from e2e.dry_runs import DRY_RUNS
 from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
 from iogauge.workspace import permission
+from support.golden import Case
 
 _MEMORY = ("tmpfs", "ramfs")
 
@@ -84,6 +89,30 @@ def make_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
 def make_module_rig(storage: Path, _number: Any) -> Iterator[Callable[..., Rig]]:
     """Makes rigs that last for a module."""
     yield from _rigs(storage, _number)
+
+
+@pytest.fixture(scope="session")
+def dry_run(
+    storage: Path, _number: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], list[Case]]:
+    """Cases of a dry run by its name. Each is done once, whichever of pytest's workers asks first."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+
+    @functools.cache
+    def cases(name: str) -> list[Case]:
+        file = shared / f"dry-run-{name}.pickle"
+        with open(f"{file}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not file.exists():
+                with contextlib.contextmanager(_rigs)(storage, _number) as make:
+                    done = pickle.dumps(DRY_RUNS[name](make))
+                file.write_bytes(done)
+        found: list[Case] = pickle.loads(file.read_bytes())
+        return found
+
+    return cases
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.plan import launchers, stage
+from iogauge.site import machine
 from iogauge.tools.fio import options, output
 from support import hosts as support
 from support.hosts import Hosts
@@ -196,7 +197,7 @@ def test_all_hosts_and_the_first_alone(job: Job) -> None:
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
-    cores = os.cpu_count() or 1
+    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
     words = ["mpirun", "-np", "6", *launchers.host_options("mpirun", job.cluster.names)]
     words += launchers.placing_options("mpirun", 2, cyclic)
     words += launchers.binding_options("mpirun", 2, cores)
@@ -211,7 +212,8 @@ def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     assert [host for _, host, _ in lines] == expected
     for host in hosts if cores >= 2 else ():
         first, second = (bound for _, name, bound in lines if name == host)
-        assert first.isdigit() and second.isdigit() and first != second
+        assert first != second
+        assert not {*first.split(",")} & {*second.split(",")}, "threads of one core"
     wait_for(job.all_gone, 30, "the end of all processes")
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.rig import Rig
+from e2e.rig import ROOT, Rig
 from e2e.test_hosts import open_mpi
+from iogauge.site import machine
 from iogauge.tools import mpi
 
 pytestmark = pytest.mark.needs_ior
@@ -28,7 +31,7 @@ def _binds() -> None:
     """Skips where the mpirun on PATH is not Open MPI's, or cannot bind."""
     if not open_mpi():
         pytest.skip("no mpirun of Open MPI on PATH")
-    if len(os.sched_getaffinity(0)) < 2:
+    if machine.core_count(os.sched_getaffinity(0), machine.CPUS) < 2:
         pytest.skip("one core only")
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     words = ["mpirun", "--report-bindings", "--bind-to", "core", "-np", "2", "true"]
@@ -62,7 +65,7 @@ def test_tasks_with_a_core_each(make_rig: Callable[..., Rig]) -> None:
 
 def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
     """They are bound to none, whatever the launcher's own settings are."""
-    cores = len(os.sched_getaffinity(0))
+    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
     rig = make_rig(tools=("ior",), tasks=cores + 1)
     found = placement(measured(rig, "-n", ONE_CASE, **TO_CORES))
     assert found["outcome"] == "warn"
@@ -72,7 +75,7 @@ def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
 
 
 def test_more_tasks_than_cores_where_the_sweep_says_so(make_rig: Callable[..., Rig]) -> None:
-    cores = len(os.sched_getaffinity(0))
+    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
     rig = make_rig(tools=("ior",), tasks=2)
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
@@ -82,3 +85,38 @@ def test_more_tasks_than_cores_where_the_sweep_says_so(make_rig: Callable[..., R
     assert f"{cores + 1} task(s) on {cores} core(s)" in found["saw"]
     assert found["demands"] == "load before the run < 0.1 x cores"
     assert found["remedy"] in ("", "See what else runs on the nodes")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="no other /sys without root")
+def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    """The site ``local`` asks for a task a core, not for one a thread, which Open MPI refuses to bind."""
+    threads = sorted(os.sched_getaffinity(0))[:2]
+    tree = tmp_path / "cpu"
+    tree.mkdir()
+    for name in ("online", "possible", "present"):
+        shutil.copy(f"/sys/devices/system/cpu/{name}", tree)
+    for cpu in threads:
+        topology = tree / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        for name in ("core_cpus_list", "thread_siblings_list"):
+            (topology / name).write_text(",".join(map(str, threads)) + "\n")
+    rig = make_rig(tools=("ior",))
+    run = rig.finish(
+        rig.start(
+            [
+                *("unshare", "--mount", "taskset", "--cpu-list", ",".join(map(str, threads))),
+                *("sh", "-c", 'mount --bind "$0" /sys/devices/system/cpu && exec "$@"', str(tree)),
+                *("reframe", "-c", "checks/", "-r", "-n", ONE_CASE, "-S", "repetitions=1"),
+            ],
+            RFM_CONFIG_PATH=str(ROOT / "site-configs"),
+            IOGAUGE_TARGET=str(rig.target),
+            HWLOC_SYNTHETIC="package:1 numa:1 core:1 pu:2",
+            HWLOC_THISSYSTEM="1",
+        )
+    )
+    assert run.record["system"] == "local"
+    assert run.record["metrics"], run.out
+    assert run.record["tasks_per_node"] == 1
+    assert any("mpirun" in c and "--bind-to core" in c for c in run.record["commands"])
+    found = placement(run.record)
+    assert "1 task(s) on 1 core(s)" in found["saw"]

@@ -1,62 +1,28 @@
 """Job scripts of the five published systems, as ``reframe --system=<site> -c checks/ --dry-run`` writes them.
 
-Every script is asserted word for word against tests/data/golden/site-<site>.txt (IOGAUGE_GOLDEN=update writes
-it anew). Beside that the tools' commands are compared with those that the documents print: the published variant
-has the same words, the sound one differs where it is said here and in docs/scenarios.md.
+test_golden.py asserts every script word for word. Here the tools' commands are compared with those that the
+documents print: the published variant has the same words, the sound one differs where it is said here and in
+docs/scenarios.md.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig
-from e2e.test_golden import GOLDEN, Case, cases_of
-
-SITES = (
-    *("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-saion"),
-    "oracle-oci",
-)
-_VARIED = ("Burst", "Steady", "AccessMatrix", "TaskScaling", "RandomRead")
+from e2e.dry_runs import PUBLISHED
+from support.golden import Case
 
 
-@pytest.fixture(scope="module")
-def dry_run(make_module_rig: Callable[..., Rig]) -> Callable[..., list[Case]]:
-    """Cases of a site in a variant, by name, run dry with the project's own site folders."""
-
-    @cache
-    def run(site: str, variant: str = "sound") -> list[Case]:
-        rig = make_module_rig()
-        words = ["--system", site, "-c", "checks/", "--dry-run"]
-        if variant != "sound":
-            words += [w for name in _VARIED for w in ("-S", f"{name}.variant={variant}")]
-            words += ["-n", "^(Burst|Steady|AccessMatrix%|TaskScaling%|RandomRead%)"]
-        done = rig.reframe(*words, RFM_CONFIG_PATH=str(ROOT / "site-configs"))
-        assert done.rc == 0, done.out
-        found = cases_of(rig)
-        # Derived checks have no job, and with a rig's empty history they are skipped.
-        ran = [case for case in done.cases if case["result"] != "skip"]
-        assert len(found) == len(ran), f"a case wrote no job script\n{done.out}"
-        return found
-
-    return run
-
-
-@pytest.mark.parametrize("site", SITES)
-def test_scripts_are_as_recorded(dry_run: Callable[..., list[Case]], site: str) -> None:
-    found = [*dry_run(site), *dry_run(site, "published")]
-    text = "\n".join(case.text for case in found)
-    file = GOLDEN / f"site-{site}.txt"
-    if os.environ.get("IOGAUGE_GOLDEN") == "update":
-        file.write_text(text)
-    assert text == file.read_text(), "meant? IOGAUGE_GOLDEN=update writes the file anew"
+@pytest.fixture
+def site_cases(dry_run: Callable[[str], list[Case]]) -> Callable[..., list[Case]]:
+    """Cases of a site, in the sound variant or in another, with the project's own site folders."""
+    return lambda site, *variant: dry_run("-".join(["site", site, *variant]))
 
 
 # --- azure-managed-lustre -------------------------------------------------------------------------
@@ -115,12 +81,12 @@ def case_of(cases: list[Case], check: str, *marks: str) -> Case:
 
 @pytest.mark.parametrize("printed", PRINTED)
 def test_the_published_variant_has_the_documents_words(
-    dry_run: Callable[..., list[Case]], printed: str
+    site_cases: Callable[..., list[Case]], printed: str
 ) -> None:
     check, *_ = printed.split()
     ours = [
         words_of(phases(case, "ior")["write"])
-        for case in dry_run("azure-managed-lustre", "published")
+        for case in site_cases("azure-managed-lustre", "published")
         if case.check == check
     ]
     wanted = words_of(PRINTED[printed])
@@ -136,9 +102,9 @@ _MORE_WRITE = {"-a=POSIX", "-g", "-k", "-e", "-s=1", "-O=saveRankPerformanceDeta
 
 @pytest.mark.parametrize("printed", ["Burst", "Steady"])
 def test_the_sound_variant_differs_where_it_is_said(
-    dry_run: Callable[..., list[Case]], printed: str
+    site_cases: Callable[..., list[Case]], printed: str
 ) -> None:
-    case = case_of(dry_run("azure-managed-lustre"), printed)
+    case = case_of(site_cases("azure-managed-lustre"), printed)
     sound, wanted = words_of(phases(case, "ior")["write"]), words_of(PRINTED[printed])
     less, more = set(wanted - sound), set(sound - wanted)
     assert less <= _LESS_ALWAYS, less
@@ -157,21 +123,21 @@ def test_the_sound_variant_differs_where_it_is_said(
 @pytest.mark.parametrize("oss", [4, 8, 12])
 @pytest.mark.parametrize("tasks", [1, 16, 24, 32])
 def test_redline_shifts_its_readers_by_one_node_more_than_it_has_tasks(
-    dry_run: Callable[..., list[Case]], oss: int, tasks: int
+    site_cases: Callable[..., list[Case]], oss: int, tasks: int
 ) -> None:
     """The document: 16 GB file for each task, 1 MB transfers, -Q T+1, files on OSTs round robin."""
     wanted = f"ior -a POSIX -F -E -w -r -C -Q {tasks + 1} -e -t 1m -b 16g "
     found = [
         case
-        for case in dry_run("azure-cyclecloud", "published")
+        for case in site_cases("azure-cyclecloud", "published")
         if wanted in case.script and f"={oss * tasks}\n" in case.script
     ]
     assert len(found) == 1
     assert "iogauge.job.agent pin pins.json" in found[0].script
 
 
-def test_redline_sound_reads_from_the_next_node(dry_run: Callable[..., list[Case]]) -> None:
-    scaling = [case for case in dry_run("azure-cyclecloud") if case.check == "TaskScaling"]
+def test_redline_sound_reads_from_the_next_node(site_cases: Callable[..., list[Case]]) -> None:
+    scaling = [case for case in site_cases("azure-cyclecloud") if case.check == "TaskScaling"]
     assert len(scaling) == 21
     for case in scaling:
         write, read = phases(case, "ior")["write"], phases(case, "ior")["read"]
@@ -182,12 +148,14 @@ def test_redline_sound_reads_from_the_next_node(dry_run: Callable[..., list[Case
 
 
 @pytest.mark.parametrize("block", ["4k", "32k", "128k"])
-def test_oist_reads_at_random_with_o_direct(dry_run: Callable[..., list[Case]], block: str) -> None:
+def test_oist_reads_at_random_with_o_direct(
+    site_cases: Callable[..., list[Case]], block: str
+) -> None:
     """The document: files of 4 GB for each process first, then random reads, sync and O_DIRECT, 10 s."""
     asked = (f"bs={block}\n", "numjobs=128\n", "runtime=10s\n", "rw=randread\n")
     published = [
         case
-        for case in dry_run("oist-saion", "published")
+        for case in site_cases("oist-saion", "published")
         if case.check == "RandomRead" and all(line in case.text for line in asked)
     ]
     assert published
@@ -199,9 +167,11 @@ def test_oist_reads_at_random_with_o_direct(dry_run: Callable[..., list[Case]], 
         assert int(size[:-1]) == 4 * 10**9 // 2**20
 
 
-def test_kaust_stripes_as_the_document_means(dry_run: Callable[..., list[Case]]) -> None:
+def test_kaust_stripes_as_the_document_means(site_cases: Callable[..., list[Case]]) -> None:
     """``lfs setstripe -c 144`` (printed: seststripe), 1216 processes, one file of 361 GB."""
-    case = case_of(dry_run("kaust-shaheen2"), "StripeCount", "lfs setstripe -c 144 ", " -a MPIIO ")
+    case = case_of(
+        site_cases("kaust-shaheen2"), "StripeCount", "lfs setstripe -c 144 ", " -a MPIIO "
+    )
     assert 'iog_phase setstripe lfs setstripe -c 144 "$IOG_DIR"' in case.script
     assert "#SBATCH --ntasks=1216\n" in case.script
     (write,) = phases(case, "ior").values()
@@ -213,10 +183,10 @@ def test_kaust_stripes_as_the_document_means(dry_run: Callable[..., list[Case]])
     assert held == pytest.approx(361e9, rel=0.002)
 
 
-def test_kaust_asks_datawarp_for_its_space(dry_run: Callable[..., list[Case]]) -> None:
+def test_kaust_asks_datawarp_for_its_space(site_cases: Callable[..., list[Case]]) -> None:
     on_buffer = [
         case
-        for case in dry_run("kaust-shaheen2")
+        for case in site_cases("kaust-shaheen2")
         if case.partition == "datawarp" and "iog_open" in case.script
     ]
     assert on_buffer
@@ -228,20 +198,20 @@ def test_kaust_asks_datawarp_for_its_space(dry_run: Callable[..., list[Case]]) -
         assert 'export IOG_DIR="${DW_JOB_STRIPED:?is not set in this job}"/' in case.script
 
 
-def test_kaust_names_its_aggregators(dry_run: Callable[..., list[Case]]) -> None:
-    case = case_of(dry_run("kaust-shaheen2"), "Aggregators", "cb_nodes=80")
+def test_kaust_names_its_aggregators(site_cases: Callable[..., list[Case]]) -> None:
+    case = case_of(site_cases("kaust-shaheen2"), "Aggregators", "cb_nodes=80")
     assert re.search(r"MPICH_MPIIO_HINTS=\S*:cb_nodes=80", case.script)
     assert "darshan-parser" in case.script
 
 
-def test_oracle_measures_one_server_and_two(dry_run: Callable[..., list[Case]]) -> None:
-    cases = [case for case in dry_run("oracle-oci") if case.check == "ServerScaling"]
+def test_oracle_measures_one_server_and_two(site_cases: Callable[..., list[Case]]) -> None:
+    cases = [case for case in site_cases("oracle-oci") if case.check == "ServerScaling"]
     assert len(cases) == 4
     for case in cases:
         assert "iogauge.job.agent pin pins.json" in case.script
 
 
-def test_no_path_of_this_machine_is_in_a_script(dry_run: Callable[..., list[Case]]) -> None:
-    for site in SITES:
-        for case in dry_run(site):
+def test_no_path_of_this_machine_is_in_a_script(site_cases: Callable[..., list[Case]]) -> None:
+    for site in PUBLISHED:
+        for case in site_cases(site):
             assert str(Path.home()) not in case.text.replace("@ROOT@", ""), case.name

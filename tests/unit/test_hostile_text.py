@@ -22,7 +22,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.check import configuration
-from iogauge.check.storage import StorageCheck, _directory_word
+from iogauge.check.job_files import _directory_word
+from iogauge.check.storage import StorageCheck
 from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import failure

@@ -163,6 +163,15 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
     assert left(one) == []
 
 
+def test_a_signal_before_the_first_tool_spares_the_keeper(job: Callable[..., Job]) -> None:
+    one = job("one").start("touch began; while :; do :; done")
+    one.await_("began")
+    one.process.terminate()
+    assert one.end()[0] == 143
+    assert one.said("lock.json") == {"lost": ""}
+    assert left(one) == []
+
+
 def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., Job]) -> None:
     one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")

@@ -167,6 +167,20 @@ def test_a_site_uses_the_stack_of_its_name_and_says_what_is_not_verified(name: s
 
 
 @pytest.mark.parametrize(
+    "folder", settings.site_folders(SITES), ids=lambda folder: str(folder.name)
+)
+def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None:
+    """Declared targets are mount points of the site; space that the job is given belongs to its user."""
+    (system,) = load(folder / "settings.yaml")["systems"]
+    declared = [p["extras"].get("target", {}).get("path", "") for p in system["partitions"]]
+    needed = {path for path in declared if path.startswith("/")}
+    readme = folder / "README.md"
+    text = readme.read_text(encoding="utf-8") if readme.exists() else ""
+    assert {*re.findall(r"^    iogauge allow (\S+)", text, re.MULTILINE)} == needed
+    assert needed or folder.name == "local"
+
+
+@pytest.mark.parametrize(
     ("name", "check", "keys", "metric", "value", "unit"),
     [figure[1:] for figure in PUBLISHED],
     ids=[f"{f[0]}-{'-'.join(map(str, f[3]))}-{f[4]}" for f in PUBLISHED],

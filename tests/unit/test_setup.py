@@ -365,7 +365,7 @@ SHELLS = [
     pytest.param(
         shell, marks=pytest.mark.skipif(not shutil.which(shell), reason=f"no {shell} here")
     )
-    for shell in ("bash", "zsh")
+    for shell in ("bash", "dash", "zsh")
 ]
 
 
@@ -424,10 +424,53 @@ def test_activate_follows_a_new_decision(project: Project, shell: str) -> None:
 def test_activate_leaves_nothing_else(project: Project, shell: str) -> None:
     project.make_ready()
     done = activate(
-        project, shell, '. "$A"; typeset -f; set | grep -i "^_*iogauge" | cut -d = -f 1'
+        project,
+        shell,
+        '. "$A"; command -v _iogauge_activate; set | grep -i "^_*iogauge" | cut -d = -f 1',
     )
     assert "_iogauge" not in done.stdout
     assert "IOGAUGE_ROOT" in done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("script", ["cd - ; . ./activate", '(. "$A"; env)', 'set -eu; . "$A"'])
+def test_activate_finds_its_own_project(
+    project: Project, shell: str, script: str, tmp_path: Path
+) -> None:
+    """Not the directory where the shell stands, nor a project that was activated before."""
+    project.make_ready()
+    (tmp_path / "before").mkdir()
+    other = Project(tmp_path / "before")
+    other.make_ready()
+    before = f'. "{other.root}/activate"; cd "{other.root}"; cd "{project.root}"; cd "{other.root}"'
+    done = activate(project, shell, f"{before}; {script}; env")
+    assert done.returncode == 0, done.stderr
+    assert f"IOGAUGE_ROOT={project.root}" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_activate_in_a_shell_that_does_not_tell_the_file(project: Project, shell: str) -> None:
+    """As dash where its open files cannot be seen."""
+    project.make_ready()
+    (project.tools / "readlink").unlink()
+    done = activate(project, shell, 'unset BASH_VERSION ZSH_VERSION; . "$A"; echo "status $?"; env')
+    assert "status 1" in done.stdout
+    assert "IOGAUGE_ROOT" not in done.stdout
+    assert "source it in bash, zsh or dash" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_line_for_cron_works_in_its_shell(project: Project) -> None:
+    """cron runs /bin/sh in the home directory."""
+    project.make_ready()
+    stub(project.root / ".venv/bin/iogauge", 'echo "iogauge $*"')
+    text = (ROOT / "docs/safety.md").read_text()
+    (line,) = re.findall(r"^ +17 5 \* \* \* +(.*)$", text, re.MULTILINE)
+    command = line.replace("/path/to/iogauge/activate", f"'{project.root}/activate'")
+    assert command != line
+    done = project.run("/bin/sh", "-c", f"cd /; {command}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "iogauge clean --target /scratch/bench\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -4,9 +4,14 @@
 #   fetched.sh OUT COMMAND...      writes OUT.<host>.<pid>; the exit status is the command's
 #
 # /proc/PID/io of a shell holds what the children that it waited for have read (proc(5), read_bytes).
+
+# shellcheck source-path=SCRIPTDIR source=background.sh
+. "${0%/*}/background.sh"
+
 out=$1
 shift
-"$@"
+iog_end_on_signal
+iog_run "$@"
 status=$?
 while read -r key value; do
     [ "$key" != read_bytes: ] || echo "$value" >"$out.$(uname -n).$$"

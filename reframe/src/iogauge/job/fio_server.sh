@@ -10,11 +10,14 @@
 # The one that watches is a process with a session of its own: what kills this one and its group does not
 # reach it.
 
+# shellcheck source-path=SCRIPTDIR source=background.sh
+. "${0%/*}/background.sh"
+
 host=$(uname -n)
 
 if [ "$1" != --watch ]; then
-    setsid sh "$0" --watch "$$" "$PPID" "$@" &
-    watcher=$!
+    watcher=
+    iog_start watcher setsid sh "$0" --watch "$$" "$PPID" "$@"
     trap 'kill -TERM "$watcher" 2>/dev/null' TERM INT HUP
     while :; do
         wait "$watcher"
@@ -37,7 +40,7 @@ fail() {
 # fio's jobs have sessions of their own and outlive the server: their environment tells them.
 end_fio() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        # shellcheck disable=SC2046 # one word for each process
+        # shellcheck disable=SC2046,SC2086 # one word for each process
         set -- $server $([ -z "$token" ] || grep -lszFx "IOG_SERVER=$token" /proc/[0-9]*/environ | cut -d / -f 3)
         [ $# -gt 0 ] || return 0
         kill -KILL "$@" 2>/dev/null
@@ -68,8 +71,7 @@ start_fio() {
         read -r token </proc/sys/kernel/random/uuid
         port=$((20000 + 0x${token%%-*} % 12000))
         [ "$(listeners "$port")" -eq 0 ] || continue
-        env "IOG_SERVER=$token" "$fio" --server="ip:$address,$port" </dev/null &
-        server=$!
+        iog_start server env "IOG_SERVER=$token" "$fio" --server="ip:$address,$port" </dev/null
         for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
             sleep 0.2
             kill -0 "$server" 2>/dev/null || break
@@ -119,8 +121,7 @@ start_fio || fail "$fio does not listen on $address"
 last='' quiet=0 tick=0 every=$((seconds / 5))
 [ "$every" -gt 0 ] || every=1
 while [ -z "$why" ]; do
-    sleep 0.5 &
-    wait "$!"
+    iog_run sleep 0.5
     [ -n "$why" ] || look
 done
 case $why in

@@ -4,23 +4,23 @@
 #   iog_servers N INTERFACE LAUNCHER...   start one on each of N nodes, through the words of a launcher
 #                                         (none: here); stops the job unless all answer
 #   iog_client NAME JOBFILE OUTPUT [N]    a phase that runs fio's job on the first N servers (all)
-#   iog_servers_stop                      end them; iog_close does it as well
+#   iog_servers_stop                      end them; iog_end does it as well
 #
 # servers.txt has a line "host address,port pid" for each. fio names files by the server's address.
 # servers.lease is renewed while this script lives; a server ends when it says "stop", or when it is not
 # renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_PATIENCE seconds.
 
 IOG_LAUNCHER=
+# shellcheck disable=SC2034 # iog_start and iog_stop have its name
 IOG_BEAT=
 
 # Renew the lease until the job script, its parent, is gone. A server opens the file to read it, which
 # makes NFS look anew; the time of the file would be that of a cache, and of another node's clock.
 iog_servers_beat() {
     local beat=1 key value parent=$$
-    trap 'kill "$!" 2>/dev/null; exit' TERM
+    trap 'iog_stop IOG_TOOL; exit' TERM
     while [ "$parent" = "$$" ]; do
-        sleep 2 &
-        wait "$!"
+        iog_run sleep 2
         while read -r key value; do
             [ "$key" != PPid: ] || parent=$value
         done <"/proc/$BASHPID/status"
@@ -33,13 +33,12 @@ iog_servers() {
     shift 2
     rm -f server.* servers.txt
     echo 1 >servers.lease
-    iog_servers_beat </dev/null >/dev/null 2>&1 &
-    IOG_BEAT=$!
+    iog_start IOG_BEAT iog_servers_beat </dev/null >/dev/null 2>&1
     # With paths in full: a launcher may start in another directory, and with another PATH. Slurm lets no
     # other step run beside one that does not say that it shares its node.
-    SLURM_OVERLAP=1 "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" "$PWD/servers.lease" \
-        "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" </dev/null >servers.out 2>servers.err &
-    IOG_LAUNCHER=$!
+    SLURM_OVERLAP=1 iog_start IOG_LAUNCHER "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" \
+        "$PWD/servers.lease" "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" \
+        </dev/null >servers.out 2>servers.err
     iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_PATIENCE:-60}"
 }
 
@@ -98,21 +97,15 @@ iog_client() {
 }
 
 iog_servers_stop() {
-    local signal _
-    [ -n "$IOG_LAUNCHER" ] || return 0
-    # It must not write after us. No wait for it: bash 5.2, in a trap, may wait for ever for a process that has ended.
-    for _ in {1..40}; do
-        kill "$IOG_BEAT" 2>/dev/null || break
-        sleep 0.05
-    done
+    local launcher _
+    # It must not write after us.
+    iog_stop IOG_BEAT 20
+    launcher=$IOG_LAUNCHER
+    [ -n "$launcher" ] || return 0
     echo stop >servers.lease
-    for signal in TERM KILL ''; do
-        for _ in {1..40}; do
-            kill -0 "$IOG_LAUNCHER" 2>/dev/null || break 2
-            sleep 0.1
-        done
-        [ -n "$signal" ] || echo "iogauge: what started fio's servers does not end: process $IOG_LAUNCHER" >&2
-        [ -z "$signal" ] || kill "-$signal" "$IOG_LAUNCHER" 2>/dev/null
+    for _ in {1..40}; do
+        kill -0 "$launcher" 2>/dev/null || break
+        sleep 0.1
     done
-    IOG_LAUNCHER=
+    iog_stop IOG_LAUNCHER 40 || echo "iogauge: what started fio's servers does not end: process $launcher" >&2
 }

@@ -12,115 +12,100 @@
 # $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out, and then
 # the lock is given up.
 
-# What was last started in the background and is no tool: bash sets $! with the start, before any signal is acted upon.
-IOG_OTHER=
+# shellcheck source-path=SCRIPTDIR source=background.sh
+. "${BASH_SOURCE[0]%/*}/background.sh"
+
 IOG_REP=0
-IOG_MINE=
-IOG_KEEPER=
+IOG_DIR_MADE=
+IOG_KEEPER_PID=
 IOG_AT_CLOSE=()
 IOG_AGENT=()
 # Seconds that removing may take, 0: as long as it takes; after a signal, what is left before a batch system kills:
 # Slurm 30 s after TERM (KillWait), or as long as the job is warned before (--signal=B:USR1@30). The janitor does the rest.
-IOG_PATIENCE=0
+IOG_REMOVAL_SECONDS=0
 IOG_WARNED=30
 # IOR can be made to lie about nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 # Where one rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 
-# Run a tool and wait for it: in the background, so that a signal to this script is acted upon at once.
-iog_run() {
-    local status
-    IOG_OTHER=$!
-    "$@" &
-    wait "$!"
-    status=$?
-    IOG_OTHER=$!
-    return "$status"
-}
-
-iog_stop_tool() {
-    local tool=$! _
-    [ "$tool" != "$IOG_OTHER" ] || return 0
-    kill -TERM "$tool" 2>/dev/null
-    for _ in 1 2 3 4 5 6 7 8; do
-        kill -0 "$tool" 2>/dev/null || return 0
-        sleep 0.1
-    done
-    kill -KILL "$tool" 2>/dev/null
-}
-
 # Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
-iog_close() {
+iog_end() {
     local status=$?
     trap '' TERM INT HUP USR1 ALRM PIPE
-    iog_stop_tool
+    iog_stop IOG_TOOL
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
-    case $IOG_MINE$IOG_DIR in
+    case $IOG_DIR_MADE$IOG_DIR in
         1*/iogauge/*/*/*)
-            "${IOG_AGENT[@]}" remove "$IOG_DIR" "$IOG_PATIENCE" ||
+            "${IOG_AGENT[@]}" remove "$IOG_DIR" "$IOG_REMOVAL_SECONDS" ||
                 echo "iogauge: left behind: $IOG_DIR; the session removes it, or: iogauge clean" >&2
             ;;
     esac
-    iog_unlock
+    iog_stop_keeper
     exit "$status"
 }
 
 # Tell the agent to give up the lock, and wait until it has.
-iog_unlock() {
-    [ -n "$IOG_KEEPER" ] || return 0
-    echo >&"$IOG_LIFE"
-    read -r -t 30 <&"$IOG_WORD"
+iog_stop_keeper() {
+    local status=0
+    [ -n "$IOG_KEEPER_PID" ] || return 0
+    echo end >&"$IOG_KEEPER_IN"
+    while [ "$status" -eq 0 ]; do
+        read -r -t 30 <&"$IOG_KEEPER_OUT"
+        status=$?
+    done
     # More than 128: it did not end in time. Who waits for the lock will see that it is dead.
-    [ "$?" -le 128 ] || kill -KILL "$IOG_KEEPER" 2>/dev/null
+    [ "$status" -le 128 ] || kill -KILL "$IOG_KEEPER_PID"
 } 2>/dev/null
 
 # A signal ends the job. Its name stays in told.txt: a scheduler's own account may be that of a success.
-iog_told() {
-    IOG_PATIENCE=20
-    [ "$1" != USR1 ] || IOG_PATIENCE=$((IOG_WARNED * 3 / 4))
+iog_on_signal() {
+    IOG_REMOVAL_SECONDS=20
+    [ "$1" != USR1 ] || IOG_REMOVAL_SECONDS=$((IOG_WARNED * 3 / 4))
     echo "$1" >told.txt
     exit "$2"
 }
 
 iog_open() {
-    trap iog_close EXIT
-    trap 'iog_told TERM 143' TERM
-    trap 'iog_told INT 130' INT
-    trap 'iog_told HUP 129' HUP
-    trap 'iog_told USR1 138' USR1
-    trap 'iog_told ALRM 142' ALRM # Flux, at the time limit
+    trap iog_end EXIT
+    trap 'iog_on_signal TERM 143' TERM
+    trap 'iog_on_signal INT 130' INT
+    trap 'iog_on_signal HUP 129' HUP
+    trap 'iog_on_signal USR1 138' USR1
+    trap 'iog_on_signal ALRM 142' ALRM # Flux, at the time limit
     rm -f told.txt
     IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
-    iog_lock "$@" || exit $?
-    IOG_MINE=1
+    iog_start_keeper "$@" || exit $?
+    IOG_DIR_MADE=1
     iog_neighbours
 }
 
 # Start the agent and wait for its word. It goes on to keep the lock for as long as it can read from this script
 # or from anything that this script has started: a tool that outlives a killed script still loads the target.
 # Signals that are meant for the script, or for all that it has started, do not reach it.
-iog_lock() {
+iog_start_keeper() {
     local line
     coproc IOG_KEEP {
         trap '' TERM INT HUP USR1 ALRM
         export IOG_KEEPS=1 # It is not among what has outlived the job.
         read -r line
+        [ "$line" = begin ] || exit
         exec setsid "$@"
     }
-    IOG_KEEPER=$IOG_KEEP_PID
+    # shellcheck disable=SC2153 # bash sets it
+    IOG_KEEPER_PID=$IOG_KEEP_PID
     # The shell closes its own ends of the pipes when the agent ends, which may be at once.
-    exec {IOG_LIFE}>&"${IOG_KEEP[1]}" {IOG_WORD}<&"${IOG_KEEP[0]}" || return 1
+    exec {IOG_KEEPER_IN}>&"${IOG_KEEP[1]}" {IOG_KEEPER_OUT}<&"${IOG_KEEP[0]}" || return 1
     line=${IOG_KEEP[1]}
     exec {line}>&-
-    echo >&"$IOG_LIFE"
-    while read -r line <&"$IOG_WORD"; do
+    echo begin >&"$IOG_KEEPER_IN"
+    while read -r line <&"$IOG_KEEPER_OUT"; do
         [ "$line" != opened ] || return 0
         echo "$line"
     done
-    wait "$IOG_KEEPER"
+    wait "$IOG_KEEPER_PID"
 }
 
 # Directories of other cases on the target, ours or another session's: they load it as well.

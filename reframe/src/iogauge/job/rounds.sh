@@ -7,24 +7,15 @@
 # SERVERS has a line "host address,port pid" for each (fio_servers.sh). Prints a line "needle ROUND HOST" before
 # each of fio's results; HOST is - where fio runs here. The first failure ends it, with fio's status.
 
+# shellcheck source-path=SCRIPTDIR source=background.sh
+. "${0%/*}/background.sh"
+
 job=$1 rounds=$2 servers=${3:-}
-fio=
+iog_end_on_signal
 
-finish() {
-    trap '' TERM INT HUP
-    [ -z "$fio" ] || kill -TERM "$fio" 2>/dev/null
-    [ -z "$fio" ] || wait "$fio"
-    exit 143
-}
-trap finish TERM INT HUP
-
-# A turn in the background, so that a signal is acted upon at once.
 turn() {
     echo "needle $round $host"
-    fio --output-format=json "$@" "$job" </dev/null &
-    fio=$!
-    wait "$fio" || exit
-    fio=
+    iog_run fio --output-format=json "$@" "$job" </dev/null || exit
 }
 
 round=1

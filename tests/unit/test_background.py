@@ -1,0 +1,137 @@
+"""background.sh: a signal may come at any moment, and no process is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import processes, program_of, wait_for
+from iogauge.core.paths import JOB_FILES
+
+LIBRARY = JOB_FILES
+SOURCE = Path(__file__).parents[1] / "support" / "atfork.c"
+FIO_JOB = """[write]
+rw=write
+bs=64k
+size=1m
+numjobs=2
+runtime=60
+time_based=1
+ioengine=psync
+"""
+#: Writes for a minute.
+SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9"]
+ACCOUNT = ["sh", str(LIBRARY / "fetched.sh"), "fetched", "fio", "write.fio"]
+#: Lets a case begin, and ends with the job script.
+AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
+JOB = f"""
+. {LIBRARY}/job.sh
+iog_case() {{ iog_phase work sh {LIBRARY}/fetched.sh fetched sleep 60; }}
+iog_open sh ./agent open case.json
+iog_repeat 1 1 iog_case
+"""
+
+
+@pytest.fixture(scope="module")
+def at_fork(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The library that sends a shell TERM at one of its forks."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on PATH")
+    file = tmp_path_factory.mktemp("atfork") / "atfork.so"
+    words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), str(SOURCE), "-ldl"]
+    subprocess.run(words, check=True, timeout=60)
+    return str(file)
+
+
+class Scripts:
+    """Scripts in a directory of their own, whose processes are known by a variable."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.number = 0
+        (base / "write.fio").write_text(FIO_JOB)
+        (base / "agent").write_text(AGENT)
+        (base / "job").write_text(JOB)
+
+    @property
+    def token(self) -> str:
+        """What the processes of the newest script have in their environment."""
+        return f"{self.base}/iogauge/user/session/{self.number}-"
+
+    def start(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
+        self.number += 1
+        own = {"PATH": os.environ["PATH"], "IOG_DIR": self.token}
+        return subprocess.Popen(
+            words,
+            cwd=self.base,
+            env=own | environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def left(self) -> list[str]:
+        """Programs of the newest script that are there."""
+        return [name for pid in processes(self.token) if (name := program_of(pid))]
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Iterator[Scripts]:
+    made = Scripts(tmp_path)
+    yield made
+    for pid in processes(str(tmp_path)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("words", [SWEEP, ACCOUNT], ids=["sweep", "account"])
+def test_a_signal_between_the_start_and_the_next_line(
+    scripts: Scripts, at_fork: str, words: list[str]
+) -> None:
+    process = scripts.start(words, AT_FORK="1", LD_PRELOAD=at_fork)
+    assert process.wait(30) == 143
+    assert scripts.left() == []
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [SWEEP, ACCOUNT], ids=["sweep", "account"])
+def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
+    """Forty moments: most while fio is started, some while it writes."""
+    moments = random.Random(1)
+    for number in range(40):
+        process = scripts.start(words)
+        time.sleep(moments.uniform(0, 0.5 if number % 4 == 0 else 0.03))
+        process.terminate()
+        assert process.wait(30) in (143, -signal.SIGTERM)
+        assert scripts.left() == []
+
+
+def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str) -> None:
+    """From the first to the tool's; an agent that was not told to begin ends by itself."""
+    number = 0
+    while not (scripts.base / "work.1.out").exists():
+        number += 1
+        process = scripts.start(["bash", "job"], AT_FORK=str(number), LD_PRELOAD=at_fork)
+        assert process.wait(30) == 143
+        wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
+    assert number >= 2
+
+
+def test_no_other_file_starts_a_program_in_the_background() -> None:
+    """Whoever does has to remember and to end it as well, whenever a signal comes."""
+    files = [file for file in LIBRARY.rglob("*.sh") if file.name != "background.sh"]
+    assert len(files) >= 5
+    for file in files:
+        code = re.sub(r"(^|\s)#.*", "", file.read_text())
+        assert not re.search(r"[^&>]&\s*$|\$!", code, re.MULTILINE), file
