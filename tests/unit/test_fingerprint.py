@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core import words
+from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.evidence import fingerprint as evidence_fingerprint
 from iogauge.node import probes
 from iogauge.node.mounts import Mount
@@ -530,3 +531,9 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_path_that_is_not_there_is_no_error() -> None:
     assert probes.collect("/does/not/exist", deadline=60)["mount.type"]
     assert "kernel" in probes.collect("\0", deadline=60)
+
+
+def test_a_script_of_ours_that_has_moved_starts_no_series() -> None:
+    now = evidence_fingerprint.normalise(f"sh {JOB_FILES}/rounds.sh write.fio 3")
+    assert now == f"sh {LIBRARY}/sweep.sh write.fio 3"
+    assert (JOB_FILES / "rounds.sh").exists()

@@ -114,13 +114,14 @@ def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
         (stage / name).write_text(text, encoding="utf-8")
 
 
-def launch(job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, bind: bool) -> Launch:
+def launch(
+    job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, per_node: int, bind: bool
+) -> Launch:
     """Return what starts processes in the job; write the host file if the site names hosts.
 
-    ``bind``: tasks are bound to cores. Raises ValueError for a launcher that cannot do it.
+    ``per_node``: tasks that a node has room for. ``bind``: tasks are bound to cores. Raises ValueError for a launcher that cannot do it.
     """
     launcher, name = job.launcher, job.launcher.registered_name
-    per_node = job.num_tasks_per_node
     hosts = extras.hosts[: plan.nodes]
     if hosts:
         if len(hosts) < plan.nodes:

@@ -54,6 +54,25 @@ from iogauge.site.topology import Ceiling
 class JudgedCheck(rfm.RunOnlyRegressionTest):
     """A case with a verdict, references and a record; how it gets its figures is a subclass's."""
 
+    # ``-S`` gives these to every check. ReFrame warns of a check without them, and a gate ends at a warning: so
+    # a case that is computed from records has them too.
+
+    #: Nodes of the job; 0: as many as the partition's ``scale`` says.
+    #: :type: int
+    nodes = builtins.variable(int, value=0)
+
+    #: Tasks on each node; 0: as many as the partition's ``scale`` says.
+    #: :type: int
+    tasks_per_node = builtins.variable(int, value=0)
+
+    #: Repetitions inside the job; 0: as many as the partition's ``limits`` say.
+    #: :type: int
+    repetitions = builtins.variable(int, value=0)
+
+    #: ``yes``: all repetitions write before the first one reads; ``no``; empty: as the ``limits`` say.
+    #: :type: str
+    writes_first = builtins.variable(str, value="")
+
     #: How much a run must prove: ``quick``, ``daily``, ``acceptance``; empty: as the ``limits`` say.
     #: :type: str
     tier = builtins.variable(str, value="")
@@ -232,10 +251,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         elif not judgement.failed_as_expected:
             run.failed += 1
 
-    def _scale(self) -> tuple[int, int, int]:
-        """Nodes, tasks on each, repetitions, as the record says them; a case without a job has none."""
-        return (0, 0, 0)
-
     def _commands(self) -> list[str]:
         """Command lines of the case's phases, as the record keeps them."""
         return []
@@ -261,7 +276,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _append(self, judgement: Judgement, session_name: str) -> None:
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
-        nodes, tasks_per_node, repetitions = self._scale()
         record = {
             "session": session_name,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -279,9 +293,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             "expected": judgement.failed_as_expected,
             "tier": self.tier,
             "variant": self.variant,
-            "nodes": nodes,
-            "tasks_per_node": tasks_per_node,
-            "repetitions": repetitions,
+            "nodes": self.nodes,
+            "tasks_per_node": self.tasks_per_node,
+            "repetitions": self.repetitions,
             # Not what --repeat and its like add: how often it is measured makes no other case of it.
             "parameters": {
                 name: getattr(self, name)

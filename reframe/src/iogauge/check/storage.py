@@ -48,22 +48,6 @@ from iogauge.site.topology import Ceiling
 class StorageCheck(JudgedCheck):
     """One access pattern on one target; sized by the partition's extras."""
 
-    #: Nodes of the job; 0: as many as the partition's ``scale`` says.
-    #: :type: int
-    nodes = builtins.variable(int, value=0)
-
-    #: Tasks on each node; 0: as many as the partition's ``scale`` says.
-    #: :type: int
-    tasks_per_node = builtins.variable(int, value=0)
-
-    #: Repetitions inside the job; 0: as many as the partition's ``limits`` say.
-    #: :type: int
-    repetitions = builtins.variable(int, value=0)
-
-    #: ``yes``: all repetitions write before the first one reads; ``no``; empty: as the ``limits`` say.
-    #: :type: str
-    writes_first = builtins.variable(str, value="")
-
     local = False
     exclusive_access = True
 
@@ -220,7 +204,7 @@ class StorageCheck(JudgedCheck):
         job_files.write_inputs(stage, planned, plan)
         try:
             launch = job_files.launch(
-                self.job, plan, extras, stage, bind=self.variant != "published"
+                self.job, plan, extras, stage, self.tasks_per_node, self.variant != "published"
             )
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
@@ -312,9 +296,6 @@ class StorageCheck(JudgedCheck):
             file=sys.stderr,
         )
         self._record(judgement)
-
-    def _scale(self) -> tuple[int, int, int]:
-        return (self.nodes, self.tasks_per_node, self.repetitions)
 
     def _commands(self) -> list[str]:
         plan: CasePlan | None = getattr(self, "_plan", None)

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
 from iogauge.core.words import Fingerprint, Value
 from iogauge.node.probes import SECRET
@@ -63,12 +64,16 @@ _WITH_HOSTS: Final = (
 )
 
 
+#: Scripts of ours that have moved, and where they lay when series began: a new path would start new series.
+_MOVED: Final = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
+
+
 def normalise(command: str, directory: str = "", session: str = "") -> str:
     """A command line without what differs from run to run: directory, session, repetition, folders of programs.
 
     Two command lines that do the same become one; what cannot be split into words is only stripped.
     """
-    for text, name in ((directory, "DIR"), (session, "SESSION")):
+    for text, name in ((directory, "DIR"), (session, "SESSION"), *_MOVED.items()):
         command = command.replace(text, name) if text else command
     command = re.sub(r"\$\{IOG_DIR\}|\$IOG_DIR\b", "DIR", command)
     command = re.sub(r"\$\{IOG_REP\}|\$IOG_REP\b", "REP", command)
