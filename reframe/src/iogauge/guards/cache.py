@@ -50,10 +50,8 @@ def client_cache(
     shared = page_caches is not None and page_caches < nodes
     if task_offset is not None and nodes >= 2 and task_offset % nodes != 0 and not shared:
         return rule.ok(f"readers shifted by {task_offset % nodes} of {nodes} nodes")
-    size, memory = (
-        f"V = {format_bytes(bytes_per_node)} per node",
-        f"M = {format_bytes(node_memory)}",
-    )
+    size = f"V = {format_bytes(bytes_per_node)} per node"
+    memory = f"M = {format_bytes(node_memory)}"
     if bytes_per_node >= memory_factor * node_memory:
         return rule.ok(f"{size}, {memory}")
     sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""

@@ -65,7 +65,8 @@ OF_LAYOUT: Final[tuple[Guard[LayoutSeen], ...]] = (
     Guard("G23", "stripes", striping.stripes_against_size, "INVALID", "", striping.stripes_against_size_of),
 )
 
-#: What they find holds for each metric of the phase, and for what is computed from it.
+#: A finding holds for each metric of the phase, or for the metric that it names, and for what is computed
+#: from these.
 OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G1", "client cache", cache.client_cache, "INVALID", _MEMORY, cache.client_cache_of),
     Guard("G21", "order", figures.read_after_write, "INVALID", "", figures.read_after_write_of),
