@@ -7,7 +7,7 @@ ifdef TARGET
 export IOGAUGE_TARGET := $(TARGET)
 endif
 
-.PHONY: help setup bench test lint lock clean
+.PHONY: help setup bench test lint docs lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -25,6 +25,10 @@ test: ## everything that the pipeline demands: lint and tests (ARGS='...' for py
 lint: ## ruff, mypy, shellcheck, yamllint
 	@ci/setup --dev
 	@ci/lint $(ARGS)
+
+docs: ## write the parts of the pages that are made from code
+	@ci/setup --dev
+	@.venv/bin/python ci/docs.py
 
 lock: ## pin requirements/*.in anew, with hashes
 	@ci/setup --dev

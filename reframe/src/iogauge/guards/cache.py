@@ -1,11 +1,12 @@
-"""Guards against memory: client caches, write-back, servers' caches, compression (G1 to G3, G14)."""
+"""Guards against memory: client caches, write-back, servers' caches, compression (G1 to G3, G18)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome, finding_of
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
 
@@ -25,78 +26,123 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read must not be served from the client's own cache.
+    """G1: a read is O_DIRECT on a file system that honours it, or by another node than wrote
+    (N >= 2, Q mod N != 0, the tool says that it shifted, and the nodes do not share a kernel and a
+    mount), or V >= 2 M, or the page cache was dropped and proven empty on every node before every
+    repetition, which must then be what the tasks fetched (95 % of the data; ext2 to ext4, xfs, f2fs).
 
-    Cleared by any of: O_DIRECT where the file system honours it; readers on another node than the writers
-    (N >= 2 and Q mod N != 0); V >= 2 M; a page cache that was emptied and proven empty on every node
-    before every repetition, on file systems that keep data nowhere else on the client.
-    ``task_offset`` is Q in nodes, None where readers are not shifted; ``data_bytes`` is what each emptying
-    must have covered; ``fetched`` what the tasks fetched from storage in each repetition, as their kernel
-    counts it (None: it does not), at least 95 % of the data; ``page_caches`` is how many page caches the N nodes have (None: as many as nodes):
-    containers of one kernel over one mount share theirs.
+    ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is how many page
+    caches the N nodes have (None: as many as nodes): containers of one kernel over one mount share
+    theirs. ``data_bytes`` is what each emptying must have covered. ``fetched`` is what the tasks
+    fetched from storage in each repetition, as their kernel counts it (None: it does not).
     """
-    demands = (
+    rule = Rule(
+        "G1",
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
-        f"V >= {memory_factor:g} M, or a page cache proven empty before each read"
-    )
-    remedy = (
+        f"V >= {memory_factor:g} M, or a page cache proven empty before each read",
         "Use two nodes or more, the O_DIRECT variant, or raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * node_memory * nodes)}"
+        f"{format_bytes(memory_factor * node_memory * nodes)}",
     )
     if traits.cache == "memory":
-        return Finding("G1", Outcome.INVALID, "the target is memory, not storage", demands, remedy)
+        return rule.invalid("the target is memory, not storage")
     if o_direct and traits.honours_o_direct:
-        return Finding("G1", Outcome.OK, "O_DIRECT", demands)
+        return rule.ok("O_DIRECT")
     shared = page_caches is not None and page_caches < nodes
     if task_offset is not None and nodes >= 2 and task_offset % nodes != 0 and not shared:
-        saw = f"readers shifted by {task_offset % nodes} of {nodes} nodes"
-        return Finding("G1", Outcome.OK, saw, demands)
+        return rule.ok(f"readers shifted by {task_offset % nodes} of {nodes} nodes")
+    size = f"V = {format_bytes(bytes_per_node)} per node"
+    memory = f"M = {format_bytes(node_memory)}"
     if bytes_per_node >= memory_factor * node_memory:
-        saw = f"V = {format_bytes(bytes_per_node)} per node, M = {format_bytes(node_memory)}"
-        return Finding("G1", Outcome.OK, saw, demands)
-    reasons = []
-    if o_direct:
-        reasons.append("O_DIRECT, which this file system is not known to honour")
-    elif nodes == 1:
-        reasons.append("buffered read on the node that wrote")
-    elif task_offset is None:
-        reasons.append("buffered read by the tasks that wrote")
-    elif shared:
-        reasons.append(f"{nodes} nodes share {page_caches} page cache(s): same kernel, same mount")
-    else:
-        reasons.append(
-            f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data"
-        )
-    reasons.append(
-        f"V = {format_bytes(bytes_per_node)} per node against M = {format_bytes(node_memory)}"
-    )
+        return rule.ok(f"{size}, {memory}")
+    sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""
+    reasons = [_why_not_past(nodes, task_offset, o_direct, sharing), f"{size} against {memory}"]
     if expected_evictions:
-        held = [e for e in evictions if not e.proven_empty]
-        if traits.cache == "opaque":
-            reasons.append("the client caches outside the page cache, where nothing can be proven")
-        elif len(evictions) != expected_evictions:
-            reasons.append(
-                f"the page cache was emptied {len(evictions)} times of {expected_evictions}"
-            )
-        elif held:
-            reasons.append(f"the page cache was not proven empty: {held[0].describe()}")
-        elif short := [e.bytes for e in evictions if e.bytes < data_bytes]:
-            reasons.append(f"the page cache was emptied of {short[0]} of {data_bytes} bytes")
-        elif traits.accounts_reads and (
-            few := [f for f in fetched if f is not None and f < 0.95 * data_bytes]
-        ):
-            reasons.append(
-                f"the page cache was emptied, but the tasks fetched {few[0]} of {data_bytes} bytes "
-                "from storage: somebody else had read them meanwhile"
-            )
+        reason = _why_not_emptied(traits, evictions, expected_evictions, data_bytes, fetched)
+        if not reason:
+            dropped = format_bytes(sum(eviction.resident_before for eviction in evictions))
+            times = len(evictions)
+            return rule.ok(f"page cache emptied and proven empty {times} times ({dropped} dropped)")
+        reasons.append(reason)
+    return rule.invalid(", ".join(reasons))
+
+
+def _why_not_past(nodes: int, task_offset: int | None, o_direct: bool, sharing: str) -> str:
+    """Why a read did not go past the page caches. ``sharing``: which nodes share some; empty: none."""
+    if o_direct:
+        return "O_DIRECT, which this file system is not known to honour"
+    if nodes == 1:
+        return "buffered read on the node that wrote"
+    if task_offset is None:
+        return "buffered read by the tasks that wrote"
+    if sharing:
+        return f"{sharing}: same kernel, same mount"
+    return f"readers shifted by Q = {task_offset} on N = {nodes} nodes read their own data"
+
+
+def _why_not_emptied(
+    traits: Traits,
+    evictions: Sequence[Eviction],
+    expected: int,
+    data_bytes: int,
+    fetched: Sequence[int | None],
+) -> str:
+    """Why the page caches are not proven to have been empty before each read; empty: they are."""
+    if traits.cache == "opaque":
+        return "the client caches outside the page cache, where nothing can be proven"
+    if len(evictions) != expected:
+        return f"the page cache was emptied {len(evictions)} times of {expected}"
+    if held := [eviction for eviction in evictions if not eviction.proven_empty]:
+        return f"the page cache was not proven empty: {held[0].describe()}"
+    if short := [eviction.bytes for eviction in evictions if eviction.bytes < data_bytes]:
+        return f"the page cache was emptied of {short[0]} of {data_bytes} bytes"
+    few = [count for count in fetched if count is not None and count < 0.95 * data_bytes]
+    if traits.accounts_reads and few:
+        return (
+            f"the page cache was emptied, but the tasks fetched {few[0]} of {data_bytes} bytes "
+            "from storage: somebody else had read them meanwhile"
+        )
+    return ""
+
+
+def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
+    plan, evidence, extras = seen.case.plan, seen.case.evidence, seen.case.extras
+    if seen.access.direction == "read" or seen.access.task_offset is not None:
+        yield client_cache(
+            nodes=plan.nodes,
+            task_offset=_seen_offset(seen),
+            o_direct=seen.access.o_direct,
+            traits=seen.case.traits,
+            bytes_per_node=seen.bytes_per_node,
+            node_memory=extras.node.memory,
+            memory_factor=extras.limits.memory_factor,
+            evictions=evidence.evictions.get(seen.phase.name, ()),
+            expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
+            data_bytes=seen.phase.data_bytes or 1,
+            fetched=evidence.fetched.get(seen.phase.name, ()),
+            page_caches=len({view.cache_id for view in evidence.views}),
+        )
+
+
+def _seen_offset(seen: PhaseSeen) -> int | None:
+    """The shift of readers in nodes that was asked for, if the tool says in every output that it did it.
+
+    IOR: ``reorderTasks`` and ``taskPerNodeOffset``, with as many tasks on each node. mdtest: the line
+    "Shifting ranks by N", N in ranks.
+    """
+    asked, per_node = seen.access.task_offset, seen.case.tasks_per_node
+    if asked is None:
+        return None
+    for output in seen.outputs:
+        said = output.parameters
+        if output.tool == "ior":
+            even = said.get("clients per node") == per_node
+            shift = said.get("taskPerNodeOffset") if said.get("reorderTasks") and even else None
         else:
-            dropped = sum(e.resident_before for e in evictions)
-            saw = (
-                f"page cache emptied and proven empty {len(evictions)} times "
-                f"({format_bytes(dropped)} dropped)"
-            )
-            return Finding("G1", Outcome.OK, saw, demands)
-    return Finding("G1", Outcome.INVALID, ", ".join(reasons), demands, remedy)
+            ranks = said.get("shift")
+            shift = ranks // per_node if isinstance(ranks, int) and ranks % per_node == 0 else None
+        if shift != asked:
+            return None
+    return asked
 
 
 def write_back(
@@ -108,7 +154,7 @@ def write_back(
     node_memory: int,
     memory_factor: float = 2.0,
 ) -> Finding:
-    """G2: a write must not end in the client's memory: fsync inside the timing, O_DIRECT, or V >= 2 M."""
+    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or V >= 2 M."""
     saw = (
         ("fsync in the timed region" if fsync else "no fsync")
         + (", O_DIRECT" if o_direct else ", buffered")
@@ -121,54 +167,74 @@ def write_back(
     )
     if traits.cache == "memory":
         saw += ", the target is memory, not storage"
-    return finding_of(
+    return Rule(
         "G2",
-        holds,
-        saw,
         f"fsync, or O_DIRECT that is honoured, or V >= {memory_factor:g} M "
         f"(M = {format_bytes(node_memory)})",
         "Let the tool fsync at the end of the write (IOR -e, fio end_fsync=1)",
-    )
+    ).decide(holds, saw)
+
+
+def write_back_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.access.direction == "write":
+        yield write_back(
+            fsync=seen.access.fsync,
+            o_direct=seen.access.o_direct,
+            traits=seen.case.traits,
+            bytes_per_node=seen.bytes_per_node,
+            node_memory=seen.case.extras.node.memory,
+            memory_factor=seen.case.extras.limits.memory_factor,
+        )
 
 
 def server_cache(
     *, total_bytes: int, server_memory: int | None, memory_factor: float = 2.0
 ) -> Finding:
-    """G3: more data than the servers can keep in memory: total >= 2 x the memory of all servers.
+    """G3: all tasks together read at least 2 x the memory of the servers, if that is declared.
 
     Only remarked upon: whether the servers' caches belong to what is measured is the site's choice.
-    ``total_bytes`` is what all tasks read in a repetition, ``server_memory`` that of all servers that hold
-    the files, None where it is not declared.
+    ``total_bytes`` is what all tasks read in a repetition. ``server_memory`` is that of all servers
+    that hold the files, None if it is not declared.
     """
     if server_memory is None:
-        return Finding(
-            "G3", Outcome.OK, "memory of the servers not declared", "topology.servers.memory"
-        )
-    return finding_of(
+        return Rule("G3", "topology.servers.memory").ok("memory of the servers not declared")
+    return Rule(
         "G3",
-        total_bytes >= memory_factor * server_memory,
-        f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",
         f"total >= {memory_factor:g} x memory of the servers",
         "The servers may have answered from memory: raise limits.case_bytes to "
         f"{format_bytes(memory_factor * server_memory)} or read the figure as one of their caches",
+    ).decide(
+        total_bytes >= memory_factor * server_memory,
+        f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",
         Outcome.WARN,
     )
+
+
+def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
+    topology = seen.case.extras.topology
+    servers = topology.servers if topology else None
+    if seen.access.direction == "read":
+        yield server_cache(
+            total_bytes=max((phase.bytes_moved or 0 for phase in seen.tool_phases), default=0),
+            server_memory=servers.memory * (seen.case.plan.servers or servers.count)
+            if servers and servers.memory
+            else None,
+        )
 
 
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: data that can be compressed or found twice must not be written where that is done.
+    """G18: on zfs, btrfs with ``compress=``, dm-vdo, or if the site says so: IOR ``-l random``; fio
+    ``refill_buffers=1``, ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
 
-    ``compressing`` says what does it (``zfs``, ``btrfs compress=zstd``, as the site declares), empty: nothing
-    that is known. ``parameters`` are what the tool says that it ran with, a mapping for each output. IOR:
-    only ``-l random`` (the default repeats one block, its "incompressible" data shrink 136-fold, IOR 4.0.0).
-    fio: ``refill_buffers``, and nothing that makes buffers alike.
+    Data that can be compressed or found twice must not be written there. ``compressing`` says what
+    does it, empty: nothing that is known. ``parameters`` are what the tool says that it ran with, a
+    mapping for each output. IOR's default repeats one block; its "incompressible" data shrink
+    136-fold (IOR 4.0.0).
     """
     if not compressing:
-        return Finding(
-            "G18", Outcome.OK, "nothing that compresses is known of the target", "random data"
-        )
+        return Rule("G18", "random data").ok("nothing that compresses is known of the target")
 
     def objection(given: Mapping[str, object]) -> str | None:
         if tool == "ior":
@@ -186,11 +252,30 @@ def data_entropy(
         return None if refilled else "buffers that are written again and again (no refill_buffers)"
 
     wrong = [said for given in parameters if (said := objection(given)) is not None]
-    return finding_of(
+    return Rule(
         "G18",
-        bool(parameters) and not wrong,
-        f"{wrong[0] if wrong else 'random data' if parameters else 'no output'} on {compressing}",
         "data that cannot be compressed or found twice",
         "Write random data (IOR -l random; fio refill_buffers=1 with buffer_compress_percentage=0 and "
         "dedupe_percentage=0)",
+    ).decide(
+        bool(parameters) and not wrong,
+        f"{wrong[0] if wrong else 'random data' if parameters else 'no output'} on {compressing}",
     )
+
+
+def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.moves_data and any("bw" in phase.rates for phase in seen.tool_phases):
+        yield data_entropy(
+            compressing=_compressing(seen.case),
+            tool=seen.tool,
+            parameters=[output.parameters for output in seen.outputs],
+        )
+
+
+def _compressing(seen: CaseSeen) -> str:
+    """What makes data smaller on their way, as the site declares or a node saw; empty: nothing."""
+    declared = seen.extras.target.compresses
+    if declared is not None:
+        return "a target that compresses, as its site declares" if declared else ""
+    reasons = (node.get("mount.compresses") for node in seen.evidence.nodes)
+    return next((str(reason) for reason in reasons if reason), "")

@@ -1,15 +1,23 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool (G4 to G8, G17, G21, G22)."""
+"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool
+(G4 to G8, G17, G21, G22)."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import PurePath
 from typing import Final
 
-from iogauge.core.measurement import Stonewall
-from iogauge.core.units import format_bytes, format_seconds, format_value
+from iogauge.core.measurement import Stonewall, ToolOutput
+from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
-from iogauge.guards.finding import Finding, Outcome, finding_of
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.seen import MetricSeen, PhaseSeen
+from iogauge.plan.case import DIR, REP
+from iogauge.plan.cost import metric_ceiling
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
 #: the second it is remarked upon.
@@ -21,21 +29,29 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 
 
 def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
-    """G4: a phase must last long enough; the shortest repetition counts."""
+    """G4: the shortest repetition lasts 30 s in tier daily, 60 s in acceptance; quick only demands 0.02 s
+    and remarks below 30 s.
+    """
     least, wanted = MIN_SECONDS[tier]
     shortest = min(seconds)
-    outcome = (
-        Outcome.INVALID if shortest < least else Outcome.WARN if shortest < wanted else Outcome.OK
-    )
     factor = (least if shortest < least else wanted) / shortest if shortest > 0 else float("inf")
-    return Finding(
+    rule = Rule(
         "G4",
-        outcome,
-        f"the shortest repetition lasted {format_seconds(shortest)}",
         f"{least:g} s in tier {tier}"
         + (f", {wanted:g} s to compare systems" if wanted > least else ""),
         f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold",
     )
+    saw = f"the shortest repetition lasted {format_seconds(shortest)}"
+    return (
+        rule.invalid(saw)
+        if shortest < least
+        else rule.decide(shortest >= wanted, saw, Outcome.WARN)
+    )
+
+
+def duration_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.tool_phases and seen.access.direction != "none":
+        yield duration(seconds=[phase.seconds for phase in seen.tool_phases], tier=seen.case.tier)
 
 
 def tail(
@@ -46,11 +62,12 @@ def tail(
     min_wear_out: float = 0.7,
     min_pairs: float = 0.5,
 ) -> Finding | None:
-    """G5: the tasks must finish together. A straggler is reported, it does not make the figure invalid.
+    """G5: (max - min) / mean of task times <= 0.3; with a stonewall: wear-out ratio >= 0.7, fewest over
+    most transfers >= 0.5.
 
-    Per-task times: (max - min) / mean <= 0.3. Stonewalled: bandwidth of the whole phase over bandwidth up
-    to the stonewall >= 0.7, and fewest over most pairs >= 0.5. ``stonewalls`` holds (stonewall,
-    bandwidth of the phase in MiB/s, tasks). None where the tool reported neither.
+    The wear-out ratio is the bandwidth of the whole phase over that up to the stonewall.
+    ``stonewalls`` holds (stonewall, bandwidth of the phase in MiB/s, tasks). Returns None if the tool
+    reported neither.
     """
     worst = 0.0
     for times in rank_seconds:
@@ -69,57 +86,97 @@ def tail(
             seen.append(f"fewest over most transfers {ratio:.2f}")
     if not seen:
         return None
-    return finding_of(
+    return Rule(
         "G5",
-        holds,
-        ", ".join(seen),
         f"imbalance <= {max_imbalance:g}, wear-out ratio >= {min_wear_out:g}, "
         f"fewest over most >= {min_pairs:g}",
         "Look for a slow node, link or storage target",
-        Outcome.WARN,
-    )
+    ).decide(holds, ", ".join(seen), Outcome.WARN)
+
+
+def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.tool_phases and seen.access.direction != "none":
+        finding = tail(
+            rank_seconds=[phase.rank_seconds for phase in seen.tool_phases],
+            stonewalls=[
+                (phase.stonewall, phase.rates["bw"].value, output.tasks or seen.case.plan.tasks)
+                for output, phase in seen.reported
+                if phase.stonewall is not None and "bw" in phase.rates
+            ],
+        )
+        if finding is not None:
+            yield finding
 
 
 def ceiling(
     *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
 ) -> Finding:
-    """G6: nothing is faster than its parts: B <= 1.02 x ceiling.
-
-    Below half of it is remarked upon, where the scenario drives the target to that limit.
+    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices; below 50 % is remarked
+    upon if the scenario saturates the target.
     """
     if limit is None:
-        return Finding("G6", Outcome.OK, "no ceiling declared", "topology in the site's settings")
+        return Rule("G6", "topology in the site's settings").ok("no ceiling declared")
     share = value / limit
     saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
     demands = f"at most 102 % of {format_value(limit)} {unit}"
     if share > 1.02:
         remedy = "The data came from a cache, or the topology in the settings is wrong"
-        return Finding("G6", Outcome.INVALID, saw, demands, remedy)
+        return Rule("G6", demands, remedy).invalid(saw)
     if saturating and share < 0.5:
         remedy = "Less than half of what the topology can carry: look for the bottleneck"
-        return Finding("G6", Outcome.WARN, saw, demands, remedy)
-    return Finding("G6", Outcome.OK, saw, demands)
+        return Rule("G6", demands, remedy).warn(saw)
+    return Rule("G6", demands).ok(saw)
+
+
+def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """The largest sample of each metric against the ceiling of that metric."""
+    case, access = seen.case, seen.access
+    for metric in case.metrics:
+        if metric.name not in seen.phase.rates:
+            continue
+        limit = metric_ceiling(
+            metric, access.direction, case.extras, case.plan.nodes, case.plan.servers
+        )
+        finding = ceiling(
+            value=max(case.values[metric.name]),
+            limit=limit.value if limit else None,
+            limited_by=limit.limited_by if limit else "",
+            unit=metric.unit,
+            saturating=access.saturates == dimension(metric.unit),
+        )
+        yield dataclasses.replace(finding, metric=metric.name)
 
 
 def unit_sanity(
     *, operations_s: float, transfer_bytes: int, bytes_s: float, tolerance: float = 0.01
 ) -> Finding:
-    """G7: operations/s times transfer size must be the bandwidth, within 1 %."""
+    """G7: operations per second x transfer size equals bandwidth within 1 %."""
     off = abs(operations_s * transfer_bytes - bytes_s) / bytes_s
-    return finding_of(
+    return Rule(
         "G7",
+        f"|iops x transfer - bandwidth| / bandwidth <= {tolerance:.0%}",
+        "The tool's output mixes units or phases: keep it and report it",
+    ).decide(
         off <= tolerance,
         f"{format_value(operations_s)} ops/s x {format_bytes(transfer_bytes)} differs from "
         f"{format_bytes(bytes_s)}/s by {off:.2%}",
-        f"|iops x transfer - bandwidth| / bandwidth <= {tolerance:.0%}",
-        "The tool's output mixes units or phases: keep it and report it",
     )
+
+
+def unit_sanity_of(seen: PhaseSeen) -> Iterator[Finding]:
+    for phase in seen.tool_phases:
+        if "bw" in phase.rates and phase.operations and phase.transfer_bytes:
+            yield unit_sanity(
+                operations_s=phase.operations / phase.seconds,
+                transfer_bytes=phase.transfer_bytes,
+                bytes_s=convert(phase.rates["bw"].value, phase.rates["bw"].unit, "B/s"),
+            )
 
 
 def bytes_moved(
     *, expected: int | None, reported: Sequence[int | None], warnings: Sequence[str] = ()
 ) -> Finding:
-    """G8: the tool must have moved N x T x b x s bytes in every repetition, without a warning."""
+    """G8: N x T x b x s bytes moved in every repetition, no warning from the tool."""
     wrong = [r for r in reported if expected is not None and r != expected]
     saw = (
         f"{wrong[0] if wrong[0] is not None else 'an unknown number of'} bytes moved"
@@ -128,30 +185,44 @@ def bytes_moved(
     )
     if warnings:
         saw += f", warning of the tool: {warnings[0]}"
-    return finding_of(
-        "G8",
-        not wrong and not warnings,
-        saw,
-        (f"{expected} bytes (N x T x b x s) and " if expected is not None else "") + "no warning",
-        "Read the tool's output in the stage directory",
-    )
+    amount = f"{expected} bytes (N x T x b x s) and " if expected is not None else ""
+    remedy = "Read the tool's output in the stage directory"
+    return Rule("G8", f"{amount}no warning", remedy).decide(not wrong and not warnings, saw)
+
+
+def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Ask of what reads or writes, and if the tool gives a warning that the plan does not expect."""
+    expected = seen.phase.expected
+    warnings = [
+        warning
+        for output in seen.outputs
+        for warning in output.warnings
+        if expected is None or not re.search(expected, warning)
+    ]
+    if seen.moves_data or warnings:
+        yield bytes_moved(
+            expected=seen.phase.data_bytes,
+            reported=[phase.bytes_moved for phase in seen.tool_phases],
+            warnings=warnings,
+        )
 
 
 def spread(*, samples: Sequence[float], limit: float) -> Finding:
-    """G17: the coefficient of variation (sample standard deviation over mean) is at most the limit."""
-    demands = f"at most {limit:.0%} over at least 2 repetitions"
-    remedy = "Others may use the target: repeat at a quiet time, or raise limits.repetitions"
-    if len(samples) < 2:
-        return Finding("G17", Outcome.WARN, "one repetition: spread unknown", demands, remedy)
-    cv = statistics.stdev(samples) / statistics.fmean(samples)
-    return finding_of(
+    """G17: coefficient of variation (n - 1) over the repetitions."""
+    rule = Rule(
         "G17",
-        cv <= limit,
-        f"coefficient of variation {cv:.1%} over {len(samples)} repetitions",
-        demands,
-        remedy,
-        Outcome.UNSTABLE,
+        f"at most {limit:.0%} over at least 2 repetitions",
+        "Others may use the target: repeat at a quiet time, or raise limits.repetitions",
     )
+    if len(samples) < 2:
+        return rule.warn("one repetition: spread unknown")
+    cv = statistics.stdev(samples) / statistics.fmean(samples)
+    saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
+    return rule.decide(cv <= limit, saw, Outcome.UNSTABLE)
+
+
+def spread_of(seen: MetricSeen) -> Iterator[Finding]:
+    yield spread(samples=seen.case.values[seen.name], limit=seen.case.extras.limits.max_spread)
 
 
 def read_after_write(
@@ -160,12 +231,11 @@ def read_after_write(
     writes: Sequence[tuple[int, float]],
     writes_first: bool = False,
 ) -> Finding:
-    """G21: what is read was written before, by this run and in the same repetition.
+    """G21: every read comes after a write of this run that had finished: of its own repetition, or of the
+    preparing one if repetitions do not write; with ``writes_first`` after all of them.
 
-    ``reads`` are (repetition, seconds of one clock at which it started), ``writes`` (repetition, seconds
-    at which it had finished). What the preparing repetition 0 has written stands for all, unless a
-    repetition writes by itself. A write that goes on while the data are read is none. ``writes_first``: all
-    repetitions were to write before the first one reads.
+    ``reads`` are (repetition, seconds of one clock at which it started), ``writes`` (repetition,
+    seconds at which it had finished). The preparing repetition is number 0.
     """
     last = max((ended for _, ended in writes), default=0.0)
     wrong = []
@@ -178,14 +248,34 @@ def read_after_write(
             wrong.append(f"repetition {repetition} reads before its data were written")
         elif writes_first and last > started:
             wrong.append(f"repetition {repetition} reads before all repetitions have written")
-    return finding_of(
+    return Rule(
         "G21",
-        bool(reads) and not wrong,
-        wrong[0] if wrong else f"{len(reads)} read(s), each after a write" if reads else "no read",
         "all writes of this run have finished before the first read"
         if writes_first
         else "a write of this run that has finished before each read",
         "Let the case write its data itself, before it reads them (phases.tsv has the order)",
+    ).decide(
+        bool(reads) and not wrong,
+        wrong[0] if wrong else f"{len(reads)} read(s), each after a write" if reads else "no read",
+    )
+
+
+def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """An execution that writes and reads does so in this order: its read begins when it has ended."""
+    if seen.access.direction != "read":
+        return
+    plan, runs = seen.case.plan, seen.case.evidence.runs
+    writers = {
+        phase.within or phase.name
+        for phase in plan.phases
+        if phase.access.direction in ("write", "metadata")
+    }
+    name = seen.phase.within or seen.phase.name
+    mine = [run for run in runs if run.name == name and run.repetition > 0]
+    yield read_after_write(
+        reads=[(run.repetition, run.ended if name in writers else run.started) for run in mine],
+        writes=[(run.repetition, run.ended) for run in runs if run.name in writers],
+        writes_first=plan.writes_first,
     )
 
 
@@ -199,9 +289,11 @@ def tool_integrity(
     want_nodes: int | None,
     unlike: str = "",
 ) -> Finding:
-    """G22: one version of the tool ran, on as many tasks and nodes as asked. None: the tool is silent.
+    """G22: one version of the tool, on as many tasks and nodes as asked, with the words of the command
+    line (IOR, mdtest) or the options of the job file (fio) that were asked for, as far as the tool says.
 
-    ``unlike``: how the words that it says it ran with differ from those that were asked for.
+    ``tasks`` and ``nodes`` are those of each output, None if the tool does not say. ``unlike``: how the
+    words that it says it ran with differ from those that were asked for.
     """
     seen = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
     wrong_tasks = sorted(
@@ -215,20 +307,62 @@ def tool_integrity(
     if wrong_nodes:
         seen += f" on {wrong_nodes[0]} node(s)"
     if unlike:
-        return Finding(
+        return Rule(
             "G22",
-            Outcome.INVALID,
-            f"{seen}, {unlike}",
             "the words that were asked for",
             "Something between the job script and the tool changes its words: look for a wrapper (type "
             f"{tool}), and for variables of the environment that {tool} reads",
-        )
-    return finding_of(
+        ).invalid(f"{seen}, {unlike}")
+    return Rule(
         "G22",
-        len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes,
-        seen,
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")
         + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
         "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
+    ).decide(
+        len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, seen
     )
+
+
+def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
+    plan, outputs = seen.case.plan, seen.outputs
+    yield tool_integrity(
+        tool=seen.tool,
+        versions=[output.version for output in outputs],
+        tasks=[output.tasks for output in outputs],
+        nodes=[output.nodes for output in outputs],
+        want_tasks=plan.tasks,
+        want_nodes=plan.nodes,
+        unlike=next(filter(None, (_unlike(seen, output) for output in outputs)), ""),
+    )
+
+
+def _unlike(seen: PhaseSeen, output: ToolOutput) -> str:
+    """How what a tool says it ran with differs from what was asked; empty: not at all, or it does not say.
+
+    IOR and mdtest repeat their command line, fio the options of its job file. What the job script fills
+    in may be anything.
+    """
+    plan, phase = seen.case.plan, seen.phase
+    words = next((p for p in plan.phases if p.name == phase.within), phase).command
+    names = [PurePath(word).name for word in words]
+    if output.command and output.tool in names:
+        asked = words[names.index(output.tool) + 1 :]
+        said = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
+        for want, found in zip_longest(asked, said, fillvalue=""):
+            pattern = (
+                re.escape(want).replace(re.escape(DIR), r"\S+").replace(re.escape(REP), r"\d+")
+            )
+            if not re.fullmatch(pattern, found):
+                return (
+                    f"which says {found or 'nothing'!r} where {want or 'nothing'!r} was asked for"
+                )
+    if output.tool != "fio":
+        return ""
+    for name in words:
+        for line in plan.inputs.get(name, "").splitlines():
+            option, equals, want = line.partition("=")
+            found = str(output.parameters.get(option, "nothing"))
+            if equals and "$" not in want and found != want:
+                return f"which says {option}={found} where {option}={want} was asked for"
+    return ""

@@ -1,10 +1,12 @@
 """Guards: may a measurement be believed?
 
-One function a rule, numbered as in docs/guards.md. Each takes plain values and returns a
-:class:`Finding`: what was seen, what is demanded (with the formula), and what to do about it. No guard
-reads a file or knows ReFrame; no guard compares with a reference.
+A rule takes plain values and returns a :class:`Finding`: what was seen, what is demanded (with the formula), and
+what to do about it. Below each rule stands the function that says when it speaks and what it reads;
+:mod:`iogauge.guards.catalogue` lists them all. No guard reads a file or knows ReFrame; no guard compares with a
+reference.
 
-Notation: N nodes, T tasks per node, V bytes per node and phase, M memory per node, Q task offset.
+Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per node, Q task
+offset.
 """
 
 from __future__ import annotations
@@ -39,12 +41,27 @@ class Finding:
         return f"{text}. {self.remedy}" if self.remedy and self.outcome is not Outcome.OK else text
 
 
-def finding_of(
-    guard: str,
-    holds: bool,
-    saw: str,
-    demands: str,
-    remedy: str,
-    otherwise: Outcome = Outcome.INVALID,
-) -> Finding:
-    return Finding(guard, Outcome.OK if holds else otherwise, saw, demands, remedy)
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a guard demands of one case, and what to do if that does not hold."""
+
+    guard: str
+    demands: str
+    remedy: str = ""
+
+    def ok(self, saw: str) -> Finding:
+        """Believe what was seen; there is nothing to do."""
+        return Finding(self.guard, Outcome.OK, saw, self.demands)
+
+    def warn(self, saw: str) -> Finding:
+        """Believe, and remark upon what was seen."""
+        return Finding(self.guard, Outcome.WARN, saw, self.demands, self.remedy)
+
+    def invalid(self, saw: str) -> Finding:
+        """Do not believe."""
+        return Finding(self.guard, Outcome.INVALID, saw, self.demands, self.remedy)
+
+    def decide(self, holds: bool, saw: str, otherwise: Outcome = Outcome.INVALID) -> Finding:
+        """Believe if the demand holds. The remedy is kept in either case: it tells how to stay there."""
+        outcome = Outcome.OK if holds else otherwise
+        return Finding(self.guard, outcome, saw, self.demands, self.remedy)

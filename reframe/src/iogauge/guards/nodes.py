@@ -1,14 +1,15 @@
-"""Guards of the nodes: placement, load of others, connections, modes of the client (G15, G18 to G20, G24)."""
+"""Guards of the nodes: placement, load of others, connections, modes of the client (G15, G19, G20, G24)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.changes import Change
-from iogauge.guards.finding import Finding, Outcome, finding_of
+from iogauge.evidence.changes import Change, own_bytes
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.tools.mpi import Binding
 
 
@@ -36,11 +37,13 @@ def placement(
     bindings: Sequence[Binding] = (),
     oversubscribed: bool = False,
 ) -> Finding:
-    """G15: each task has a physical core to itself, on nodes that were idle before. Else a remark.
+    """G15: tasks per node <= physical cores (not if more are the purpose), load of one minute before the
+    run < 0.1 x cores, no core shared if mpirun is Open MPI's, which is told by a variable to report its
+    bindings (as many tasks may use a socket as it has cores); the governor is recorded.
 
-    ``cores`` are the physical cores and ``load1`` the load of one minute before the run, a value a node;
-    ``governors`` what the nodes say of their frequency, which is recorded. ``bindings`` as the launcher
-    reported them, empty where it did not. ``oversubscribed``: more tasks than cores are the purpose.
+    ``cores`` are the physical cores and ``load1`` the load of one minute before the run, a value a
+    node. ``governors`` are what the nodes say of their frequency. ``bindings`` are as the launcher
+    reported them, empty if it did not. ``oversubscribed``: more tasks than cores are the purpose.
     """
     demands = (
         ("tasks per node <= physical cores, " if not oversubscribed else "")
@@ -64,46 +67,65 @@ def placement(
     if governors:
         seen.append(f"governor {', '.join(sorted(set(governors)))}")
     remedy = "; ".join(wrong)
-    return finding_of(
-        "G15",
-        not wrong,
-        ", ".join(seen),
-        demands,
-        remedy[:1].upper() + remedy[1:],
-        Outcome.WARN,
+    rule = Rule("G15", demands, remedy[:1].upper() + remedy[1:])
+    return rule.decide(not wrong, ", ".join(seen), Outcome.WARN)
+
+
+def placement_of(seen: CaseSeen) -> Iterator[Finding]:
+    evidence, per_node = seen.evidence, seen.tasks_per_node
+    cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
+    known = len(cores) == len(evidence.idle) == len(evidence.nodes)
+    yield placement(
+        tasks_per_node=per_node,
+        cores=cores if known else [],
+        load1=[load.load1 for load in evidence.idle] if known else [],
+        governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
+        bindings=evidence.bindings,
+        oversubscribed=seen.plan.sweeps_tasks and per_node > min(cores, default=0),
     )
 
 
 def neighbours(*, others: Sequence[str]) -> Finding:
-    """G19, in part: no other case of this suite was on the target while this one ran.
+    """G19: no other case of this suite was on the target, as far as its directory can be seen.
 
-    ``others`` are the directories of cases that were seen. What other programs load the target with is for
-    :func:`foreign_load`.
+    ``others`` are the directories of cases that were seen while this one ran. What other programs load
+    the target with is for :func:`foreign_load`.
     """
-    return finding_of(
+    return Rule(
         "G19",
-        not others,
-        f"{others[0]} was there too" if others else "no other case on the target",
         "one case at a time on a target",
         "Wait for the other session, or use --exec-policy=serial where partitions share a target; "
         "if it is dead: iogauge clean",
+    ).decide(
+        not others,
+        f"{others[0]} was there too" if others else "no other case on the target",
         Outcome.CONTAMINATED,
     )
+
+
+def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
+    yield neighbours(others=seen.evidence.neighbours)
 
 
 def exclusive(*, objection: str) -> Finding:
-    """G19, in part: the case had the target's lock, from before it looked until its directory was removed.
+    """G19: the case had the lock of the target from before its look at the room until its directory was
+    removed; a case that does not get it within ``limits.lock_wait`` measures nothing.
 
     ``objection`` says why it had not, or why that is not known; empty: it had.
     """
-    return finding_of(
+    return Rule(
         "G19",
-        not objection,
-        objection or "the lock of the target was held throughout",
         "one case at a time on a target",
         "Run when the other has ended, or wait longer: limits.lock_wait; if it is dead: iogauge clean",
+    ).decide(
+        not objection,
+        objection or "the lock of the target was held throughout",
         Outcome.CONTAMINATED,
     )
+
+
+def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
+    yield exclusive(objection=seen.evidence.lost)
 
 
 #: Bytes on a node that are nobody's load: journals, logs, what the system itself writes now and then.
@@ -117,15 +139,13 @@ def foreign_load(
     own_written: int | None,
     max_share: float = 0.1,
 ) -> Finding:
-    """G19: at most a tenth of the bytes that were moved meanwhile are somebody else's.
+    """G19: of the bytes that the nodes counted between the first and the last judged phase, at most 10 %
+    are not the tool's; of those that servers counted for jobs, if their accounts can be read, at most
+    10 % are other jobs'. Less than 64 MiB is not looked at.
 
-    ``changes`` is what the nodes counted between the first and the last phase that is judged, for everybody
-    on them; ``own_read`` and ``own_written`` what the tool says that it moved, None where it does not say.
-    A node that moved less had caches. Where a server keeps accounts of jobs that can be read here, those
-    decide for it. Other clients' load is not seen otherwise. Less than 64 MiB is not looked at.
+    ``changes`` is what the nodes counted for everybody on them. ``own_read`` and ``own_written`` are
+    what the tool says that it moved, None if it does not say. A node that moved less had caches.
     """
-    demands = f"at most {max_share:.0%} of the bytes moved by others"
-    remedy = "Run when others do not use the target, or ask for nodes of your own"
     # Containers of one kernel over one mount count the same bytes.
     distinct = list({change.cache_id: change for change in changes}.values())
     told = []
@@ -160,33 +180,58 @@ def foreign_load(
     if accounts:
         theirs = sum(foreign for _, foreign in accounts)
         weigh(theirs, theirs + sum(own for own, _ in accounts), "other jobs, as the servers say,")
-    return finding_of(
+    return Rule(
         "G19",
+        f"at most {max_share:.0%} of the bytes moved by others",
+        "Run when others do not use the target, or ask for nodes of your own",
+    ).decide(
         worst <= max_share,
         "; ".join(told) or "nothing was counted that the tool's bytes can be compared with",
-        demands,
-        remedy,
         Outcome.CONTAMINATED,
     )
 
 
-def connections(*, changes: Sequence[Change]) -> Finding:
-    """G20: no connection to a server was lost, no client evicted, no request timed out meanwhile.
+def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
+    plan, evidence = seen.plan, seen.evidence
+    # If all writes come first, the warm-up of what reads lies among what is judged.
+    among = plan.passes[-1] if plan.writes_first else ()
+    read, written = own_bytes(
+        output
+        for phase in plan.repeat
+        if phase.within is None and phase.access.direction != "none"
+        for output in (
+            *evidence.outputs[phase.name],
+            *(evidence.cold.get(phase.name, ()) if phase in among else ()),
+        )
+    )
+    yield foreign_load(
+        changes=evidence.changes,
+        own_read=read,
+        own_written=written,
+        max_share=seen.extras.limits.max_foreign,
+    )
 
-    An ordinary user may not be allowed to see any of it; then that is said, and nothing is objected.
+
+def connections(*, changes: Sequence[Change]) -> Finding:
+    """G20: no connection to a server in a bad state, none that went through one meanwhile, no request timed
+    out, no client evicted by the kernel's log.
+
+    An ordinary user may not be allowed to see any of it. Then the finding says so and does not object.
     """
     troubles = [f"{change.host}: {text}" for change in changes for text in change.troubles]
     watched = sorted({place for change in changes for place in change.watched})
     saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else ""
     if troubles:
         saw = troubles[0] + (f"; {len(troubles)} in all" if len(troubles) > 1 else "")
-    return finding_of(
+    return Rule(
         "G20",
-        not troubles,
-        saw or "not visible here (osc.*.state and the kernel's log need root)",
         "no eviction, no lost connection, no request that timed out",
         "Look at the servers and the network, then run again",
-    )
+    ).decide(not troubles, saw or "not visible here (osc.*.state and the kernel's log need root)")
+
+
+def connections_of(seen: CaseSeen) -> Iterator[Finding]:
+    yield connections(changes=seen.evidence.changes)
 
 
 #: Modes of the Lustre client that make one kind of I/O into another (G24), as in a fingerprint.
@@ -200,11 +245,12 @@ def client_modes(
     transfer_bytes: int | None,
     direction: str,
 ) -> Finding:
-    """G24: all nodes do I/O in the same way, and buffered I/O is what it is called. Else a remark.
+    """G24: ``hybrid_io``, ``fast_read``, ``parallel_dio``, ``unaligned_dio`` of the Lustre client are the
+    same on all nodes; no buffered transfers as large as ``hybrid_io`` makes direct (write 2 MiB, read
+    8 MiB by default). They are recorded, and a change starts a new series.
 
-    ``nodes`` are the nodes' fingerprints. With ``hybrid_io`` a Lustre client (2.17) makes buffered
-    transfers direct that are as large as ``hybrid_io_write_threshold_bytes`` (2 MiB) or
-    ``hybrid_io_read_threshold_bytes`` (8 MiB).
+    ``nodes`` are the nodes' fingerprints. Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and
+    ``hybrid_io_read_threshold_bytes``.
     """
     demands = "one mode on all nodes, and no hybrid I/O under buffered transfers"
 
@@ -214,29 +260,33 @@ def client_modes(
     known = {name: values(name) for name in _MODES}
     known = {name: seen for name, seen in known.items() if seen not in ([], ["unknown"])}
     if not known:
-        return Finding("G24", Outcome.OK, "no modes of a Lustre client are known", demands)
+        return Rule("G24", demands).ok("no modes of a Lustre client are known")
     for name, seen in known.items():
         if len(seen) > 1:
-            return Finding(
-                "G24",
-                Outcome.WARN,
-                f"{name} is {' and '.join(seen)} on different nodes",
-                demands,
-                f"Let an administrator set llite.*.{name} alike on all nodes",
-            )
+            remedy = f"Let an administrator set llite.*.{name} alike on all nodes"
+            saw = f"{name} is {' and '.join(seen)} on different nodes"
+            return Rule("G24", demands, remedy).warn(saw)
     limits = [
         limit for limit in values(f"hybrid_io_{direction}_threshold_bytes") if limit.isdecimal()
     ]
     if buffered and transfer_bytes and known.get("hybrid_io") == ["1"] and limits:
         least = min(map(int, limits))
         if transfer_bytes >= least:
-            return Finding(
-                "G24",
-                Outcome.WARN,
+            remedy = "Read the figure as one of direct I/O, or use smaller transfers"
+            return Rule("G24", demands, remedy).warn(
                 f"buffered transfers of {format_bytes(transfer_bytes)} may be direct "
-                f"(hybrid_io from {format_bytes(least)})",
-                demands,
-                "Read the figure as one of direct I/O, or use smaller transfers",
+                f"(hybrid_io from {format_bytes(least)})"
             )
-    saw = ", ".join(f"{name} {seen[0]}" for name, seen in known.items())
-    return Finding("G24", Outcome.OK, saw, demands)
+    return Rule("G24", demands).ok(", ".join(f"{name} {seen[0]}" for name, seen in known.items()))
+
+
+def client_modes_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.moves_data:
+        yield client_modes(
+            nodes=seen.case.evidence.nodes,
+            buffered=not seen.access.o_direct,
+            transfer_bytes=max(
+                (phase.transfer_bytes or 0 for phase in seen.tool_phases), default=0
+            ),
+            direction=seen.access.direction,
+        )

@@ -1,32 +1,35 @@
-"""Guards of the target, most of them before the first byte: identity, room, inodes, health (G9, G13, G16, G23)."""
+"""Guards of the target, most of them before the first byte: identity, room, inodes, health (G9, G12 to G14)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome, finding_of
+from iogauge.guards.finding import Finding, Rule
 from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
+
+if TYPE_CHECKING:  # the job asks these rules on the nodes, without the judging side
+    from iogauge.guards.seen import CaseSeen, PhaseSeen
 
 
 def storage(*, traits: Traits) -> Finding:
-    """G9, for metadata: a target in memory has no storage to measure."""
-    return finding_of(
-        "G9",
-        traits.cache != "memory",
-        "the target is memory, not storage"
-        if traits.cache == "memory"
-        else "the target is storage",
-        "a file system with storage behind it",
-        "Choose another target",
-    )
+    """G9: the target of metadata is storage, not memory."""
+    rule = Rule("G9", "a file system with storage behind it", "Choose another target")
+    memory = traits.cache == "memory"
+    saw = "the target is memory, not storage" if memory else "the target is storage"
+    return rule.decide(not memory, saw)
+
+
+def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.access.direction == "metadata":
+        yield storage(traits=seen.case.traits)
 
 
 def identity(*, declared_type: str, declared_source: str | None, views: Sequence[View]) -> Finding:
-    """G9: every node must see the declared file system at the target's path."""
+    """G9: every node sees the declared type (and source) at the target's path."""
     demands = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
     for view in views:
         mount = view.mount
@@ -36,21 +39,22 @@ def identity(*, declared_type: str, declared_source: str | None, views: Sequence
             or (declared_source is not None and mount.source != declared_source)
         ):
             seen = f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
-            return Finding(
-                "G9",
-                Outcome.INVALID,
-                f"{view.host} sees {seen} for {view.path}",
-                demands,
-                "Mount the target there, or correct target.path, target.type and target.source",
-            )
-    seen = f"{len(views)} node(s) see {demands}"
+            remedy = "Mount the target there, or correct target.path, target.type and target.source"
+            return Rule("G9", demands, remedy).invalid(f"{view.host} sees {seen} for {view.path}")
     if not views:
-        return Finding("G9", Outcome.INVALID, "no node reported its mounts", demands, "Run again")
-    return Finding("G9", Outcome.OK, seen, demands)
+        return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
+    return Rule("G9", demands).ok(f"{len(views)} node(s) see {demands}")
+
+
+def identity_of(seen: CaseSeen) -> Iterator[Finding]:
+    target = seen.extras.target
+    yield identity(
+        declared_type=target.type, declared_source=target.source, views=seen.evidence.views
+    )
 
 
 def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: need x 1.2 must be free, the fill afterwards at most ``max_fill``, ``keep_free`` must remain."""
+    """G13: 1.2 x need is free, fill afterwards at most ``max_fill``, ``keep_free`` of all stays free."""
     after = space.bytes_free - need_bytes
     fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
     holds = (
@@ -60,26 +64,28 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
     )
     lowest = max(1.2 * need_bytes, need_bytes + keep_free * space.bytes_total)
     lowest = max(lowest, need_bytes + (1 - max_fill) * space.bytes_total)
-    return finding_of(
+    return Rule(
         "G13",
+        f"{format_bytes(lowest)} free (1.2 x need, at most {max_fill:.0%} full, {keep_free:.0%} kept free)",
+        "Free space on the target, or lower limits.case_bytes",
+    ).decide(
         holds,
         f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
         f"{max(0.0, fill_after):.0%} full with the {format_bytes(need_bytes)} of this case",
-        f"{format_bytes(lowest)} free (1.2 x need, at most {max_fill:.0%} full, {keep_free:.0%} kept free)",
-        "Free space on the target, or lower limits.case_bytes",
     )
 
 
 def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Finding:
     """G13: one case takes at most ``max_of_free`` of what is free."""
     limit = max_of_free * space.bytes_free
-    return finding_of(
+    return Rule(
         "G13",
+        f"at most {format_bytes(limit)} ({max_of_free:.3g} x what is free)",
+        "Lower limits.case_bytes, or declare how much this target can bear (limits.max_of_free)",
+    ).decide(
         need_bytes <= limit,
         f"{format_bytes(need_bytes)} of this case are {_share(need_bytes, space.bytes_free)} of the "
         f"{format_bytes(space.bytes_free)} that are free",
-        f"at most {format_bytes(limit)} ({max_of_free:.3g} x what is free)",
-        "Lower limits.case_bytes, or declare how much this target can bear (limits.max_of_free)",
     )
 
 
@@ -93,15 +99,16 @@ _HARMLESS_FLAGS: Final = "f"
 
 
 def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> Finding:
-    """G12: every storage target is active and takes new files. A degraded one is remarked upon.
+    """G12: as many storage targets as declared, all active, none closed to new files; a degraded one
+    is remarked upon.
 
-    ``declared``: how many the site says that there are.
+    ``declared``: how many the site says that there are; None: it does not say.
     """
-    demands = (f"{declared} storage targets, " if declared is not None else "storage targets, ") + (
-        "all active, none degraded, none closed to new files"
-    )
-    remedy = (
-        "Ask the administrators of the file system; lfs df, lfs osts and lfs check osts show it"
+    count = f"{declared} " if declared is not None else ""
+    rule = Rule(
+        "G12",
+        f"{count}storage targets, all active, none degraded, none closed to new files",
+        "Ask the administrators of the file system; lfs df, lfs osts and lfs check osts show it",
     )
     inactive = [target.uuid for target in targets if not target.active]
     closed = [
@@ -117,20 +124,25 @@ def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> 
         if flag not in _TAKES_NO_FILES and flag not in _HARMLESS_FLAGS
     ]
     if not targets:
-        saw = "no storage target is known"
-        return Finding("G12", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid("no storage target is known")
     if declared is not None and len(targets) != declared:
-        saw = f"{len(targets)} storage targets"
-        return Finding("G12", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(f"{len(targets)} storage targets")
     if inactive:
-        saw = f"inactive: {', '.join(inactive)}"
-        return Finding("G12", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(f"inactive: {', '.join(inactive)}")
     if closed:
-        saw = f"new files land elsewhere than on {', '.join(closed)}"
-        return Finding("G12", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(f"new files land elsewhere than on {', '.join(closed)}")
     if others:
-        return Finding("G12", Outcome.WARN, ", ".join(others), demands, remedy)
-    return Finding("G12", Outcome.OK, f"{len(targets)} storage targets, all active", demands)
+        return rule.warn(", ".join(others))
+    return rule.ok(f"{len(targets)} storage targets, all active")
+
+
+def health_of(seen: CaseSeen) -> Iterator[Finding]:
+    topology, opened = seen.extras.topology, seen.evidence.opened
+    if seen.plan.striped:
+        yield health(
+            targets=opened.targets if opened else (),
+            declared=topology.targets if topology else None,
+        )
 
 
 def target_room(
@@ -141,11 +153,12 @@ def target_room(
     pieces: int | None = None,
     pinned: Collection[int] = (),
 ) -> Finding:
-    """G13, for each storage target: its share of the need x 1.2 must be free, and the fill in bounds.
+    """G13: on Lustre every storage target has room for 1.2 x its share, which follows from stripes and
+    pins, and its fill afterwards is at most ``max_fill``.
 
-    ``need_bytes`` is what the whole case holds, in so many equal ``pieces`` that lie on one target each: by
-    turns on all active ones, or as ``pinned`` says, the target of each piece. Not known: spread evenly. Fewer
-    pieces than targets may lie on any of them.
+    ``need_bytes`` is what the whole case holds, in so many equal ``pieces`` that lie on one target
+    each: by turns on all active ones, or as ``pinned`` says, the target of each piece. Not known:
+    spread evenly. Fewer pieces than targets may lie on any of them.
     """
     active = [target for target in targets if target.active]
     count = len(active) or 1
@@ -156,13 +169,14 @@ def target_room(
         active = [target for target in active if target.index in most]
     elif pieces:
         share = math.ceil(need_bytes / pieces) * math.ceil(pieces / count)
-    demands = (
+    rule = Rule(
+        "G13",
         f"{format_bytes(1.2 * share)} free on each storage target of the case (1.2 x its share), at most "
-        f"{max_fill:.0%} full afterwards"
+        f"{max_fill:.0%} full afterwards",
+        "Free space on that target (lfs find -O), or lower limits.case_bytes",
     )
-    remedy = "Free space on that target (lfs find -O), or lower limits.case_bytes"
     if not active:
-        return Finding("G13", Outcome.INVALID, "no storage target is active", demands, remedy)
+        return rule.invalid("no storage target is active")
     after = {
         target: 1 - (target.bytes_free - share) / target.bytes_total if target.bytes_total else 1.0
         for target in active
@@ -175,25 +189,27 @@ def target_room(
     )
     if len(short) > 1:
         saw += f"; {len(short)} of {len(active)} storage targets are short of room"
-    return finding_of("G13", not short, saw, demands, remedy)
+    return rule.decide(not short, saw)
 
 
 def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:
-    """G14: inodes free >= 1.2 x files and 5 % left; every quota leaves 1.2 x need of bytes and files."""
-    demands = f"{int(1.2 * need_files)} free inodes and 5 % left; 1.2 x need within every quota"
-    remedy = "Remove files, raise the quota, or lower limits.case_files and limits.case_bytes"
+    """G14: 1.2 x files free, 5 % of inodes left; 1.2 x need within every quota (Lustre: ``lfs quota``)."""
+    rule = Rule(
+        "G14",
+        f"{int(1.2 * need_files)} free inodes and 5 % left; 1.2 x need within every quota",
+        "Remove files, raise the quota, or lower limits.case_files and limits.case_bytes",
+    )
     saw = f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed"
     if space.inodes_total and (
         space.inodes_free < 1.2 * need_files
         or space.inodes_free - need_files < 0.05 * space.inodes_total
     ):
-        return Finding("G14", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(saw)
     for quota in quotas:
+        owner = f"quota of {quota.owner} leaves"
         if quota.bytes_left is not None and quota.bytes_left < 1.2 * need_bytes:
-            left = f"quota of {quota.owner} leaves {format_bytes(quota.bytes_left)}"
-            saw = f"{left}, {format_bytes(need_bytes)} needed"
-            return Finding("G14", Outcome.INVALID, saw, demands, remedy)
+            left, need = format_bytes(quota.bytes_left), format_bytes(need_bytes)
+            return rule.invalid(f"{owner} {left}, {need} needed")
         if quota.files_left is not None and quota.files_left < 1.2 * need_files:
-            saw = f"quota of {quota.owner} leaves {quota.files_left} files, {need_files} needed"
-            return Finding("G14", Outcome.INVALID, saw, demands, remedy)
-    return Finding("G14", Outcome.OK, saw, demands)
+            return rule.invalid(f"{owner} {quota.files_left} files, {need_files} needed")
+    return rule.ok(saw)

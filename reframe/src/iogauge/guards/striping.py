@@ -1,13 +1,14 @@
-"""Guards of the layout: obtained, covering, fitting the size (G10 to G12)."""
+"""Guards of the layout: obtained, covering, fitting the size (G10, G11, G23)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome, finding_of
+from iogauge.guards.finding import Finding, Rule
+from iogauge.guards.seen import LayoutSeen
 from iogauge.node.layouts import FileLayout, Layout
 
 
@@ -54,11 +55,13 @@ def layout(
     files: Sequence[FileLayout],
     active: int,
 ) -> Finding:
-    """G10: every file has the layout that was asked for, as it was read back after the first write.
+    """G10: every file has the stripe count, size, pool and start that were asked for, every pinned file
+    stands on its storage target, as read back from each file after the first write
+    (``lfs setstripe -c 99`` on four targets exits with 0 and gives four).
 
-    ``placed`` maps a file, or a directory with all files in it, to the one target that it was pinned to;
-    every such name must have a file, and a file that is not pinned must be as ``request`` says. ``active``
-    is how many targets a count of -1 stands for. Lustre gives less than it was asked for without an error.
+    ``placed`` maps a file, or a directory with all files in it, to the one target that it was pinned
+    to. Every such name must have a file, and a file that is not pinned must be as ``request`` says.
+    ``active`` is how many targets a count of -1 stands for.
     """
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
@@ -90,52 +93,74 @@ def layout(
         saw = f"{wrong[0]}; {len(wrong)} of {max(len(files), len(wrong))} are not as asked"
     else:
         saw = f"{len(files)} file(s) as asked"
-    return finding_of("G10", bool(files) and not wrong, saw, demands, remedy)
+    return Rule("G10", demands, remedy).decide(bool(files) and not wrong, saw)
+
+
+def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
+    striping = seen.striping
+    yield layout(
+        request=seen.case.plan.layout,
+        placed=striping.placed,
+        files=striping.files,
+        active=len(seen.active),
+    )
 
 
 def coverage(*, files: Sequence[FileLayout], targets: Sequence[int], shared: bool) -> Finding:
-    """G11: the files are spread over the storage targets, k of n hit.
+    """G11: a file for each process: at least 0.9 x min(targets, files) of the targets are hit, at most
+    1.5 x the mean (or the mean rounded up) lie on one.
 
-    A file for each process: k >= 0.9 min(n, files), and the most files on a target at most 1.5 times the
-    mean (or the mean rounded up, which is the best that there is). A shared file hits as many targets as it
-    has stripes: G10 demands that.
+    The mean rounded up is the best that there is. A shared file hits as many targets as it has
+    stripes: G10 demands that.
     """
-    demands = "k >= 0.9 x min(targets, files), most files on a target <= 1.5 x mean"
-    remedy = "Pin the files to targets, or use more files: the allocator of the file system chose"
+    rule = Rule(
+        "G11",
+        "k >= 0.9 x min(targets, files), most files on a target <= 1.5 x mean",
+        "Pin the files to targets, or use more files: the allocator of the file system chose",
+    )
     wanted = set(targets)
     on = Counter(ost for file in files for ost in file.osts)
     hit = len(wanted & set(on))
     saw = f"{len(files)} file(s) on {hit} of {len(wanted)} storage targets"
     if not files or not wanted:
-        return Finding("G11", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(saw)
     if shared:
-        return Finding("G11", Outcome.OK, saw, "as many targets as stripes (G10)")
+        return Rule("G11", "as many targets as stripes (G10)").ok(saw)
     possible = min(len(wanted), len(files))
     if hit < 0.9 * possible:
         by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(files))
-        saw += f" (placed at random: {by_chance:.1f})"
-        return Finding("G11", Outcome.INVALID, saw, demands, remedy)
+        return rule.invalid(f"{saw} (placed at random: {by_chance:.1f})")
     mean = on.total() / min(len(wanted), on.total())
     target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
-    return finding_of(
-        "G11",
+    return rule.decide(
         most <= max(math.ceil(mean), 1.5 * mean),
         f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
-        demands,
-        remedy,
     )
+
+
+def coverage_of(seen: LayoutSeen) -> Iterator[Finding]:
+    plan, striping = seen.case.plan, seen.striping
+    targets = sorted(set(striping.placed.values())) if plan.pins else seen.active
+    yield coverage(files=striping.files, targets=targets, shared=plan.shared_file)
 
 
 def stripes_against_size(*, file_bytes: int, stripe_bytes: int, stripe_count: int) -> Finding:
-    """G23: a shared file has at least 8 stripes on each of its targets, or some are hardly used."""
-    demands = "file size / stripe size >= 8 x stripe count"
+    """G23: a shared file has at least 8 stripes on each of its targets."""
     size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe_bytes)}"
     holds = stripe_bytes > 0 and stripe_count > 0 and file_bytes / stripe_bytes >= 8 * stripe_count
-    return finding_of(
+    return Rule(
         "G23",
-        holds,
-        f"{size} over {stripe_count} storage target(s)",
-        demands,
+        "file size / stripe size >= 8 x stripe count",
         "Raise limits.case_bytes to "
         f"{format_bytes(8 * max(1, stripe_count) * max(1, stripe_bytes))} or lower the stripe size or count",
-    )
+    ).decide(holds, f"{size} over {stripe_count} storage target(s)")
+
+
+def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
+    plan, files = seen.case.plan, seen.striping.files
+    if plan.shared_file and files:
+        yield stripes_against_size(
+            file_bytes=plan.held_bytes // (plan.executions if plan.writes_first else 1),
+            stripe_bytes=files[0].stripe_bytes,
+            stripe_count=files[0].stripe_count,
+        )

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Write the parts of the pages that are made from code.
+
+    make docs
+
+A part stands in its page between the comments `<!-- begin NAME: ... -->` and `<!-- end NAME -->`. Needs the
+library: run it in a shell where `. ./activate` was done, or by make.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+from iogauge.guards import catalogue
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def guards() -> str:
+    """The table of all guards in order of their numbers."""
+    rows = ["| guard | what must hold | otherwise | limit |", "|---|---|---|---|"]
+    for entry in sorted(catalogue.ALL, key=lambda entry: int(entry.number[1:])):
+        paragraph = " ".join((inspect.getdoc(entry.rule) or "").split("\n\n")[0].split())
+        demands = paragraph.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
+        cells = (f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits)
+        rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
+    return "\n".join(rows)
+
+
+#: Page, name of the part, what makes it.
+PARTS = (("docs/guards.md", "guards", guards),)
+
+
+def filled(page: str, name: str, content: str) -> str:
+    """The text of a page with new content of one part; raises ValueError if the page lacks its comments."""
+    pattern = rf"(<!-- begin {name}\b[^\n]*-->\n).*?(<!-- end {name} -->)"
+    text, count = re.subn(
+        pattern, lambda found: f"{found[1]}{content}\n{found[2]}", page, flags=re.DOTALL
+    )
+    if count != 1:
+        raise ValueError(f"{count} parts {name!r} between comments, 1 expected")
+    return text
+
+
+def main() -> None:
+    for page, name, make in PARTS:
+        file = ROOT / page
+        file.write_text(filled(file.read_text(encoding="utf-8"), name, make()), encoding="utf-8")
+        print(f"docs: {page}: {name}")
+
+
+if __name__ == "__main__":
+    main()

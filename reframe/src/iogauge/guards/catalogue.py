@@ -1,0 +1,91 @@
+"""Every guard, a line each: its rule, what follows if that does not hold, and when it is asked.
+
+Findings come in the order of these lines. The table of docs/guards.md is made from them and from the
+first paragraph of each rule's docstring: ci/docs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from iogauge.guards import cache, figures, nodes, preflight, striping
+from iogauge.guards.finding import Finding
+from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
+
+Seen = TypeVar("Seen")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A rule with its number and name, what follows if it does not hold, and what sets its limits."""
+
+    number: str
+    name: str
+    rule: Callable[..., Finding | None]
+    otherwise: str
+    limits: str
+
+
+@dataclass(frozen=True)
+class Guard(Entry, Generic[Seen]):
+    """A rule that the judge asks. ``speak`` yields its findings, and none if it does not apply."""
+
+    speak: Callable[[Seen], Iterator[Finding]]
+
+
+_BEFORE: Final = "INVALID, before a byte is written"
+_MEMORY: Final = "`limits.memory_factor` 2"
+_LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-case-at-a-time))"
+
+# fmt: off
+#: The job asks these before it makes its directory, with G9 and G12: :mod:`iogauge.job.opening`.
+OF_TARGET: Final = (
+    Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
+    Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
+    Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
+    Entry("G14", "inodes, quota", preflight.inodes, _BEFORE, ""),
+)
+
+OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
+    Guard("G9", "identity", preflight.identity, "INVALID, the first before a byte is written", "`target.type`, `target.source`", preflight.identity_of),
+    Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
+    Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
+    Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
+    Guard("G19", "foreign load", nodes.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", nodes.foreign_load_of),
+    Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
+    Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
+)
+
+#: Of the layouts that were read back in one repetition.
+OF_LAYOUT: Final[tuple[Guard[LayoutSeen], ...]] = (
+    Guard("G10", "layout", striping.layout, "INVALID", "", striping.layout_of),
+    Guard("G11", "coverage", striping.coverage, "INVALID", "", striping.coverage_of),
+    Guard("G23", "stripes", striping.stripes_against_size, "INVALID", "", striping.stripes_against_size_of),
+)
+
+#: A finding holds for each metric of the phase, or for the metric that it names, and for what is computed
+#: from these.
+OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
+    Guard("G1", "client cache", cache.client_cache, "INVALID", _MEMORY, cache.client_cache_of),
+    Guard("G21", "order", figures.read_after_write, "INVALID", "", figures.read_after_write_of),
+    Guard("G3", "server cache", cache.server_cache, "remark", "`topology.servers.memory`", cache.server_cache_of),
+    Guard("G24", "modes", nodes.client_modes, "remark", "", nodes.client_modes_of),
+    Guard("G18", "data", cache.data_entropy, "INVALID", "`target.compresses`", cache.data_entropy_of),
+    Guard("G9", "storage", preflight.storage, "INVALID", "`target.cache`", preflight.storage_of),
+    Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),
+    Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
+    Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
+    Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
+    Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
+    Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),
+    Guard("G6", "ceiling", figures.ceiling, "INVALID", "`topology`", figures.ceiling_of),
+)
+
+OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (
+    Guard("G17", "spread", figures.spread, "UNSTABLE", "`limits.max_spread` 10 %", figures.spread_of),
+)
+# fmt: on
+
+ALL: Final[tuple[Entry, ...]] = (*OF_TARGET, *OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC)
