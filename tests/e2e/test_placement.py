@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -106,7 +107,8 @@ def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_pat
             [
                 *("unshare", "--mount", "taskset", "--cpu-list", ",".join(map(str, threads))),
                 *("sh", "-c", 'mount --bind "$0" /sys/devices/system/cpu && exec "$@"', str(tree)),
-                *("reframe", "-c", "checks/", "-r", "-n", ONE_CASE, "-S", "repetitions=1"),
+                *("reframe", "-c", "checks/", "-r", "--keep-stage-files", "-n", ONE_CASE),
+                *("-S", "repetitions=1"),
             ],
             RFM_CONFIG_PATH=str(ROOT / "site-configs"),
             IOGAUGE_TARGET=str(rig.target),
@@ -117,6 +119,6 @@ def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_pat
     assert run.record["system"] == "local"
     assert run.record["metrics"], run.out
     assert run.record["tasks_per_node"] == 1
-    assert any("mpirun" in c and "--bind-to core" in c for c in run.record["commands"])
+    assert re.search("mpirun -np 1 .*--bind-to core .*ior", run.file("rfm_job.sh").read_text())
     found = placement(run.record)
     assert "1 task(s) on 1 core(s)" in found["saw"]

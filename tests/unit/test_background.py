@@ -36,8 +36,10 @@ ACCOUNT = ["sh", str(LIBRARY / "fetched.sh"), "fetched", "fio", "write.fio"]
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
 JOB = f"""
 . {LIBRARY}/job.sh
+. {LIBRARY}/fio_servers.sh
 iog_case() {{ iog_phase work sh {LIBRARY}/fetched.sh fetched sleep 60; }}
 iog_open sh ./agent open case.json
+$PREPARE
 iog_repeat 1 1 iog_case
 """
 
@@ -117,12 +119,18 @@ def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
         assert scripts.left() == []
 
 
-def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str) -> None:
+@pytest.mark.parametrize(
+    "prepare",
+    ["true", pytest.param("iog_servers 1 lo", marks=[pytest.mark.needs_fio, pytest.mark.slow])],
+)
+def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str, prepare: str) -> None:
     """From the first to the tool's; an agent that was not told to begin ends by itself."""
     number = 0
     while not (scripts.base / "work.1.out").exists():
         number += 1
-        process = scripts.start(["bash", "job"], AT_FORK=str(number), LD_PRELOAD=at_fork)
+        process = scripts.start(
+            ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=at_fork, PREPARE=prepare
+        )
         assert process.wait(30) == 143
         wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
     assert number >= 2

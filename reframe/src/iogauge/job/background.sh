@@ -1,16 +1,18 @@
 # shellcheck shell=dash
 # iogauge: start a program in the background, remember it, end it. Sourced by dash and by bash.
 #
-#   iog_run CMD...           run CMD and return its exit status; $IOG_TOOL is its process meanwhile
-#   iog_start NAME CMD...    start CMD; $NAME is its process
-#   iog_stop NAME [TENTHS]   end the process $NAME, if there is one: TERM, and KILL after so many tenths of a
-#                            second (8); fails if the process has not ended as long after that
+#   iog_run CMD...           run CMD and return its exit status; a signal is acted upon at once
+#   iog_start CMD...         start CMD; $IOG_TOOL is its process. To keep it while others run, move it in one line:
+#                            OTHER=$IOG_TOOL IOG_TOOL=
+#   iog_stop_tool TENTHS     end what has been started and not moved, as iog_stop does
+#   iog_stop PID TENTHS      end a process: TERM, and KILL after so many tenths of a second; fails if the process
+#                            has not ended as long after that. If PID is empty there is nothing to do
 #   iog_end_on_signal        at a signal, end the program of iog_run and then this script; the program has a minute,
 #                            because fio and scripts leave processes behind if they are killed
 #
 # A shell acts upon a signal at once only while it waits for a program in the background. The signal may come at
 # any moment, also between a start and the next line. But the shell sets $! with the start, before it acts upon
-# a signal: iog_stop finds there what iog_start had no time to remember.
+# a signal: iog_stop_tool finds there what iog_start had no time to remember.
 
 IOG_TOOL=
 IOG_STARTING=
@@ -18,7 +20,7 @@ IOG_BEFORE=
 
 iog_run() {
     local status
-    iog_start IOG_TOOL "$@"
+    iog_start "$@"
     wait "$IOG_TOOL"
     status=$?
     IOG_TOOL=
@@ -26,41 +28,43 @@ iog_run() {
 }
 
 iog_end_on_signal() {
-    trap 'trap "" TERM INT HUP; iog_stop IOG_TOOL 600; exit 143' TERM INT HUP
+    trap 'trap "" TERM INT HUP; iog_stop_tool 600; exit 143' TERM INT HUP
 }
 
 iog_start() {
-    IOG_STARTING=$1 IOG_BEFORE=$!
-    shift
+    IOG_STARTING=1 IOG_BEFORE=$!
     "$@" &
     iog_remember
 }
 
 iog_remember() {
-    [ -z "$IOG_STARTING" ] || [ "$!" = "$IOG_BEFORE" ] || eval "$IOG_STARTING=\$!"
+    [ -z "$IOG_STARTING" ] || [ "$!" = "$IOG_BEFORE" ] || IOG_TOOL=$!
     IOG_STARTING=
+}
+
+iog_stop_tool() {
+    iog_remember
+    iog_stop "$IOG_TOOL" "$1"
 }
 
 # Does not wait(1p): bash 5.2, in a trap, may wait for ever for a process that has ended.
 iog_stop() {
-    local pid signal sent tenths
-    iog_remember
-    eval "pid=\$$1 $1="
-    [ -n "$pid" ] || return 0
+    local signal sent tenths
+    [ -n "$1" ] || return 0
     for signal in TERM KILL; do
-        sent='' tenths=${2:-8}
+        sent='' tenths=$2
         while [ "$tenths" -gt 0 ]; do
-            kill -0 "$pid" 2>/dev/null || return 0
+            kill -0 "$1" 2>/dev/null || return 0
             if [ -z "$sent" ]; then
                 # A copy of this shell loses a signal that comes before it becomes the program: send it again.
-                iog_is_copy "$pid" || sent=1
-                kill "-$signal" "$pid" 2>/dev/null
+                iog_is_copy "$1" || sent=1
+                kill "-$signal" "$1" 2>/dev/null
             fi
             sleep 0.1
             tenths=$((tenths - 1))
         done
     done
-    ! kill -0 "$pid" 2>/dev/null
+    ! kill -0 "$1" 2>/dev/null
 }
 
 # Whether a process has not become another program since its fork: PF_FORKNOEXEC among its flags, proc(5).

@@ -16,8 +16,8 @@
 host=$(uname -n)
 
 if [ "$1" != --watch ]; then
-    watcher=
-    iog_start watcher setsid sh "$0" --watch "$$" "$PPID" "$@"
+    iog_start setsid sh "$0" --watch "$$" "$PPID" "$@"
+    watcher=$IOG_TOOL IOG_TOOL=
     trap 'kill -TERM "$watcher" 2>/dev/null' TERM INT HUP
     while :; do
         wait "$watcher"
@@ -71,7 +71,8 @@ start_fio() {
         read -r token </proc/sys/kernel/random/uuid
         port=$((20000 + 0x${token%%-*} % 12000))
         [ "$(listeners "$port")" -eq 0 ] || continue
-        iog_start server env "IOG_SERVER=$token" "$fio" --server="ip:$address,$port" </dev/null
+        iog_start env "IOG_SERVER=$token" "$fio" --server="ip:$address,$port" </dev/null
+        server=$IOG_TOOL IOG_TOOL=
         for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
             sleep 0.2
             kill -0 "$server" 2>/dev/null || break

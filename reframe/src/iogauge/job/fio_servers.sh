@@ -11,14 +11,13 @@
 # renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_PATIENCE seconds.
 
 IOG_LAUNCHER=
-# shellcheck disable=SC2034 # iog_start and iog_stop have its name
 IOG_BEAT=
 
 # Renew the lease until the job script, its parent, is gone. A server opens the file to read it, which
 # makes NFS look anew; the time of the file would be that of a cache, and of another node's clock.
 iog_servers_beat() {
     local beat=1 key value parent=$$
-    trap 'iog_stop IOG_TOOL; exit' TERM
+    trap 'iog_stop_tool 8; exit' TERM
     while [ "$parent" = "$$" ]; do
         iog_run sleep 2
         while read -r key value; do
@@ -33,12 +32,14 @@ iog_servers() {
     shift 2
     rm -f server.* servers.txt
     echo 1 >servers.lease
-    iog_start IOG_BEAT iog_servers_beat </dev/null >/dev/null 2>&1
+    iog_start iog_servers_beat </dev/null >/dev/null 2>&1
+    IOG_BEAT=$IOG_TOOL IOG_TOOL=
     # With paths in full: a launcher may start in another directory, and with another PATH. Slurm lets no
     # other step run beside one that does not say that it shares its node.
-    SLURM_OVERLAP=1 iog_start IOG_LAUNCHER "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" \
+    SLURM_OVERLAP=1 iog_start "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" \
         "$PWD/servers.lease" "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" \
         </dev/null >servers.out 2>servers.err
+    IOG_LAUNCHER=$IOG_TOOL IOG_TOOL=
     iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_PATIENCE:-60}"
 }
 
@@ -97,15 +98,17 @@ iog_client() {
 }
 
 iog_servers_stop() {
-    local launcher _
+    local _
     # It must not write after us.
-    iog_stop IOG_BEAT 20
-    launcher=$IOG_LAUNCHER
-    [ -n "$launcher" ] || return 0
+    iog_stop "$IOG_BEAT" 20
+    IOG_BEAT=
+    [ -n "$IOG_LAUNCHER" ] || return 0
     echo stop >servers.lease
     for _ in {1..40}; do
-        kill -0 "$launcher" 2>/dev/null || break
+        kill -0 "$IOG_LAUNCHER" 2>/dev/null || break
         sleep 0.1
     done
-    iog_stop IOG_LAUNCHER 40 || echo "iogauge: what started fio's servers does not end: process $launcher" >&2
+    iog_stop "$IOG_LAUNCHER" 40 ||
+        echo "iogauge: what started fio's servers does not end: process $IOG_LAUNCHER" >&2
+    IOG_LAUNCHER=
 }

@@ -33,7 +33,7 @@ export SLURM_KILL_BAD_EXIT=1
 iog_end() {
     local status=$?
     trap '' TERM INT HUP USR1 ALRM PIPE
-    iog_stop IOG_TOOL
+    iog_stop_tool 8
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_DIR_MADE$IOG_DIR in
