@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -105,7 +105,6 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(
 
 
 @given(st.integers(20, 500), st.floats(0.6, 0.99), st.floats(0.6, 0.99))
-@settings(deadline=None)
 def test_more_runs_less_coverage_less_confidence_make_the_bound_tighter(
     runs: int, coverage: float, confidence: float
 ) -> None:
@@ -214,7 +213,6 @@ def test_what_is_smaller_than_the_floor_is_no_step() -> None:
 
 
 @given(st.lists(st.sampled_from([90.0, 100.0, 110.0]), min_size=0, max_size=12))
-@settings(deadline=None, max_examples=30)
 def test_no_runs_break_the_search_for_a_step(values: list[float]) -> None:
     split = find_step(values)
     assert split is None or 4 <= split <= len(values) - 4

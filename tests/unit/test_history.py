@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -194,10 +194,8 @@ JSON = st.recursive(
     max_leaves=20,
 )
 RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, max_size=8)
-SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
-@SAME_FOLDER
 @given(record=RECORD)
 def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
     file = tmp_path / "s"
@@ -207,7 +205,6 @@ def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any])
     assert list(history.read(file)) == [{"schema": 1, **record}] * 2
 
 
-@SAME_FOLDER
 @given(data=st.data())
 def test_damage_to_any_byte_costs_the_damaged_lines_only(
     tmp_path: Path, data: st.DataObject
@@ -238,7 +235,6 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
     assert all(n in position for n in untouched)
 
 
-@SAME_FOLDER
 @given(junk=st.binary(max_size=200))
 def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "s"
@@ -377,7 +373,6 @@ def test_without_keys_tools_and_stack_make_the_series() -> None:
     assert history.series_of(line, {"a": 1, "b": 2}) == history.series_of(line, {"b": 2, "a": 1})
 
 
-@settings(deadline=None)
 @given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
 def test_any_record_has_keys_and_the_same_after_it_was_written(record: dict[str, Any]) -> None:
     keys = history.keys_of(record)
@@ -624,7 +619,6 @@ def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     assert history.load(folder)["case"].to_list() == ["half ? pair"] * 2
 
 
-@SAME_FOLDER
 @given(
     change=st.dictionaries(
         st.sampled_from([*NOW, "line", "series", "fingerprint"]), JSON, max_size=4
@@ -887,11 +881,6 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
     assert_frame_equal(history.load(folder), uncached(folder))
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
 @given(data=st.data())
 def test_whatever_happened_the_cache_says_what_the_files_say(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

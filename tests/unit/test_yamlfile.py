@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge import yamlfile
@@ -75,7 +75,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             yamlfile.load(tmp_path / name)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     st.lists(
         st.sampled_from(list("ab:-{}[]&*!?|>'\"#%@` \n\t12.<,")) | st.text(max_size=2), max_size=30

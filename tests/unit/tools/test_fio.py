@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.measurement import ToolOutput, ToolOutputError
@@ -242,7 +242,6 @@ def test_arbitrary_text_is_refused(text: str) -> None:
             fio.parse_json(document)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     name=st.sampled_from(GOOD),
     where=st.integers(0, 25000),
@@ -264,7 +263,6 @@ VALUES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data(), name=st.sampled_from(["fio_randread.json", "fio_two_servers.json"]))
 def test_values_of_other_types(data: st.DataObject, name: str) -> None:
     document = json.loads(sample(name))
