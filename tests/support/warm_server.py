@@ -10,6 +10,7 @@ import array
 import importlib
 import json
 import os
+import pkgutil
 import select
 import socket
 import sys
@@ -113,6 +114,8 @@ def main() -> int | str | None:
     for kind in ("launcher", "scheduler"):
         for name in getattr(backends, f"_{kind}_backend_modules"):
             importlib.import_module(name)
+    for module in pkgutil.iter_modules(iogauge.check.__path__, "iogauge.check."):
+        importlib.import_module(module.name)
     del sys.path[0]
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
