@@ -1,12 +1,18 @@
-"""For all tests: the depth of the properties, and signals that reach what the tests start."""
+"""For all tests: depth of the properties, order and sharing of the work, signals that reach what is started."""
 
 from __future__ import annotations
 
+import functools
 import signal
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from support.depth import FULL
+
+_ROOT = Path(__file__).resolve().parents[1]
 
 # A busy machine makes no property fail. By default the examples are the same in every run: what fails, fails again.
 settings.register_profile(
@@ -26,3 +32,35 @@ settings.load_profile("nightly" if FULL else "ci")
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
+
+
+@functools.cache
+def _shares_a_fixture(file: str) -> bool:
+    """Whether the tests of a module share a run, a cluster or another thing that is made once."""
+    return 'scope="module"' in (_ROOT / file).read_text()
+
+
+class _ByModuleThatShares(LoadScopeScheduling):
+    """Gives each worker the next test, and a module whose tests share a fixture as a whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if _shares_a_fixture(file) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
+    return _ByModuleThatShares(config, log)
+
+
+def _cheapness(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    if "/e2e/" not in file:
+        return 3
+    return 0 if _shares_a_fixture(file) else 1 if item.get_closest_marker("slow") else 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first: at the end of a run no worker waits for the last."""
+    items.sort(key=_cheapness)
