@@ -75,32 +75,21 @@ def edit_json(edit: str) -> str:
     return f'{sys.executable} -c "{code}" "$out" "{edit}"'
 
 
-TRUNCATE = 'head -c $(($(stat -c %s "$out") / 2)) "$out" >"$out.half"; mv "$out.half" "$out"'
-
-
 @pytest.mark.needs_fio
 class TestFioOutput:
-    """The real fio, whose result is damaged in the first judged repetition."""
+    """The real fio, whose result is damaged in the first judged repetition.
+
+    A session for each way to refuse; every damage meets the judge in tests/unit/test_tool_damage.py.
+    """
 
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
-            (edit_json("del f['write']['iops']"), ["iops"]),
             (edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"]),
-            (edit_json("f['write']['iops'] = 0"), ["iops|rate", r"\b0"]),
-            (edit_json("f['write']['iops'] = -200000.5"), ["-200000.5"]),
-            (edit_json("f['error'] = 28"), ["28|No space left"]),
-            (edit_json("j['jobs'] = []"), ["job"]),
-            (TRUNCATE, ["JSON|truncated|damaged"]),
-            (': >"$out"', ["empty|no output|no JSON"]),
             ('rm "$out"', ["no output"]),
-            ("rc=255", ["exit status 255"]),
             ("rc=1", ["exit status 1"]),
         ],
-        ids=[
-            *("missing", "nan", "zero", "negative", "error-28", "no-job"),
-            *("truncated", "empty", "no-file", "exit-255", "exit-1"),
-        ],
+        ids=["nan", "no-file", "exit-1"],
     )
     def test_damaged(self, fio_rig: Rig, script: str, causes: list[str]) -> None:
         fio_rig.limits = {"case_files": 200}
@@ -156,25 +145,16 @@ RESULT = "j['tests'][0]['Results'][0]"
 
 @pytest.mark.needs_ior
 class TestIorOutput:
-    """The real IOR and mdtest, whose results are damaged in the first judged repetition."""
+    """The real IOR and mdtest, whose results are damaged in the first judged repetition; see TestFioOutput."""
 
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
             (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
-            (edit_json(f"{RESULT}['bwMiB'] = float('nan')"), ["(?i)nan"]),
-            (edit_json(f"{RESULT}['bwMiB'] = 0"), ["bwMiB|write_bw", r"\b0"]),
-            (edit_json(f"{RESULT}['bwMiB'] = -1700"), ["-1700"]),
             (edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"]),
-            (TRUNCATE, ["JSON|truncated|damaged"]),
-            (': >"$out"', ["0 bytes"]),
-            ("rc=2", ["exit status 2"]),
             ("rc=255", ["exit status 255"]),
         ],
-        ids=[
-            *("missing", "nan", "zero", "negative", "other-unit"),
-            *("truncated", "empty", "exit-2", "exit-255"),
-        ],
+        ids=["missing", "other-unit", "exit-255"],
     )
     def test_damaged(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
         ior_rig.damage("ior", "ior-write.1.json", script)
@@ -256,12 +236,7 @@ class TestRecordedIor:
 
     @pytest.mark.parametrize(
         ("sample", "status", "cause"),
-        [
-            ("ior_v1.json", 0, "-v"),
-            ("ior_corrupt.json", 2, "exit status 2"),
-            ("ior_nodir.json", 0, "0 bytes|JSON"),
-            ("ior_enospc.json", 134, "SIGABRT"),
-        ],
+        [("ior_v1.json", 0, "-v"), ("ior_enospc.json", 134, "SIGABRT")],
     )
     def test_replayed(self, ior_rig: Rig, sample: str, status: int, cause: str) -> None:
         replay = (
