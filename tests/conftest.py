@@ -61,6 +61,10 @@ def _cheapness(item: pytest.Item) -> int:
     return 0 if _shares_a_fixture(file) else 1 if item.get_closest_marker("slow") else 2
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first: at the end of a run no worker waits for the last."""
     items.sort(key=_cheapness)
+    for item in items:
+        if "/e2e/" in item.nodeid:
+            item.add_marker("e2e")

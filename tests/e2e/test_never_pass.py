@@ -28,6 +28,7 @@ def indexed(name: str, value: str) -> str:
     )
 
 
+QUICK = pytest.mark.quick
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
@@ -85,7 +86,7 @@ class TestFioOutput:
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
-            (edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"]),
+            pytest.param(edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"], marks=QUICK),
             ('rm "$out"', ["no output"]),
             ("rc=1", ["exit status 1"]),
         ],
@@ -151,7 +152,7 @@ class TestIorOutput:
         ("script", "causes"),
         [
             (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
-            (edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"]),
+            pytest.param(edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"], marks=QUICK),
             ("rc=255", ["exit status 255"]),
         ],
         ids=["missing", "other-unit", "exit-255"],
@@ -256,7 +257,11 @@ class TestReferenceFile:
     @pytest.mark.parametrize(
         ("metrics", "causes"),
         [
-            ({"create_rat": [1, -0.1, None, "ops/s"]}, ["create_rat", "did you mean create_rate"]),
+            pytest.param(
+                {"create_rat": [1, -0.1, None, "ops/s"]},
+                ["create_rat", "did you mean create_rate"],
+                marks=QUICK,
+            ),
             ({"create_rate": [1, -0.1, None, "MiB/s"]}, ["MiB/s", "ops/s"]),
             ({"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"]),
             ({"create_rate": [1, -0.1, None]}, ["unit"]),
@@ -351,7 +356,7 @@ class TestTarget:
     @pytest.mark.parametrize(
         ("declared", "causes"),
         [
-            ({"type": "lustre"}, ["G9", "lustre"]),
+            pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
             ({"source": "10.0.0.1@tcp:/scratch"}, ["G9", "10.0.0.1@tcp:/scratch"]),
         ],
         ids=["type", "source"],
@@ -562,6 +567,7 @@ class TestNothingRan:
         assert run.rc != 0, run.out
         assert run.records == []
 
+    @pytest.mark.quick
     def test_says_what_to_do(self, fio_rig: Rig) -> None:
         run = fio_rig.run("-n", "NoSuchCheck", gate=True)
         run.never_passed("gate", "no case was measured", "-l")
@@ -646,6 +652,7 @@ class TestSite:
         fio_rig.assert_clean()
 
     @pytest.mark.needs_fio
+    @pytest.mark.quick
     def test_another_site_may_be_broken(self, fio_rig: Rig) -> None:
         broken = fio_rig.sites / "broken"
         broken.mkdir()
@@ -695,7 +702,12 @@ class TestReframesOwnDoors:
         fio_rig.assert_clean()
 
     @pytest.mark.parametrize(
-        "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
+        "hook",
+        [
+            "_hand_over",
+            "_show_what_is_no_pass",
+            pytest.param("_nothing_passes_unproven", marks=QUICK),
+        ],
     )
     def test_hook_left_out(self, failing: Rig, hook: str) -> None:
         run = failing.run(*METADATA, f"--disable-hook={hook}", "--skip-performance-check")

@@ -68,6 +68,7 @@ def seen_by(rig: Rig) -> dict[str, Any]:
     return json.loads(file.read_text().replace(str(rig.base), "BASE"))
 
 
+@pytest.mark.quick
 def test_a_fork_sees_what_a_cold_start_sees(make_rig: Callable[..., Rig]) -> None:
     cold, fork = (seen_by(probed(make_rig(cold=cold))) for cold in (True, False))
     assert cold.keys() == fork.keys()

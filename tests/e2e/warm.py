@@ -7,7 +7,6 @@ that import is the command itself from there on: its own main function, environm
 from __future__ import annotations
 
 import array
-import atexit
 import contextlib
 import functools
 import json
@@ -95,24 +94,18 @@ class Server:
         source = Path(__file__).parents[2] / "reframe" / "src"
         words = [sys.executable, str(_SERVER), str(theirs.fileno()), str(source)]
         room = "-" * _ROOM_BYTES
-        self._process = subprocess.Popen(
+        subprocess.run(
             [*words, room],
             env={k: v for k, v in self.environment.items() if not _READ_LATE.fullmatch(k)}
             | {"PATH": self.environment["PATH"], "IOGAUGE_ROOM": room},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stdout=subprocess.DEVNULL,
+            check=True,
             pass_fds=[theirs.fileno()],
             start_new_session=True,
         )
         theirs.close()
         self._control = ours
-        atexit.register(self.end)
-
-    def end(self) -> None:
-        """Ask no more; what was started runs on."""
-        self._control.close()
-        self._process.wait(30)
 
     def suits(self, environment: dict[str, str]) -> bool:
         """Whether an environment is the server's in all that an import may have read."""

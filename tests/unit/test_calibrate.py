@@ -187,6 +187,7 @@ def test_median_and_mad_by_hand() -> None:
 # --- steps ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stable_runs_have_a_step_as_rarely_as_promised() -> None:
     draw = np.random.default_rng(11)
     found = [find_step(list(np.exp(0.05 * draw.standard_normal(30)))) for _ in range(400)]
@@ -473,6 +474,7 @@ def test_there_are_site_files_to_try() -> None:
     assert len(FILES) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
     text = file.read_text()
@@ -485,6 +487,7 @@ def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_setting_one_value_changes_one_line(file: Path) -> None:
     text = file.read_text()
@@ -496,6 +499,7 @@ def test_setting_one_value_changes_one_line(file: Path) -> None:
         assert old_lines[0].partition("#")[1:] == new_lines[0].partition("#")[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_a_new_key_at_any_depth_only_adds_lines_or_extends_one(file: Path) -> None:
     text = file.read_text()

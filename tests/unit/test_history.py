@@ -143,6 +143,7 @@ def append_until_killed(file: Path, life: int, done: Connection) -> None:
         done.send([life, number])
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
     """Sixty writers, one after the other, each killed at a random moment, on one file."""
     file, finished, noise = tmp_path / "s", [], random.Random(1)
@@ -680,6 +681,7 @@ def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> 
     assert_frame_equal(history.load(folder), uncached(folder))
 
 
+@pytest.mark.slow
 def test_the_cache_does_not_grow_with_every_load(folder: Path) -> None:
     put(folder, "rig/begin", *range(100, 400))
     history.load(folder)
@@ -830,6 +832,7 @@ def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> Non
     assert frame["fingerprint"].n_unique() == 4
 
 
+@pytest.mark.slow
 def test_many_files_are_read_by_several_processes_as_by_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -861,6 +864,7 @@ def append_often(folder: Path, name: str) -> None:
         put(folder, name, second)
 
 
+@pytest.mark.slow
 def test_readers_and_writers_at_once(folder: Path) -> None:
     """Two sessions append while two others load, each in a Python of its own."""
     put(folder, "rig/begin", *range(50))
@@ -881,6 +885,7 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
     assert_frame_equal(history.load(folder), uncached(folder))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_whatever_happened_the_cache_says_what_the_files_say(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -223,6 +223,7 @@ def raw(node: ast.expr, safe: frozenset[str]) -> bool:
     return not (isinstance(node, ast.Name) and node.id in safe)
 
 
+@pytest.mark.slow
 def test_everything_that_is_printed_was_made_visible() -> None:
     printers = ("console.print", "typer.echo", "print", "_console().print")
     found = [

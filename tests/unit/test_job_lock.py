@@ -19,6 +19,8 @@ import pytest
 from e2e.rig import processes, program_of, wait_for
 from iogauge import filesystem, lock, workdir
 
+pytestmark = pytest.mark.slow
+
 LIBRARY = Path(workdir.__file__).parent
 
 

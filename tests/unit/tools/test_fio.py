@@ -428,6 +428,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 def test_real_layout_and_random_read(tmp_path: Path) -> None:
@@ -473,6 +474,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
     assert (tmp_path / "k0").stat().st_ino == before
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 @pytest.mark.parametrize(
@@ -495,6 +497,7 @@ def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
         assert phase.bytes_moved == made.bytes_total
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 def test_real_metadata_jobs(tmp_path: Path) -> None:

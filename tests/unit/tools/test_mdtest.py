@@ -461,6 +461,7 @@ def run(made: MdtestOptions) -> ToolOutput:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.needs_ior
 @needs_mdtest
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
