@@ -727,6 +727,8 @@ class TestReframesOwnDoors:
 
 @pytest.mark.needs_fio
 def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
+    # The file must be in the way before ReFrame is there.
+    fio_rig.cold = True
     fio_rig.home.mkdir()
     process = fio_rig.start(["reframe", "-c", "checks/", "-r", *METADATA])
     (fio_rig.home / "history").write_text("in the way")

@@ -1,7 +1,9 @@
 """``reframe`` and ``iogauge`` without the start of an interpreter: forks of a process that has imported both.
 
 Most of a short run is the import of ReFrame (about 1 s of CPU time). A fork of a process that has done nothing but
-that import is the command itself from there on: its own main function, environment, arguments, session, exit status.
+that import is the command itself from there on: its own main function, environment, arguments, session, exit status
+(tests/e2e/test_warm.py compares the two). A command starts cold if its environment could change an import, if it runs
+in another namespace (Slurm, hosts, replays), or if its rig is ``cold``. ``IOGAUGE_TEST_COLD=1`` starts all of them cold.
 """
 
 from __future__ import annotations
