@@ -1,9 +1,70 @@
-"""For all tests: what a caller ignores (nohup, a shell's background) must reach what the tests start and signal."""
+"""For all tests: depth of the properties, order and sharing of the work, signals that reach what is started."""
 
 from __future__ import annotations
 
+import functools
 import signal
+from pathlib import Path
 
+import pytest
+from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
+
+from support.depth import FULL
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+# A busy machine makes no property fail. By default the examples are the same in every run: what fails, fails again.
+settings.register_profile(
+    "ci",
+    max_examples=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.register_profile(
+    "nightly", settings.get_profile("ci"), max_examples=300, derandomize=False
+)
+settings.load_profile("nightly" if FULL else "ci")
+
+# What a caller ignores (nohup, a shell's background) must reach what the tests start and signal.
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) == signal.SIG_IGN:
         signal.signal(_number, signal.SIG_DFL)
+
+
+@functools.cache
+def _shares_a_fixture(file: str) -> bool:
+    """Whether the tests of a module share a run, a cluster or another thing that is made once."""
+    return 'scope="module"' in (_ROOT / file).read_text()
+
+
+class _ByModuleThatShares(LoadScopeScheduling):
+    """Gives each worker the next test, and a module whose tests share a fixture as a whole."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if _shares_a_fixture(file) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    config.option.loadscopereorder = False
+    return _ByModuleThatShares(config, log)
+
+
+def _cheapness(item: pytest.Item) -> int:
+    file = item.nodeid.partition("::")[0]
+    if "/e2e/" not in file:
+        return 3
+    return 0 if _shares_a_fixture(file) else 1 if item.get_closest_marker("slow") else 2
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes long first: at the end of a run no worker waits for the last."""
+    items.sort(key=_cheapness)
+    for item in items:
+        if "/e2e/" in item.nodeid:
+            item.add_marker("e2e")

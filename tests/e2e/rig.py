@@ -24,9 +24,14 @@ from typing import Any
 
 import yaml
 
+from e2e import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
 MIB = 1 << 20
+COLD = os.environ.get("IOGAUGE_TEST_COLD", "") == "1"
+#: A command that was started, cold or as a fork.
+Process = subprocess.Popen[str] | warm.Process
 
 _MPI = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
@@ -36,6 +41,7 @@ _MPI = {
 }
 #: Variables of the caller that would change what a run does.
 _FOREIGN = re.compile(r"(RFM|IOGAUGE|OMPI|PRTE)_")
+_IOGAUGE = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -143,6 +149,8 @@ class Rig:
     declared: dict[str, Any] = field(default_factory=dict)
     topology: dict[str, Any] | None = None
     time_limit: str = "2m"
+    #: Start each command as a user does, with an interpreter of its own.
+    cold: bool = field(default_factory=lambda: COLD)
 
     def __post_init__(self) -> None:
         self.site.mkdir(parents=True)
@@ -283,12 +291,24 @@ class Rig:
         }
         return own | extra
 
-    def start(self, words: Sequence[str], **extra: str) -> subprocess.Popen[str]:
-        """Start a command in the project's directory, in a session of its own."""
+    def start(self, words: Sequence[str], **extra: str) -> Process:
+        """Start a command in the project's directory, in a session of its own.
+
+        ``reframe`` and ``iogauge`` come from a process that has them imported, if the rig is not ``cold``.
+        """
+        environment = self.environment(**extra)
+        if words[0] == "iogauge":
+            environment.setdefault("PYTHONPATH", str(ROOT / "reframe" / "src"))
+        if not self.cold and not (self.bin / words[0]).exists():
+            started = warm.start(words, ROOT, environment)
+            if started:
+                return started
+        if words[0] == "iogauge":
+            words = [sys.executable, "-c", _IOGAUGE, *words[1:]]
         return subprocess.Popen(
             words,
             cwd=ROOT,
-            env=self.environment(**extra),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -297,7 +317,7 @@ class Rig:
             start_new_session=True,
         )
 
-    def finish(self, process: subprocess.Popen[str], timeout: float = 120) -> Run:
+    def finish(self, process: Process, timeout: float = 120) -> Run:
         """Wait for a command and collect what can be seen of it."""
         try:
             out, _ = process.communicate(timeout=timeout)
@@ -332,9 +352,7 @@ class Rig:
 
     def iogauge(self, *arguments: str, timeout: float = 120, **extra: str) -> Run:
         """The ``iogauge`` command."""
-        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
-        extra.setdefault("PYTHONPATH", str(ROOT / "reframe" / "src"))
-        return self.finish(self.start([sys.executable, "-c", code, *arguments], **extra), timeout)
+        return self.finish(self.start(["iogauge", *arguments], **extra), timeout)
 
     def records(self) -> list[dict[str, Any]]:
         """Records of all sessions, as their lines stand in the files."""

@@ -49,6 +49,8 @@ def rig(mount: Hanging, make_rig: Callable[..., Rig]) -> Rig:
     rig = make_rig(
         target=mount.point / "target",
         limits={"phase_seconds": "60 s", "case_bytes": "8 MiB"},
+        # What waits for the target are children that ReFrame forks: here they are a cold command's.
+        cold=True,
         # Then reads are O_DIRECT, which a daemon may be believed to honour.
         declared={"honours_o_direct": True},
     )

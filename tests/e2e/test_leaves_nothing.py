@@ -55,7 +55,9 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.quick), signal.SIGHUP]
+)
 def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)

@@ -28,6 +28,7 @@ def indexed(name: str, value: str) -> str:
     )
 
 
+QUICK = pytest.mark.quick
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
@@ -75,32 +76,21 @@ def edit_json(edit: str) -> str:
     return f'{sys.executable} -c "{code}" "$out" "{edit}"'
 
 
-TRUNCATE = 'head -c $(($(stat -c %s "$out") / 2)) "$out" >"$out.half"; mv "$out.half" "$out"'
-
-
 @pytest.mark.needs_fio
 class TestFioOutput:
-    """The real fio, whose result is damaged in the first judged repetition."""
+    """The real fio, whose result is damaged in the first judged repetition.
+
+    A session for each way to refuse; every damage meets the judge in tests/unit/test_tool_damage.py.
+    """
 
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
-            (edit_json("del f['write']['iops']"), ["iops"]),
-            (edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"]),
-            (edit_json("f['write']['iops'] = 0"), ["iops|rate", r"\b0"]),
-            (edit_json("f['write']['iops'] = -200000.5"), ["-200000.5"]),
-            (edit_json("f['error'] = 28"), ["28|No space left"]),
-            (edit_json("j['jobs'] = []"), ["job"]),
-            (TRUNCATE, ["JSON|truncated|damaged"]),
-            (': >"$out"', ["empty|no output|no JSON"]),
+            pytest.param(edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"], marks=QUICK),
             ('rm "$out"', ["no output"]),
-            ("rc=255", ["exit status 255"]),
             ("rc=1", ["exit status 1"]),
         ],
-        ids=[
-            *("missing", "nan", "zero", "negative", "error-28", "no-job"),
-            *("truncated", "empty", "no-file", "exit-255", "exit-1"),
-        ],
+        ids=["nan", "no-file", "exit-1"],
     )
     def test_damaged(self, fio_rig: Rig, script: str, causes: list[str]) -> None:
         fio_rig.limits = {"case_files": 200}
@@ -156,25 +146,16 @@ RESULT = "j['tests'][0]['Results'][0]"
 
 @pytest.mark.needs_ior
 class TestIorOutput:
-    """The real IOR and mdtest, whose results are damaged in the first judged repetition."""
+    """The real IOR and mdtest, whose results are damaged in the first judged repetition; see TestFioOutput."""
 
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
             (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
-            (edit_json(f"{RESULT}['bwMiB'] = float('nan')"), ["(?i)nan"]),
-            (edit_json(f"{RESULT}['bwMiB'] = 0"), ["bwMiB|write_bw", r"\b0"]),
-            (edit_json(f"{RESULT}['bwMiB'] = -1700"), ["-1700"]),
-            (edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"]),
-            (TRUNCATE, ["JSON|truncated|damaged"]),
-            (': >"$out"', ["0 bytes"]),
-            ("rc=2", ["exit status 2"]),
+            pytest.param(edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"], marks=QUICK),
             ("rc=255", ["exit status 255"]),
         ],
-        ids=[
-            *("missing", "nan", "zero", "negative", "other-unit"),
-            *("truncated", "empty", "exit-2", "exit-255"),
-        ],
+        ids=["missing", "other-unit", "exit-255"],
     )
     def test_damaged(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
         ior_rig.damage("ior", "ior-write.1.json", script)
@@ -256,12 +237,7 @@ class TestRecordedIor:
 
     @pytest.mark.parametrize(
         ("sample", "status", "cause"),
-        [
-            ("ior_v1.json", 0, "-v"),
-            ("ior_corrupt.json", 2, "exit status 2"),
-            ("ior_nodir.json", 0, "0 bytes|JSON"),
-            ("ior_enospc.json", 134, "SIGABRT"),
-        ],
+        [("ior_v1.json", 0, "-v"), ("ior_enospc.json", 134, "SIGABRT")],
     )
     def test_replayed(self, ior_rig: Rig, sample: str, status: int, cause: str) -> None:
         replay = (
@@ -281,7 +257,11 @@ class TestReferenceFile:
     @pytest.mark.parametrize(
         ("metrics", "causes"),
         [
-            ({"create_rat": [1, -0.1, None, "ops/s"]}, ["create_rat", "did you mean create_rate"]),
+            pytest.param(
+                {"create_rat": [1, -0.1, None, "ops/s"]},
+                ["create_rat", "did you mean create_rate"],
+                marks=QUICK,
+            ),
             ({"create_rate": [1, -0.1, None, "MiB/s"]}, ["MiB/s", "ops/s"]),
             ({"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"]),
             ({"create_rate": [1, -0.1, None]}, ["unit"]),
@@ -376,7 +356,7 @@ class TestTarget:
     @pytest.mark.parametrize(
         ("declared", "causes"),
         [
-            ({"type": "lustre"}, ["G9", "lustre"]),
+            pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
             ({"source": "10.0.0.1@tcp:/scratch"}, ["G9", "10.0.0.1@tcp:/scratch"]),
         ],
         ids=["type", "source"],
@@ -587,6 +567,7 @@ class TestNothingRan:
         assert run.rc != 0, run.out
         assert run.records == []
 
+    @pytest.mark.quick
     def test_says_what_to_do(self, fio_rig: Rig) -> None:
         run = fio_rig.run("-n", "NoSuchCheck", gate=True)
         run.never_passed("gate", "no case was measured", "-l")
@@ -671,6 +652,7 @@ class TestSite:
         fio_rig.assert_clean()
 
     @pytest.mark.needs_fio
+    @pytest.mark.quick
     def test_another_site_may_be_broken(self, fio_rig: Rig) -> None:
         broken = fio_rig.sites / "broken"
         broken.mkdir()
@@ -720,7 +702,12 @@ class TestReframesOwnDoors:
         fio_rig.assert_clean()
 
     @pytest.mark.parametrize(
-        "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
+        "hook",
+        [
+            "_hand_over",
+            "_show_what_is_no_pass",
+            pytest.param("_nothing_passes_unproven", marks=QUICK),
+        ],
     )
     def test_hook_left_out(self, failing: Rig, hook: str) -> None:
         run = failing.run(*METADATA, f"--disable-hook={hook}", "--skip-performance-check")
@@ -740,6 +727,8 @@ class TestReframesOwnDoors:
 
 @pytest.mark.needs_fio
 def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
+    # The file must be in the way before ReFrame is there.
+    fio_rig.cold = True
     fio_rig.home.mkdir()
     process = fio_rig.start(["reframe", "-c", "checks/", "-r", *METADATA])
     (fio_rig.home / "history").write_text("in the way")

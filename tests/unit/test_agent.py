@@ -313,6 +313,7 @@ FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", strip
 DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names_at_a_time", [200, 2])
 def test_files_are_made_on_their_storage_targets(
     lustre: Path, monkeypatch: pytest.MonkeyPatch, names_at_a_time: int
@@ -330,6 +331,7 @@ def test_files_are_made_on_their_storage_targets(
     assert {file.stripe_bytes for file in files} == {1 << 20}
 
 
+@pytest.mark.slow
 def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
     assert pin(lustre, DIRECTORIES) == 0
     assert answer("pinned.1")["found"] == {"k0": 0, "k1": 1, "a/k2": 2, "a/k3": 3}
@@ -345,12 +347,14 @@ def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("servers", "where"), [(1, {0, 2}), (2, {0, 1, 2, 3})])
 def test_pins_go_to_the_servers_asked_for(lustre: Path, servers: int, where: set[int]) -> None:
     assert pin(lustre, Pins(names=FILES.names, kind="file", servers=servers)) == 0
     assert set(answer("pinned.1")["found"].values()) == where
 
 
+@pytest.mark.slow
 def test_where_a_file_landed_instead_is_told(lustre: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LFS_NO_CREATE", "2")
     assert pin(lustre, Pins(names=("a", "b", "c"), kind="file")) == 0
@@ -366,6 +370,7 @@ def test_a_file_on_several_targets_is_on_none(
     assert answer("pinned.1") == {"placed": {"a": 0}, "found": {"a": None}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pins", "variable", "value", "why"),
     [

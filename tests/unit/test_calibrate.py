@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import yaml
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -96,7 +96,6 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(
 
 
 @given(st.integers(20, 500), st.floats(0.6, 0.99), st.floats(0.6, 0.99))
-@settings(deadline=None)
 def test_more_runs_less_coverage_less_confidence_make_the_bound_tighter(
     runs: int, coverage: float, confidence: float
 ) -> None:
@@ -179,6 +178,7 @@ def test_median_and_mad_by_hand() -> None:
 # --- steps ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stable_runs_have_a_step_as_rarely_as_promised() -> None:
     draw = np.random.default_rng(11)
     found = [find_step(list(np.exp(0.05 * draw.standard_normal(30)))) for _ in range(400)]
@@ -205,7 +205,6 @@ def test_what_is_smaller_than_the_floor_is_no_step() -> None:
 
 
 @given(st.lists(st.sampled_from([90.0, 100.0, 110.0]), min_size=0, max_size=12))
-@settings(deadline=None, max_examples=30)
 def test_no_runs_break_the_search_for_a_step(values: list[float]) -> None:
     split = find_step(values)
     assert split is None or 4 <= split <= len(values) - 4
@@ -466,6 +465,7 @@ def test_there_are_site_files_to_try() -> None:
     assert len(FILES) >= 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
     text = file.read_text()
@@ -478,6 +478,7 @@ def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
     assert found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_setting_one_value_changes_one_line(file: Path) -> None:
     text = file.read_text()
@@ -489,6 +490,7 @@ def test_setting_one_value_changes_one_line(file: Path) -> None:
         assert old_lines[0].partition("#")[1:] == new_lines[0].partition("#")[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_a_new_key_at_any_depth_only_adds_lines_or_extends_one(file: Path) -> None:
     text = file.read_text()

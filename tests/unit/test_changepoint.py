@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import minimize
@@ -66,7 +66,6 @@ def test_a_drop_of_a_tenth_is_found_as_often_as_the_benchmark_says(
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_losses_and_gains_mirror_each_other(seed: int) -> None:
     values = noisy(seed, 50)
     values[:, 35:] -= 0.1
@@ -76,7 +75,6 @@ def test_losses_and_gains_mirror_each_other(seed: int) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
     values = noisy(seed, 45)
     mixed = values.copy()
@@ -133,7 +131,6 @@ def test_a_fit_of_any_values_lies_among_them(values: list[float], seed: int) -> 
 
 
 @given(SEEDS, st.integers(1, 30), st.floats(-2, 2))
-@settings(max_examples=50)
 def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
     seed: int, count: int, by: float
 ) -> None:
@@ -200,7 +197,6 @@ def test_all_changes_are_found() -> None:
 
 
 @given(SEEDS, st.floats(1e-3, 1e3))
-@settings(max_examples=40)
 def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
     values = np.exp(noisy(seed, 80)[0])
     values[30:] *= 0.8

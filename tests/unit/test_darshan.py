@@ -151,6 +151,7 @@ def test_any_text_is_refused_or_read(text: str) -> None:
         darshan.parse(text)
 
 
+@pytest.mark.slow
 def test_the_records_of_many_ranks_are_all_kept() -> None:
     body = OMPIO[OMPIO.index("POSIX\t0\t") : OMPIO.index("POSIX\t1\t")]
     more = "".join(body.replace("POSIX\t0\t", f"POSIX\t{rank}\t") for rank in range(4, 2000))

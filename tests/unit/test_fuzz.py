@@ -1,7 +1,7 @@
 """Every reader of outside data, fed with damaged and made-up input: a value that holds, or its named error.
 
-``IOGAUGE_FUZZ=N`` gives each reader N inputs of every kind; without it there are as many as a run of all
-tests has time for. tests/fuzz/run_atheris.py looks for more, guided by coverage.
+``IOGAUGE_FUZZ=N`` gives each reader N inputs of every kind; without it their number follows the profile of all
+properties (tests/conftest.py). tests/fuzz/run_atheris.py looks for more, guided by coverage.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support import fuzz
+from support.depth import FULL
 
 INPUTS = int(os.environ.get("IOGAUGE_FUZZ", "0"))
 #: Each input; a reader that takes longer hangs. Machines that run other work too are slow.
-DEADLINE = timedelta(seconds=10)
+DEADLINE = timedelta(seconds=60)
 SLOW = frozenset(
     {"history", "alarm", "report.undecided", "darshan.parse", "lustre.parse_getstripe"}
     | {
@@ -36,14 +37,13 @@ _DAMAGE = st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**
 
 
 def profile(name: str, share: float = 1.0) -> settings:
-    """As many inputs as the environment says, else as fit into the time of all tests."""
-    usual = max(5, int((25 if name in SLOW else 60) * share))
+    """As many inputs as the environment says, else as the profile says, and a third for a slow reader."""
+    usual = int(settings.default.max_examples * share / (3 if name in SLOW else 1))
     return settings(
         max_examples=INPUTS or usual,
         deadline=DEADLINE,
         suppress_health_check=list(HealthCheck),
-        database=None,
-        derandomize=not INPUTS,
+        derandomize=not INPUTS and not FULL,
     )
 
 

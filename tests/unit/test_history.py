@@ -19,7 +19,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
@@ -145,6 +145,7 @@ def append_until_killed(file: Path, life: int, done: Connection) -> None:
         done.send([life, number])
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
     """Sixty writers, one after the other, each killed at a random moment, on one file."""
     file, finished, noise = tmp_path / "s", [], random.Random(1)
@@ -196,10 +197,8 @@ JSON = st.recursive(
     max_leaves=20,
 )
 RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, max_size=8)
-SAME_FOLDER = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
-@SAME_FOLDER
 @given(record=RECORD)
 def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
     file = tmp_path / "s"
@@ -209,7 +208,6 @@ def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any])
     assert list(journal.read(file)) == [{"schema": 1, **record}] * 2
 
 
-@SAME_FOLDER
 @given(data=st.data())
 def test_damage_to_any_byte_costs_the_damaged_lines_only(
     tmp_path: Path, data: st.DataObject
@@ -240,7 +238,6 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
     assert all(n in position for n in untouched)
 
 
-@SAME_FOLDER
 @given(junk=st.binary(max_size=200))
 def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "s"
@@ -379,7 +376,6 @@ def test_without_keys_tools_and_stack_make_the_series() -> None:
     assert series_of(line, {"a": 1, "b": 2}) == series_of(line, {"b": 2, "a": 1})
 
 
-@settings(deadline=None)
 @given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
 def test_any_record_has_keys_and_the_same_after_it_was_written(record: dict[str, Any]) -> None:
     keys = keys_of(record)
@@ -626,7 +622,6 @@ def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     assert records_query.load(folder)["case"].to_list() == ["half ? pair"] * 2
 
 
-@SAME_FOLDER
 @given(
     change=st.dictionaries(
         st.sampled_from([*NOW, "line", "series", "fingerprint"]), JSON, max_size=4
@@ -688,6 +683,7 @@ def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> 
     assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
+@pytest.mark.slow
 def test_the_cache_does_not_grow_with_every_load(folder: Path) -> None:
     put(folder, "rig/begin", *range(100, 400))
     records_query.load(folder)
@@ -838,6 +834,7 @@ def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> Non
     assert frame["fingerprint"].n_unique() == 4
 
 
+@pytest.mark.slow
 def test_many_files_are_read_by_several_processes_as_by_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -869,6 +866,7 @@ def append_often(folder: Path, name: str) -> None:
         put(folder, name, second)
 
 
+@pytest.mark.slow
 def test_readers_and_writers_at_once(folder: Path) -> None:
     """Two sessions append while two others load, each in a Python of its own."""
     put(folder, "rig/begin", *range(50))
@@ -889,11 +887,7 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
     assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
-@settings(
-    max_examples=40,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@pytest.mark.slow
 @given(data=st.data())
 def test_whatever_happened_the_cache_says_what_the_files_say(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from rich.console import Console
@@ -228,6 +228,7 @@ def raw(node: ast.expr, safe: frozenset[str]) -> bool:
     return not (isinstance(node, ast.Name) and node.id in safe)
 
 
+@pytest.mark.slow
 def test_everything_that_is_printed_was_made_visible() -> None:
     printers = ("console.print", "typer.echo", "print", "_console().print")
     found = [
@@ -346,7 +347,6 @@ def _run(script: str) -> list[list[str]]:
     return [line.split("\0")[:-1] for line in lines]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(words=st.lists(_WORD, min_size=6, max_size=6))
 def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) -> None:
     path, interface, library, state, session, argument = words

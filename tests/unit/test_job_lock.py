@@ -22,6 +22,8 @@ from iogauge.node import mounts
 from iogauge.workspace import directory, lock
 from support.orders import job_order
 
+pytestmark = pytest.mark.slow
+
 
 class Job:
     """A job script of one case on a target that others use too."""

@@ -203,6 +203,7 @@ def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
     assert [job.text(f"p.{n}.out") for n in (1, 2)] == ["", ""]
 
 
+@pytest.mark.slow
 def test_a_reset_keeps_the_pace_that_the_marker_says(job: Job) -> None:
     """As any removal does: a metadata server has other work."""
     agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 100}' >")
@@ -215,6 +216,7 @@ def test_a_reset_keeps_the_pace_that_the_marker_says(job: Job) -> None:
     assert job.text("p.1.out") == ""
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_directory_is_emptied_ends_the_job(job: Job) -> None:
     agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 50}' >")
     body = 'touch "$IOG_DIR"/{1..400}; echo >ready x; iog_reset; iog_phase p true'

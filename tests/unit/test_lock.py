@@ -258,6 +258,7 @@ def test_a_holder_that_nobody_has_waited_for_yet_is_dead_too(
     assert take(tmp_path, wait_s=0).release()
 
 
+@pytest.mark.slow
 def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
     tmp_path: Path, other: Callable[..., Other]
 ) -> None:
@@ -273,6 +274,7 @@ def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_holder_elsewhere_that_beats_is_left_alone(
     tmp_path: Path, other: Callable[..., Other]
 ) -> None:
@@ -448,6 +450,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(point)], check=True)
 
 
+@pytest.mark.slow
 def test_many_contenders_and_sudden_deaths(tmp_path: Path, place: Path) -> None:
     """Twenty processes, fifty times each, while some are killed wherever they are: never two at once, none stuck."""
     oracle, log = tmp_path / "oracle", tmp_path / "log"

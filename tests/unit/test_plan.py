@@ -9,7 +9,7 @@ import subprocess
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
@@ -72,7 +72,6 @@ def bash(script: str) -> bytes:
     return done.stdout
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=20))
 def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
     script = f"printf '%s\\0' {shell_command(words)}"

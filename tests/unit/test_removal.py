@@ -117,6 +117,7 @@ def test_the_rate_is_kept(tmp_path: Path) -> None:
     assert time.monotonic() - start >= 300 / 200 - 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_second", [1, 20])
 def test_a_low_rate_shows_that_it_is_getting_on(tmp_path: Path, per_second: int) -> None:
     fill(tmp_path, 3 if per_second == 1 else 50)

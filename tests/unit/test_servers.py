@@ -27,6 +27,7 @@ mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
 UUID = Path("/proc/sys/kernel/random/uuid")
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.needs_fio,
     pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on PATH"),
     pytest.mark.skipif(

@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core import untrusted
@@ -127,7 +127,6 @@ def test_a_file_that_is_no_file_any_more(good: Path, how: str) -> None:
             assert found.verdict is not Verdict.PASS or is_silent(file.name), file.name
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(data=st.data())
 def test_a_file_that_was_cut_or_damaged(good: Path, data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(sorted(f.name for f in good.iterdir())))

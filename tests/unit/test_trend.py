@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from typer.testing import CliRunner
@@ -124,7 +124,6 @@ def test_a_constant_series_is_steady(value: float, runs: int) -> None:
 
 
 @given(SEEDS, st.floats(0.05, 0.9))
-@settings(max_examples=30, deadline=None)
 def test_one_disturbed_run_is_no_alarm(seed: int, factor: float) -> None:
     values = [1000 * math.exp(v) for v in 0.03 * np.sin(np.arange(seed, seed + 45) * 1.7)]
     values[37] *= factor
@@ -222,7 +221,6 @@ def same(a: Judged, b: Judged) -> bool:
 
 
 @given(SEEDS, st.floats(-0.3, 0.3), st.floats(1e-3, 1e6))
-@settings(max_examples=40, deadline=None)
 def test_the_unit_does_not_matter(seed: int, drop: float, factor: float) -> None:
     values = dropped(seed, drop)
     one, other = judge(values), judge([v * factor for v in values])
@@ -232,7 +230,6 @@ def test_the_unit_does_not_matter(seed: int, drop: float, factor: float) -> None
 
 
 @given(SEEDS, st.floats(-0.3, 0.3))
-@settings(max_examples=40, deadline=None)
 def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
     values = dropped(seed, drop)
     one, other = judge(values), judge([1 / v for v in values], better="less")
@@ -242,14 +239,12 @@ def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=25, deadline=None)
 def test_the_order_of_rows_does_not_matter(seed: int) -> None:
     rows = frame(dropped(seed, 0.1))
     assert states.judge(rows) == states.judge(rows.sample(fraction=1, shuffle=True, seed=seed))
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
-@settings(max_examples=25, deadline=None)
 def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> None:
     frames = [
         frame(dropped(seed, 0.1, after=20)[:runs], line=f"{k:02}")
@@ -263,7 +258,6 @@ def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> N
 
 
 @given(SEEDS, st.floats(0, 0.8), st.floats(0.02, 0.15))
-@settings(max_examples=60, deadline=None)
 def test_what_drops_further_is_not_missed(seed: int, drop: float, more: float) -> None:
     less, worse = judge(dropped(seed, drop)), judge(dropped(seed, drop + more))
     if less.state is State.ALARM:

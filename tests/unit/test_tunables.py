@@ -38,6 +38,7 @@ def checksums() -> set[str]:
     return set(found.values())
 
 
+@pytest.mark.slow
 def test_what_was_found_is_put_back(client: Path) -> None:
     assert checksums() == {"1"}
     client_settings.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
@@ -47,6 +48,7 @@ def test_what_was_found_is_put_back(client: Path) -> None:
     assert list(client.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> None:
     """Off, on, and killed: the next job finds the first value, not the second."""
     subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)

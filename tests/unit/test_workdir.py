@@ -393,6 +393,7 @@ def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert seen == [[MARKER]]
 
 
+@pytest.mark.slow
 def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path: Path) -> None:
     case = Path(directory.create(str(tmp_path), SESSION, "case", removals_per_second=200))
     for number in range(600):

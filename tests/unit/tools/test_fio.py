@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -243,7 +243,6 @@ def test_arbitrary_text_is_refused(text: str) -> None:
             parse_json(document)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     name=st.sampled_from(GOOD),
     where=st.integers(0, 25000),
@@ -265,7 +264,6 @@ VALUES = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data(), name=st.sampled_from(["fio_randread.json", "fio_two_servers.json"]))
 def test_values_of_other_types(data: st.DataObject, name: str) -> None:
     document = json.loads(sample(name))
@@ -431,6 +429,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 def test_real_layout_and_random_read(tmp_path: Path) -> None:
@@ -476,6 +475,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
     assert (tmp_path / "k0").stat().st_ino == before
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 @pytest.mark.parametrize(
@@ -498,6 +498,7 @@ def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
         assert phase.bytes_moved == made.bytes_total
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
 def test_real_metadata_jobs(tmp_path: Path) -> None:

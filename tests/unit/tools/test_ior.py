@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import Stonewall, ToolOutput, ToolOutputError
@@ -260,7 +260,6 @@ def test_arbitrary_text_is_refused(text: str) -> None:
         rank_times_csv(text)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     name=st.sampled_from(GOOD),
     where=st.integers(0, 12000),
@@ -282,7 +281,6 @@ VALUES = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data(), name=st.sampled_from(["ior_i1.json", "ior_i3.json", "ior_stone_wear.json"]))
 def test_values_of_other_types(data: st.DataObject, name: str) -> None:
     document = json.loads(sample(name))
@@ -623,6 +621,7 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
     )
 
 
+@pytest.mark.slow
 @pytest.mark.needs_ior
 @needs_ior
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -215,7 +215,6 @@ def test_arbitrary_text_is_refused(text: str) -> None:
         parse_rank_csv(text)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(
     name=st.sampled_from(GOOD),
     where=st.integers(0, 4000),
@@ -462,6 +461,7 @@ def run(made: MdtestOptions) -> ToolOutput:
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.needs_ior
 @needs_mdtest
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")

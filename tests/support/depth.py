@@ -1,0 +1,7 @@
+"""How deep the tests look: ``IOGAUGE_TEST_FULL=1`` asks for 300 examples a property and full sizes."""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("IOGAUGE_TEST_FULL", "") == "1"

@@ -1,0 +1,131 @@
+"""Forks commands from a process that has imported ReFrame and the library; see e2e.warm.
+
+Each fork becomes the command in all that can be seen of a process: environment, arguments, working directory,
+session, standard streams, /proc, exit status. Nothing but imports happens before the fork.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+import json
+import os
+import pkgutil
+import select
+import socket
+import sys
+import time
+from typing import Any
+
+LENGTH_BYTES = 8
+
+
+def receive(control: socket.socket) -> tuple[dict[str, Any], int, int] | None:
+    """Return a request with the ends of its pipes for output and status; None if nobody asks any more."""
+    head, ancillary, _, _ = control.recvmsg(LENGTH_BYTES, socket.CMSG_SPACE(8))
+    if not head:
+        return None
+    output, status = array.array("i", ancillary[0][2])
+    text = b""
+    while len(text) < int(head):
+        text += control.recv(int(head) - len(text))
+    return json.loads(text), output, status
+
+
+def serve(control: socket.socket) -> dict[str, Any]:
+    """Fork a process for each request, tell how it ended. Returns in the forks only, with the request."""
+    running: dict[int, tuple[int, int]] = {}
+    while True:
+        ready, _, _ = select.select([control, *running], [], [])
+        for pidfd in set(ready) & running.keys():
+            pid, status = running.pop(pidfd)
+            _, ended = os.waitpid(pid, 0)
+            os.write(status, b"%d\n" % ended)
+            os.close(status)
+            os.close(pidfd)
+        if control not in ready:
+            continue
+        request = receive(control)
+        if request is None:
+            # What was started runs on, as it does if the starter of a command ends.
+            os._exit(0)
+        told, output, status = request
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            for other, (_, theirs) in running.items():
+                os.close(other)
+                os.close(theirs)
+            become(told, output, status)
+            return told
+        os.close(output)
+        running[os.pidfd_open(pid)] = (pid, status)
+
+
+def become(told: dict[str, Any], output: int, status: int) -> None:
+    """Take over what a new process gets from whoever starts it."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    for given, number in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(given, number)
+    os.close(null)
+    os.close(output)
+    os.chdir(told["cwd"])
+    # ReFrame sets this while it is imported.
+    prefix = os.environ["RFM_INSTALL_PREFIX"]
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    os.environ["RFM_INSTALL_PREFIX"] = prefix
+    time.tzset()
+    sys.argv[:] = told["argv"]
+    python_path = [p for p in told["environment"].get("PYTHONPATH", "").split(os.pathsep) if p]
+    sys.path[:] = [told["path"], *python_path, *sys.path]
+    show(told["shown"], [f"{k}={v}" for k, v in told["environment"].items()])
+    with open("/proc/self/comm", "w") as file:
+        file.write(told["name"])
+    os.write(status, b"%d\n" % os.getpid())
+    os.close(status)
+
+
+def show(words: list[str], variables: list[str]) -> None:
+    """Let /proc tell the command's own words and environment; the server was started with room for them."""
+    with open("/proc/self/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    edges = [int(field) for field in fields[45:49]]
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        for start, end, texts in ((*edges[:2], words), (*edges[2:], variables)):
+            content = b"".join(os.fsencode(text) + b"\0" for text in texts)
+            if len(content) > end - start:
+                raise SystemExit(f"no room for {len(content)} bytes in /proc")
+            memory.seek(start)
+            memory.write(content.ljust(end - start, b"\0"))
+
+
+def main() -> int | str | None:
+    # No child of the tests: some of them look at the children that they have.
+    if os.fork():
+        os._exit(0)
+    control = socket.socket(fileno=int(sys.argv[1]))
+    # This folder is no command's. The library lies where it lies for the literal command.
+    sys.path[0] = sys.argv[2]
+    from reframe.core import backends
+    from reframe.frontend import cli
+
+    import iogauge.check
+    import iogauge.cli.app
+
+    for kind in ("launcher", "scheduler"):
+        for name in getattr(backends, f"_{kind}_backend_modules"):
+            importlib.import_module(name)
+    for module in pkgutil.iter_modules(iogauge.check.__path__, "iogauge.check."):
+        importlib.import_module(module.name)
+    del sys.path[0]
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1:
+        raise SystemExit(f"a process of {len(threads)} threads cannot be forked")
+    told = serve(control)
+    return cli.main() if told["name"] == "reframe" else iogauge.cli.app.app()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
