@@ -31,7 +31,15 @@ from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import changes, fingerprint
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
-from iogauge.node import client_settings, counters, layouts, lustre_targets, pagecache, probes
+from iogauge.node import (
+    client_settings,
+    counters,
+    getstripe,
+    layouts,
+    lustre_targets,
+    pagecache,
+    probes,
+)
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
 from iogauge.plan import stage
@@ -403,7 +411,7 @@ def _mdtest_ranks(data: bytes) -> object:
 
 
 def _layout(data: bytes) -> object:
-    layout = layouts.parse_getstripe(text_of(data), "f")
+    layout = getstripe.parse_getstripe(text_of(data), "f")
     assert (layout.osts or layout.start is None) and layout.stripe_bytes > 0
     assert layouts.FileLayout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
     return layout
@@ -777,7 +785,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "lustre.parse_default_start",
         _printed("getstripe.txt", "getstripe"),
-        lambda data: layouts.parse_default_start(text_of(data), "d"),
+        lambda data: getstripe.parse_default_start(text_of(data), "d"),
         (LustreError,),
         "lfs getstripe",
     ),

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import deadline
+from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
@@ -24,31 +23,6 @@ from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
 from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
 from iogauge.workspace import directory, lock, permission
-
-#: What no target's path may hold, see :class:`iogauge.site.extras.Target`.
-_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
-
-
-def expand(path: str) -> str:
-    """A path whose first component is exactly one variable (``$DW_JOB_STRIPED/x``), with its value.
-
-    Every other path is returned as it is. Raises OSError where the variable holds no absolute path.
-    """
-    first, slash, rest = path.partition("/")
-    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
-        return path
-    value = os.environ.get(first[1:], "")
-    if not value.startswith("/"):
-        raise OSError(
-            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
-            "which the resource manager sets for a job that asks for the space"
-        )
-    if odd := sorted(set(_ODD.findall(value))):
-        raise OSError(
-            f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
-            "write elsewhere (they split a path at '@', fio at ':')"
-        )
-    return os.path.join(value, rest) if slash else value
 
 
 def _striped(order: JobOrder) -> bool:

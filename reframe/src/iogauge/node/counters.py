@@ -13,7 +13,6 @@ Written against Lustre 2.17.0, whose ``lctl get_param`` prints ``*.stats`` to an
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
 from iogauge.node.client_settings import fsname_of
 from iogauge.node.mounts import Mount, cache_id, find_mount
@@ -215,7 +215,7 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
     for name, value in parameters.items():
         for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
             mine = own is not None and own.fullmatch(job)
-            key = OWN if mine else hashlib.sha256(job.encode()).hexdigest()[:12]
+            key = OWN if mine else text_digest(job)
             jobs[key] = jobs.get(key, 0) + count
     return {
         "counter": "llite" if moved else "",

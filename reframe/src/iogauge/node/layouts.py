@@ -3,7 +3,7 @@
 Words for ``lfs`` and values from what ``lfs`` and ``lctl`` print; nothing here runs a program. Written
 against Lustre 2.17.0, whose exit statuses say little: ``lfs setstripe -c 99`` succeeds on four targets and
 gives four stripes, a target that takes no new files sends them to its neighbour. So whatever is asked for
-is read back (:func:`parse_getstripe`) and compared.
+is read back (:func:`iogauge.node.getstripe.parse_getstripe`) and compared.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any, Final, Literal
-
-import yaml
 
 from iogauge.core.units import tool_size
 from iogauge.core.untrusted import build
@@ -32,6 +30,11 @@ MAX_STRIPES: Final = 2000
 
 class LustreError(ValueError):
     """What ``lfs`` or ``lctl`` printed cannot be trusted, or a program failed. The message is for the user."""
+
+
+def excerpt(text: str) -> str:
+    shown = " | ".join(line.strip() for line in text.splitlines() if line.strip())
+    return repr(shown[:120]) if shown else "an empty answer"
 
 
 def _check_size(what: str, size: int | None) -> None:
@@ -168,155 +171,6 @@ class FileLayout:
         """Inverse of :meth:`to_json`; raises TypeError on data that is not a layout."""
         layout: FileLayout = build(FileLayout, data)
         return layout
-
-
-class _Text(yaml.BaseLoader):
-    """YAML whose scalars all stay text. A key that stands twice is refused: ``lfs`` prints the keys of
-    several files one after the other, without a sign between them. So are aliases, which it never prints."""
-
-    def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "an alias", None)
-        return super().compose_node(parent, index)
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        if len(keys) != len(node.value) or len(set(keys)) != len(keys):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a key stands twice: more than one file", node.start_mark
-            )
-        return super().construct_mapping(node, deep)
-
-
-def _load(text: str, path: str) -> Mapping[str, Any]:
-    try:
-        data = yaml.load(text, Loader=_Text)
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        said = " ".join(str(error).split())
-        raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {said}") from error
-    if not isinstance(data, Mapping):
-        raise LustreError(f"lfs getstripe -y {path}: no layout in {excerpt(text)}")
-    return data
-
-
-def excerpt(text: str) -> str:
-    shown = " | ".join(line.strip() for line in text.splitlines() if line.strip())
-    return repr(shown[:120]) if shown else "an empty answer"
-
-
-def _text(data: Mapping[str, Any], key: str, path: str) -> str:
-    value = data.get(key)
-    if not isinstance(value, str) or not value:
-        raise LustreError(f"lfs getstripe -y {path}: {key} is {value!r}: the answer is damaged")
-    return value
-
-
-def _number(data: Mapping[str, Any], key: str, path: str, least: int = 0) -> int:
-    value = _text(data, key, path)
-    if not re.fullmatch(r"-?[0-9]{1,20}", value) or int(value) < least:
-        raise LustreError(
-            f"lfs getstripe -y {path}: {key} is {value!r}: expected a number of at least {least}"
-        )
-    return int(value)
-
-
-def _objects(part: Mapping[str, Any], path: str) -> tuple[int, ...]:
-    """Indices of the targets of all objects of one part, in order; as many as it has stripes."""
-    listed = part.get("lmm_objects", [])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
-        raise LustreError(f"lfs getstripe -y {path}: lmm_objects is no list of objects")
-    found = tuple(_number(one, "l_ost_idx", path) for one in listed)
-    count = _number(part, "lmm_stripe_count", path)
-    if len(found) != count:
-        raise LustreError(
-            f"lfs getstripe -y {path}: {len(found)} object(s) for {count} stripe(s): the answer is "
-            "damaged, or the file has no objects"
-        )
-    return found
-
-
-def _part(part: Mapping[str, Any], path: str, osts: tuple[int, ...]) -> dict[str, Any]:
-    """Fields of a :class:`FileLayout` from one part that has objects (or lies with the metadata)."""
-    start = None
-    if osts:
-        start = _number(part, "lmm_stripe_offset", path)
-        if start != osts[0]:
-            raise LustreError(
-                f"lfs getstripe -y {path}: lmm_stripe_offset is {start}, the first object is on "
-                f"{osts[0]}: the answer is damaged"
-            )
-    return {
-        "stripe_count": _number(part, "lmm_stripe_count", path),
-        "stripe_bytes": _number(part, "lmm_stripe_size", path, 1),
-        "pattern": _text(part, "lmm_pattern", path),
-        "start": start,
-        "pool": _text(part, "lmm_pool", path) if "lmm_pool" in part else None,
-    }
-
-
-def parse_getstripe(text: str, path: str) -> FileLayout:
-    """The layout of one file from ``lfs getstripe -y FILE``.
-
-    Raises :class:`LustreError` that names the file where it has no layout, where the answer speaks of
-    several files or of a directory, and where it is cut or damaged: a part has as many objects as stripes.
-    """
-    if re.search(r"has no stripe info\s*\Z", text):
-        raise LustreError(
-            f"{path} has no stripe info: it was made without objects, so it cannot hold data"
-        )
-    data = _load(text, path)
-    if "components" not in data:
-        osts = _objects(data, path)
-        if not osts:
-            raise LustreError(f"lfs getstripe -y {path}: a file without objects")
-        unique = tuple(dict.fromkeys(osts))
-        return FileLayout(path=path, osts=unique, **_part(data, path, osts))
-    parts = data["components"]
-    entries = _number(data, "lcm_entry_count", path, 1)
-    if not isinstance(parts, list) or len(parts) != entries:
-        raise LustreError(f"lfs getstripe -y {path}: expected {entries} component(s)")
-    components: list[Component] = []
-    hit: list[int] = []
-    last: dict[str, Any] | None = None
-    instantiated = 0
-    for part in parts:
-        sub = part.get("sub_layout") if isinstance(part, Mapping) else None
-        if not isinstance(sub, Mapping):
-            raise LustreError(f"lfs getstripe -y {path}: a component without sub_layout")
-        end = _text(part, "lcme_extent.e_end", path)
-        components.append(
-            Component(
-                end_bytes=None if end == "EOF" else _number(part, "lcme_extent.e_end", path, 1),
-                stripe_count=_number(sub, "lmm_stripe_count", path, -1),
-                stripe_bytes=_number(sub, "lmm_stripe_size", path, 1),
-            )
-        )
-        if "init" in _text(part, "lcme_flags", path).split(","):
-            osts = _objects(sub, path)
-            hit += osts
-            last = _part(sub, path, osts)
-            instantiated += 1
-    if last is None:
-        raise LustreError(f"lfs getstripe -y {path}: no component has objects")
-    return FileLayout(
-        path=path,
-        osts=tuple(dict.fromkeys(hit)),
-        components=tuple(components),
-        instantiated=instantiated,
-        **last,
-    )
-
-
-def parse_default_start(text: str, path: str) -> int | None:
-    """First target that a directory prescribes (``lfs getstripe -d -y DIR``); None: any.
-
-    Raises :class:`LustreError` on a damaged answer; a progressive default prescribes none.
-    """
-    data = _load(text, path)
-    if "components" in data:
-        return None
-    start = _number(data, "stripe_offset", path, -1)
-    return start if start >= 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

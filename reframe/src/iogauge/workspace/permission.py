@@ -19,9 +19,6 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-import yaml
-
-from iogauge.core.yamlfile import YamlError, parse
 from iogauge.node.mounts import Mount, mount_of
 
 MARKER: Final = ".iogauge-allowed"
@@ -57,6 +54,8 @@ class Marker:
 
     def to_yaml(self) -> str:
         """The text of the file."""
+        import yaml  # a fifth of an agent's start; most targets have no marker
+
         words = {name: getattr(self, name) for name in _KEYS if getattr(self, name)}
         plain = {name: [*v] if isinstance(v, tuple) else v for name, v in words.items()}
         return yaml.safe_dump(plain, sort_keys=False) if plain else ""
@@ -79,6 +78,8 @@ def _names(key: str, value: Any) -> tuple[str, ...]:
 
 def parse_marker(text: str) -> Marker:
     """An administrator's file; empty is allowed. Raises ValueError with what is wrong."""
+    from iogauge.core.yamlfile import YamlError, parse
+
     try:
         data = parse(text, "line")
     except YamlError as error:
