@@ -22,7 +22,7 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
 from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
-from iogauge.workspace import directory, lock, permission
+from iogauge.workspace import directory, lock, permission, removal
 
 
 def _striped(order: JobOrder) -> bool:
@@ -227,8 +227,41 @@ def open_case(order_file: str) -> int:
             return REFUSED
         print(WORD, flush=True)
         if opened.locked:
-            _ended()
+            _serve()
     return 0
+
+
+def _serve() -> None:
+    """Do what the job script asks for, until it says "end", or is gone with all that it started.
+
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``; the answer is ``emptied N`` or ``not emptied N``.
+    """
+    waiting = b""
+    while chunk := os.read(0, 4096):
+        *lines, waiting = (waiting + chunk).split(b"\n")
+        for line in map(os.fsdecode, lines):
+            if line == "end":
+                return
+            word, _, number = line.partition(" ")
+            if word == "empty":
+                print(f"{'emptied' if _emptied() else 'not emptied'} {number}", flush=True)
+
+
+def _emptied() -> bool:
+    """Empty the case's directory; say how far that is, and why if it fails."""
+    path = os.environ["IOG_DIR"]
+    try:
+        # The script waits for lines: a slow removal that says how far it is is not given up.
+        directory.empty_case(path, tell=removal.Progress(path, _say))
+    except OSError as error:
+        _say(f"iogauge: empty: {error}")
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    """Print a line that the job script hands on."""
+    print(visible(text), flush=True)
 
 
 def restore_settings(folder: str) -> int:
