@@ -39,6 +39,15 @@ class Verdict(Enum):
         """Whether the verdict makes any run fail; as a gate, all but PASS do."""
         return self in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
 
+    def is_trouble(self, gate: bool) -> bool:
+        """Return whether somebody must look at it: what fails a run, as a gate all but PASS."""
+        return self is not Verdict.PASS if gate else self.fails_run
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether what was measured is a valid value, met or not; of a metric's verdict."""
+        return self in (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
+
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
