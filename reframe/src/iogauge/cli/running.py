@@ -278,7 +278,7 @@ def bench(context: typer.Context) -> None:
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
-            speed, size = deadline.ask(target, lambda: _probe(target))
+            speed, size = deadline.call(target, lambda: _probe(target))
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:

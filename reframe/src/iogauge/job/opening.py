@@ -220,14 +220,16 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if deadline.ask(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
+        if deadline.call(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
             restore_settings(order.restore)
-        view, refused = deadline.ask(target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS)
+        view, refused = deadline.call(
+            target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
+        )
         return replace(opened, view=view, refused=refused)
     except deadline.NoAnswer as error:
         return replace(opened, failed=str(error))

@@ -120,7 +120,7 @@ class Session:
         self.targets.add(target)
         stage = stages_dir() / self.name
         stage.mkdir(parents=True, exist_ok=True)
-        whose = {"host": socket.gethostname(), "process": processes.named(os.getpid())}
+        whose = {"host": socket.gethostname(), "process": processes.identity(os.getpid())}
         (stage / WHOSE).write_text(json.dumps(whose), encoding="utf-8")
         if target not in known_targets():
             file = state_dir() / TARGETS
@@ -142,7 +142,7 @@ class Session:
         path = directory.session_dir(target, self.name)
         retry = f"iogauge clean --target {target}"
 
-        def work(tell: deadline.Tell) -> list[str] | None:
+        def work(tell: deadline.Report) -> list[str] | None:
             if not os.path.isdir(target):
                 return None
             ended = processes.end(path)
@@ -154,7 +154,7 @@ class Session:
             return ended
 
         try:
-            ended = deadline.follow(target, work, removal.Progress(path, _say))
+            ended = deadline.watch(target, work, removal.Progress(path, _say))
             for told in ended or ():
                 _say(f"iogauge: {told}")
             if ended is None:

@@ -62,7 +62,7 @@ class Janitor:
         """The place and the directory of each session on it that may be removed."""
         found = []
         try:
-            for session in deadline.ask(place, partial(directory.sessions, place)):
+            for session in deadline.call(place, partial(directory.sessions, place)):
                 if self.everything or not directory.may_be_alive(session):
                     found.append((place, session.path))
                 else:
@@ -85,7 +85,7 @@ class Janitor:
             return
         try:
             work = partial(_remove_directory, path, self.dry_run, is_named)
-            for told in deadline.follow(place, work, removal.Progress(path, self.say)):
+            for told in deadline.watch(place, work, removal.Progress(path, self.say)):
                 self.say(told)
             self.say(f"{self._done}: {path}")
         except deadline.NoAnswer as error:
@@ -98,19 +98,19 @@ class Janitor:
     def _clean_lock(self, place: str) -> bool:
         """Break the lock of a place if its holder is dead; returns whether there was such a lock."""
         try:
-            holder = deadline.ask(place, partial(lock.standing, place))
+            holder = deadline.call(place, partial(lock.standing, place))
             if holder is not None and not holder.name:
                 raise lock.LockError(f"{holder}: remove it by hand")
             if holder is not None and not self.everything:
                 if not holder.gone:
                     self.say(f"watching the lock of {holder} for at most {holder.lease_s:g} s")
-                dead = deadline.follow(place, partial(_watch_lock, place), lambda _: None)
+                dead = deadline.watch(place, partial(_watch_lock, place), lambda _: None)
                 if dead is None:
                     self.say(f"kept: the lock of {holder}: it is in use (--all breaks it)")
                     return False
                 holder = dead
             if not self.dry_run:
-                deadline.ask(place, partial(_break_lock, place, holder))
+                deadline.call(place, partial(_break_lock, place, holder))
         except OSError as error:
             self.say(f"refused: {error}")
             self.failed = True
@@ -131,7 +131,7 @@ class Janitor:
         return stages
 
 
-def _watch_lock(place: str, tell: deadline.Tell) -> lock.Holder | None:
+def _watch_lock(place: str, tell: deadline.Report) -> lock.Holder | None:
     """The holder of a place's lock if it is dead; says at each look that the place answers."""
 
     def pause(seconds: float) -> None:
@@ -147,7 +147,7 @@ def _break_lock(place: str, holder: lock.Holder | None) -> None:
     lock.tidy(place)
 
 
-def _remove_directory(path: str, dry_run: bool, is_named: bool, tell: deadline.Tell) -> list[str]:
+def _remove_directory(path: str, dry_run: bool, is_named: bool, tell: deadline.Report) -> list[str]:
     """Remove a session's directory, and end what still works in it; says what that was.
 
     A directory that is gone meanwhile is an error only if the user has named it.

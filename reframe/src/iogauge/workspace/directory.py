@@ -168,7 +168,7 @@ def create(
     """Make the session's directory with its marker, and the case's directory in it; returns the latter.
 
     ``host`` is where the session's own process runs, if not here, and ``owner_process`` that process, as from
-    :func:`iogauge.core.processes.named`, if not this one: a job knows them from its case.
+    :func:`iogauge.core.processes.identity`, if not this one: a job knows them from its case.
     ``time_limit_s``: how long the case may take, after which the marker expires. ``of_job``: see
     :func:`iogauge.workspace.permission.opened`. Raises :class:`~iogauge.workspace.permission.NotAllowed` where the target may not be
     written in, :class:`WorkdirError` where a component is a link or belongs to another user, OSError where
@@ -180,7 +180,7 @@ def create(
         "session": session,
         "user": user_name(),
         "host": host or socket.gethostname(),
-        "process": owner_process or processes.named(os.getpid()),
+        "process": owner_process or processes.identity(os.getpid()),
         "created": _utc(time.time()),
         "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
         "removals_per_second": removals_per_second,

@@ -362,7 +362,7 @@ def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "lease_s": lease_s,
         "node": _node(),
-        "processes": [*map(core_processes.named, processes)],
+        "processes": [*map(core_processes.identity, processes)],
     }
     return json.dumps(said).encode() + b"\n"
 
