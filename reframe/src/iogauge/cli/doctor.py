@@ -173,7 +173,7 @@ def _target(path: str) -> list[Check]:
             )
         )
     try:
-        by = deadline.call(path, lambda: permission.by_what(path))
+        by = deadline.call(path, lambda: permission.reason(path))
         found.append(Check("ok", f"target {path}", f"may be written in: {by}"))
         writable, there, holder = deadline.call(
             path,

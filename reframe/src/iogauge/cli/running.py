@@ -303,7 +303,7 @@ def _probe(target: str) -> tuple[float, int]:
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
     )
-    with permission.opened(target):
+    with permission.permitted(target):
         held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
     directory = None
     try:

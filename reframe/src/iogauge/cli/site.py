@@ -71,7 +71,7 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
             fits = False
             continue
         try:
-            by = deadline.call(target, partial(permission.by_what, target))
+            by = deadline.call(target, partial(permission.reason, target))
             console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
         except OSError as error:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")

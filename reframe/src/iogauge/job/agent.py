@@ -121,12 +121,12 @@ def _remove(directory: str, seconds: float) -> int:
             "any more, what was written lies there still; remove it with iogauge clean when it is"
         )
         print(visible(text), file=sys.stderr, flush=True)
-    remove_case(directory, seconds=seconds or None, tell=_progress(directory))
+    remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
 
 
 def _empty(directory: str) -> int:
-    empty_case(directory, tell=_progress(directory))
+    empty_case(directory, report=_progress(directory))
     return 0
 
 

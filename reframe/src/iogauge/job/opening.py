@@ -185,7 +185,7 @@ def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     if _identity(look(target), order).outcome is not finding.Outcome.OK:
         return False
     for place in {target, expand(order.lock or target)}:
-        with permission.opened(place, of_job):
+        with permission.permitted(place, of_job):
             pass
     return True
 

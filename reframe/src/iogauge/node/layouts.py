@@ -1,9 +1,9 @@
-"""Lustre: which layout to ask for, which was obtained, how the storage targets (OSTs) are.
+"""Layouts of Lustre: the layout to request, the layout obtained, the placement on targets (OSTs).
 
-Words for ``lfs`` and values from what ``lfs`` and ``lctl`` print; nothing here runs a program. Written
-against Lustre 2.17.0, whose exit statuses say little: ``lfs setstripe -c 99`` succeeds on four targets and
-gives four stripes, a target that takes no new files sends them to its neighbour. So whatever is asked for
-is read back (:func:`parse_getstripe`) and compared.
+The module builds words for ``lfs`` and parses output of ``lfs`` and ``lctl``; it runs no program.
+Written against Lustre 2.17.0, whose exit statuses say little. ``lfs setstripe -c 99`` succeeds on
+four targets and gives four stripes. A target that takes no new files sends them to its neighbour.
+So every request is read back (:func:`parse_getstripe`) and compared.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from iogauge.core.units import tool_size
 from iogauge.core.untrusted import build
 from iogauge.node.mounts import StorageTarget
 
-#: Stripe sizes and ends of components are multiples of this (LOV_MIN_STRIPE_SIZE).
+#: Stripe sizes and component ends are multiples of this (LOV_MIN_STRIPE_SIZE).
 STRIPE_STEP: Final = 1 << 16
 
-#: A stripe is smaller than this ("over 4GB limit").
+#: Stripes are smaller than this ("over 4GB limit").
 STRIPE_LIMIT: Final = 1 << 32
 
-#: A file has at most so many stripes (LOV_MAX_STRIPE_COUNT).
+#: Most stripes of a file (LOV_MAX_STRIPE_COUNT).
 MAX_STRIPES: Final = 2000
 
 
 class LustreError(ValueError):
-    """What ``lfs`` or ``lctl`` printed cannot be trusted, or a program failed. The message is for the user."""
+    """Output of ``lfs`` or ``lctl`` cannot be trusted, or a program failed. Shown to the user."""
 
 
 def _check_size(what: str, size: int | None) -> None:
@@ -50,7 +50,7 @@ def _check_count(what: str, count: int) -> None:
 class Component:
     """One part of a progressive layout: up to ``end_bytes`` of the file (None: to its end).
 
-    ``stripe_count`` -1: all targets; ``stripe_bytes`` None: the file system's default.
+    ``stripe_count`` -1 means all targets; ``stripe_bytes`` None the file system's default.
     """
 
     end_bytes: int | None
@@ -60,11 +60,11 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A layout to ask for. None: as the file system has it.
+    """A layout to request. None means the file system's default.
 
-    Plain: ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the first target).
-    Progressive: ``components``, and nothing of these. ``pool`` goes with both. Raises :class:`ValueError`
-    for what Lustre refuses, rounds or ignores.
+    A plain layout has ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the
+    first target). A progressive layout has ``components`` instead. Both may have ``pool``. Raises
+    :class:`ValueError` for values that Lustre refuses, rounds or ignores.
     """
 
     stripe_count: int | None = None
@@ -74,7 +74,7 @@ class Layout:
     components: tuple[Component, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what Lustre would refuse, round or ignore."""
+        """Refuse values that Lustre would refuse, round or ignore."""
         if self.arguments() == []:
             raise ValueError(
                 "a layout that asks for nothing: give a stripe count, a size or a pool"
@@ -118,7 +118,7 @@ class Layout:
             begin = end
 
     def arguments(self) -> list[str]:
-        """Words after ``lfs setstripe``. Sizes carry a suffix: small bare numbers are KiB to lfs."""
+        """Return the words after ``lfs setstripe``; sizes have a suffix, else they may be KiB."""
         pool = ["-p", self.pool] if self.pool is not None else []
         words: list[str] = []
         for component in self.components:
@@ -142,11 +142,13 @@ class Layout:
 class FileLayout:
     """The layout that a file has.
 
-    ``osts``: indices of the targets that hold a part of it, each once, in order; those of components that
-    exist only on paper do not count. Of a progressive layout ``stripe_count``, ``stripe_bytes``,
-    ``pattern``, ``start`` and ``pool`` are those of the last component that has objects,
-    ``components`` are all of them and ``instantiated`` is how many have objects; a plain layout has no
-    components. ``start`` None: no object (data that lie with the metadata).
+    ``osts`` are the indices of the targets that hold a part of it, each once, in order. Components
+    without objects do not count. ``start`` is None if the file has no object: its data lie with the
+    metadata.
+
+    In a progressive layout ``stripe_count``, ``stripe_bytes``, ``pattern``, ``start`` and ``pool``
+    are those of the last component that has objects. ``components`` are all components,
+    ``instantiated`` is the number that have objects. A plain layout has no components.
     """
 
     path: str
@@ -160,19 +162,22 @@ class FileLayout:
     instantiated: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FileLayout:
-        """Inverse of :meth:`to_json`; raises TypeError on data that is not a layout."""
+        """Return the layout that :meth:`to_json` made plain; raises TypeError on other data."""
         layout: FileLayout = build(FileLayout, data)
         return layout
 
 
-class _Text(yaml.BaseLoader):
-    """YAML whose scalars all stay text. A key that stands twice is refused: ``lfs`` prints the keys of
-    several files one after the other, without a sign between them. So are aliases, which it never prints."""
+class _TextLoader(yaml.BaseLoader):
+    """YAML whose scalars all stay text. Repeated keys and aliases are refused.
+
+    ``lfs`` prints the keys of several files one after the other without a separator, and no
+    aliases.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.events.AliasEvent):
@@ -190,10 +195,10 @@ class _Text(yaml.BaseLoader):
 
 def _load(text: str, path: str) -> Mapping[str, Any]:
     try:
-        data = yaml.load(text, Loader=_Text)
+        data = yaml.load(text, Loader=_TextLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        said = " ".join(str(error).split())
-        raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {said}") from error
+        problem = " ".join(str(error).split())
+        raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {problem}") from error
     if not isinstance(data, Mapping):
         raise LustreError(f"lfs getstripe -y {path}: no layout in {excerpt(text)}")
     return data
@@ -221,22 +226,22 @@ def _number(data: Mapping[str, Any], key: str, path: str, least: int = 0) -> int
 
 
 def _objects(part: Mapping[str, Any], path: str) -> tuple[int, ...]:
-    """Indices of the targets of all objects of one part, in order; as many as it has stripes."""
+    """Return the target indices of all objects of a part, in order; as many as it has stripes."""
     listed = part.get("lmm_objects", [])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
         raise LustreError(f"lfs getstripe -y {path}: lmm_objects is no list of objects")
-    found = tuple(_number(one, "l_ost_idx", path) for one in listed)
+    indices = tuple(_number(entry, "l_ost_idx", path) for entry in listed)
     count = _number(part, "lmm_stripe_count", path)
-    if len(found) != count:
+    if len(indices) != count:
         raise LustreError(
-            f"lfs getstripe -y {path}: {len(found)} object(s) for {count} stripe(s): the answer is "
+            f"lfs getstripe -y {path}: {len(indices)} object(s) for {count} stripe(s): the answer is "
             "damaged, or the file has no objects"
         )
-    return found
+    return indices
 
 
 def _part(part: Mapping[str, Any], path: str, osts: tuple[int, ...]) -> dict[str, Any]:
-    """Fields of a :class:`FileLayout` from one part that has objects (or lies with the metadata)."""
+    """Return fields of a :class:`FileLayout` from a part with objects (or with the metadata)."""
     start = None
     if osts:
         start = _number(part, "lmm_stripe_offset", path)
@@ -255,10 +260,11 @@ def _part(part: Mapping[str, Any], path: str, osts: tuple[int, ...]) -> dict[str
 
 
 def parse_getstripe(text: str, path: str) -> FileLayout:
-    """The layout of one file from ``lfs getstripe -y FILE``.
+    """Parse the layout of one file from ``lfs getstripe -y FILE``.
 
-    Raises :class:`LustreError` that names the file where it has no layout, where the answer speaks of
-    several files or of a directory, and where it is cut or damaged: a part has as many objects as stripes.
+    Raises :class:`LustreError` that names the file if it has no layout. The same is raised if the
+    answer is about several files or a directory, or is cut or damaged: a part has as many objects
+    as stripes.
     """
     if re.search(r"has no stripe info\s*\Z", text):
         raise LustreError(
@@ -308,9 +314,9 @@ def parse_getstripe(text: str, path: str) -> FileLayout:
 
 
 def parse_default_start(text: str, path: str) -> int | None:
-    """First target that a directory prescribes (``lfs getstripe -d -y DIR``); None: any.
+    """Return the first target that a directory prescribes (``lfs getstripe -d -y DIR``), or None.
 
-    Raises :class:`LustreError` on a damaged answer; a progressive default prescribes none.
+    A progressive default prescribes no target. Raises :class:`LustreError` on a damaged answer.
     """
     data = _load(text, path)
     if "components" in data:
@@ -321,11 +327,11 @@ def parse_default_start(text: str, path: str) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """Files or directories of a case that are put on one storage target each.
+    """Files or directories of a case, each pinned to one storage target.
 
-    ``names`` are relative to the case's directory. They go round the active targets; of the first
-    ``servers`` servers only, where that is given, or round exactly ``targets`` (indices).
-    Raises :class:`ValueError` for names that lead elsewhere or stand twice.
+    ``names`` are relative to the case's directory. They go round the active targets. With
+    ``servers`` they go round the targets of that many servers; with ``targets`` (indices) round
+    exactly these. Raises :class:`ValueError` for names that lead elsewhere or are repeated.
     """
 
     names: tuple[str, ...]
@@ -335,7 +341,7 @@ class Pins:
     targets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse names that lead out of the case's directory, and choices that exclude each other."""
+        """Refuse names that lead out of the case's directory, and contradictory choices."""
         for name in self.names:
             if not name or any(part in ("", ".", "..") for part in name.split("/")):
                 raise ValueError(f"{name!r} is not a path below the case's directory")
@@ -351,22 +357,22 @@ class Pins:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Pins:
-        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        """Return the pins that :meth:`to_json` made plain; raises TypeError or ValueError."""
         pins: Pins = build(Pins, data)
         return pins
 
 
 def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
-    """Index of the target for each name, round robin.
+    """Return the target index for each name, round robin.
 
-    With ``servers``, the servers come in order of their lowest target, and one target of each server comes
-    before the second of any: few names are spread over all servers asked for. Raises :class:`ValueError`
-    where a target is inactive or not there, or where servers are unknown or too few.
+    With ``servers``, servers are ordered by their lowest target. One target of each server comes
+    before the second target of any, so that few names are spread over all servers. Raises
+    :class:`ValueError` if a target is inactive or missing, or if servers are unknown or too few.
     """
     active = sorted((t for t in targets if t.active), key=lambda target: target.index)
     indices = [target.index for target in active]
@@ -389,7 +395,7 @@ def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
                 f"{pins.servers} servers asked for, {len(of_server)} known: {', '.join(of_server)}"
             )
         rounds = zip_longest(*list(of_server.values())[: pins.servers])
-        chosen = [index for one in rounds for index in one if index is not None]
+        chosen = [index for turn in rounds for index in turn if index is not None]
     if not chosen:
         raise ValueError("no storage target is active")
     return {name: chosen[i % len(chosen)] for i, name in enumerate(pins.names)}
