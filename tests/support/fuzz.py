@@ -424,7 +424,7 @@ def _targets(data: bytes) -> object:
     text = text_of(data)
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(text),
-        room=lustre_targets.parse_df(text),
+        shown=lustre_targets.parse_df(text),
         servers=lustre_targets.parse_servers(text),
         failed=lustre_targets.parse_check(text),
     )

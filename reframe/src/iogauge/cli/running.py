@@ -281,7 +281,7 @@ def bench(context: typer.Context) -> None:
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
-            speed, size = deadline.ask(target, lambda: _probe(target))
+            speed, size = deadline.call(target, lambda: _probe(target))
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:
@@ -306,7 +306,7 @@ def _probe(target: str) -> tuple[float, int]:
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
     )
-    with permission.opened(target):
+    with permission.permitted(target):
         held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
     directory = None
     try:

@@ -68,7 +68,7 @@ def _remove(directory: str, seconds: float) -> int:
             "any more, what was written lies there still; remove it with iogauge clean when it is"
         )
         print(visible(text), file=sys.stderr, flush=True)
-    remove_case(directory, seconds=seconds or None, tell=_progress(directory))
+    remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
 
 
@@ -87,7 +87,7 @@ def _evict(directory: str) -> dict[str, Any]:
 def _empty(directory: str) -> int:
     from iogauge.workspace.directory import empty_case
 
-    empty_case(directory, tell=_progress(directory))
+    empty_case(directory, report=_progress(directory))
     return 0
 
 

@@ -159,7 +159,7 @@ def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     if _identity(look(target), order).outcome is not finding.Outcome.OK:
         return False
     for place in {target, expand(order.lock or target)}:
-        with permission.opened(place, of_job):
+        with permission.permitted(place, of_job):
             pass
     return True
 
@@ -194,14 +194,16 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if deadline.ask(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
+        if deadline.call(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
             restore_settings(order.restore)
-        view, refused = deadline.ask(target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS)
+        view, refused = deadline.call(
+            target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
+        )
         return replace(opened, view=view, refused=refused)
     except deadline.NoAnswer as error:
         return replace(opened, failed=str(error))
@@ -252,7 +254,7 @@ def _emptied() -> bool:
     path = os.environ["IOG_DIR"]
     try:
         # The script waits for lines: a slow removal that says how far it is is not given up.
-        directory.empty_case(path, tell=removal.Progress(path, _say))
+        directory.empty_case(path, report=removal.Progress(path, _say))
     except OSError as error:
         _say(f"iogauge: empty: {error}")
         return False
