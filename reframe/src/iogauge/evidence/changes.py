@@ -14,7 +14,7 @@ _SMALL: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class NodeActivity:
     """What happened on a node between two looks; bytes are None where they were not counted.
 
     ``troubles``: what became of connections to servers, in words; ``watched``: where that was looked for.
@@ -34,7 +34,7 @@ class Change:
     jobs_foreign: int | None = None
 
 
-def change(before: Load, after: Load) -> Change:
+def change(before: Load, after: Load) -> NodeActivity:
     """What happened on a node between two looks at it.
 
     A counter that went backwards, or that is another one, counted nothing: its bytes are None.
@@ -65,7 +65,7 @@ def change(before: Load, after: Load) -> Change:
         first = before.jobs.get(job, 0)
         jobs[job] = count - first if count >= first else count  # the account was cleared meanwhile
     accounted = OWN in after.jobs
-    return Change(
+    return NodeActivity(
         host=after.host,
         cache_id=after.cache_id,
         seconds=after.time - before.time,
@@ -79,7 +79,7 @@ def change(before: Load, after: Load) -> Change:
     )
 
 
-def changes(before: list[Load], after: list[Load]) -> tuple[Change, ...]:
+def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
     """Changes of all hosts that were looked at twice, in order of their names."""
     first = {load.host: load for load in before}
     return tuple(

@@ -17,7 +17,7 @@ from typing import Any
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.changes import Change, changes
+from iogauge.evidence.changes import NodeActivity, changes
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
     cause_of_end,
@@ -156,7 +156,7 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
 
 def _facts(
     stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
-) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[Change, ...]]:
+) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[NodeActivity, ...]]:
     """Fingerprints, first looks and changes of the nodes; what is missing or damaged is left out."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.changes import Change
+from iogauge.evidence.changes import NodeActivity
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -59,7 +59,7 @@ class Evidence:
     opened: View | None = None
     nodes: tuple[Mapping[str, Value], ...] = ()
     idle: tuple[Load, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NodeActivity, ...] = ()
     bindings: tuple[Binding, ...] = ()
 
 
