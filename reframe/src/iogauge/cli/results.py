@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -19,6 +20,10 @@ from iogauge.report import compare
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
+if TYPE_CHECKING:
+    from iogauge.alarm.collect import Alarm
+    from iogauge.alarm.receivers import Message, Receiver
+
 
 def _sessions(
     console: Console, names: list[str]
@@ -28,11 +33,11 @@ def _sessions(
     Without names it is the newest session. Raises BadParameter for an unknown session.
     """
     files = sorted(paths.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
-    known = [file.stem for file in files]
-    wanted = names or known[-1:]
+    sessions = [file.stem for file in files]
+    wanted = names or sessions[-1:]
     for name in wanted or [""]:
-        if name not in known:
-            newest = ", ".join(known[-5:]) or "none"
+        if name not in sessions:
+            newest = ", ".join(sessions[-5:]) or "none"
             raise typer.BadParameter(
                 visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
             )
@@ -63,8 +68,8 @@ def show_report(
         from iogauge.alarm.collect import collect  # with SciPy and polars
         from iogauge.alarm.page import page
 
-        found = collect(paths.history_dir(), records, gate=gate, damaged=damaged)
-        html.write_text(page(found, records), encoding="utf-8")
+        alarm = collect(paths.history_dir(), records, gate=gate, damaged=damaged)
+        html.write_text(page(alarm, records), encoding="utf-8")
     if junit:
         from iogauge.report.junit import junit as as_junit
 
@@ -93,10 +98,10 @@ def raise_alarm(
 ) -> None:
     """Say what failed in a session and which metrics have become worse, and send it.
 
-    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option; 3: trouble
-    that a receiver did not get. Nothing is sent without trouble.
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting; 3:
+    trouble that a receiver did not get. Nothing is sent without trouble.
     """
-    from iogauge.alarm import figure, receivers  # with SciPy and polars
+    from iogauge.alarm import receivers  # with SciPy and polars
     from iogauge.alarm.collect import collect
 
     console = new_console()
@@ -107,7 +112,7 @@ def raise_alarm(
             if expect and not names
             else _sessions(console, names or [])
         )
-        found = collect(
+        alarm = collect(
             paths.history_dir(),
             records,
             gate=gate or was_gate,
@@ -117,26 +122,40 @@ def raise_alarm(
     except ValueError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
-    typer.echo(visible_lines(found.text))
-    curves = [trouble.curve for trouble in found.troubles if trouble.curve]
+    typer.echo(visible_lines(alarm.text))
+    if figures:
+        _write_figures(figures, alarm)
+    if alarm.failed:
+        everybody_has_it = _send(receivers.Message(alarm, link), wanted)
+        raise typer.Exit(1 if everybody_has_it else 3)
+
+
+def _write_figures(folder: Path, alarm: Alarm) -> None:
+    """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
+    from iogauge.alarm import figure
+
+    curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
     try:
-        for number, curve in enumerate(curves if figures else (), 1):
-            assert figures is not None
-            figures.mkdir(parents=True, exist_ok=True)
-            (figures / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
-    except OSError as error:  # the alarm goes out all the same
+        for number, curve in enumerate(curves, 1):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
+    except OSError as error:
         typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
-    if not found.failed:
-        return
-    code = 1
-    for name, receiver in wanted.items():
+
+
+def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
+    """Send a message to all receivers; return whether each has it."""
+    from iogauge.alarm.receivers import SendError
+
+    sent = True
+    for name, receiver in receivers.items():
         try:
-            receiver(receivers.Message(found, link))
+            receiver(message)
             typer.echo(visible(f"iogauge: alarm sent: {name}"))
-        except receivers.SendError as error:
+        except SendError as error:
             typer.echo(visible_lines(f"iogauge: ALARM NOT SENT: {name}: {error}"), err=True)
-            code = 3
-    raise typer.Exit(code)
+            sent = False
+    return sent
 
 
 def show_comparison(
@@ -148,14 +167,14 @@ def show_comparison(
 ) -> None:
     """Compare two Darshan logs, or two records, and say what else was different."""
     try:
-        found = compare.compare(compare.read(a), compare.read(b))
+        comparison = compare.compare(compare.read(a), compare.read(b))
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if as_json:
-        typer.echo(compare.to_json(found))
+        typer.echo(compare.to_json(comparison))
     else:
-        new_console().print(compare.render(found))
+        new_console().print(compare.render(comparison))
 
 
 def propose_references(
@@ -246,21 +265,21 @@ def show_history(
             limit=limit,
         )
         if damaged:
-            for one in query.damaged(folder):
-                typer.echo(visible(f"{one.file}:{one.line}: {one.problem}"))
+            for line in query.damaged(folder):
+                typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
             return
         rows, matching = choice.of(folder)
-        found = list(history_table.records(folder, rows))
+        contents = list(history_table.records(folder, rows))
     except (ValueError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if as_json:
-        for record, _ in found:
+        for record, _ in contents:
             typer.echo(json.dumps(record, separators=(",", ":")))
         return
-    if found:
-        console.print(history_table.table(found))
-    console.print(plain(f"{len(found)} of {matching} record(s) in {folder}"), soft_wrap=True)
+    if contents:
+        console.print(history_table.table(contents))
+    console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
 
 
 def show_trend(

@@ -70,8 +70,10 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     try:
         current.announce(name)
     except OSError as error:
-        said = f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
-        typer.echo(visible_lines(said), err=True)
+        message = (
+            f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        )
+        typer.echo(visible_lines(message), err=True)
         raise typer.Exit(2) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     extra = {"IOGAUGE_SESSION": name}
@@ -136,10 +138,10 @@ def _confirm(
     again: list[Record] = []
     for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
-        mine = [r for r in failed if r.place == place]
-        hashes = [word for r in mine for word in ("-n", f"/{r.hash}")]
+        failures = [r for r in failed if r.place == place]
+        hashes = [word for r in failures for word in ("-n", f"/{r.hash}")]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        again += _run([*kept, *where, *hashes], False, confirms=mine[0].session)[1]
+        again += _run([*kept, *where, *hashes], False, confirms=failures[0].session)[1]
     records = [*records, *again]
     if SessionRecords(records).exit_status(gate) == 0:
         status = 0  # ReFrame's own status covers the first run only
@@ -178,9 +180,9 @@ def _not_measured(
             "(features, sweeps: docs/checks.md)"
         )
     wrong = [f"-n {text} selects no case" for text in without_match(arguments, names)]
-    mine = {record.session for record in records}
+    sessions = {record.session for record in records}
     for system in dict.fromkeys(record.system for record in records):
-        before = seen_before(history_dir() / system, chosen, mine)
+        before = seen_before(history_dir() / system, chosen, sessions)
         wrong += gone(before, records, system)
     for line in wrong:
         console.print(f"[bold red]missing: {plain(line)}[/]")
@@ -197,8 +199,8 @@ def show_outcome(console: Console, records: SessionRecords, gate: bool, status: 
     """Print the table and the summary; return the exit status of the whole."""
     if records:
         console.print(table.table(table.rows(records), "What was measured"))
-    if found := table.costs(records):
-        console.print(table.cost_table(found))
+    if prices := table.costs(records):
+        console.print(table.cost_table(prices))
     worst = max(status, records.exit_status(gate))
     word = "ok" if worst == 0 else "FAILED"
     console.print(f"iogauge: {word}: {records.summary()}" + (" (gate)" if gate else ""))

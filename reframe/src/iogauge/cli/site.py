@@ -63,9 +63,9 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
         console.print(f"[bold red]{plain(line)}[/]")
     fits = not over
     for target in sorted({case.order.target for case in cases}):
-        mine = [case.order for case in cases if case.order.target == target]
+        orders = [case.order for case in cases if case.order.target == target]
         try:
-            seen: View = deadline.call(target, partial(opening.look_as_declared, target, mine[0]))
+            view: View = deadline.call(target, partial(opening.look_as_declared, target, orders[0]))
         except (OSError, LustreError) as error:
             console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
@@ -77,11 +77,11 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
             fits = False
         worst = replace(
-            mine[0],
-            held_bytes=max(order.held_bytes for order in mine),
-            files=max(order.files for order in mine),
+            orders[0],
+            held_bytes=max(order.held_bytes for order in orders),
+            files=max(order.files for order in orders),
         )
-        for finding in opening.preflight(seen, worst):
+        for finding in opening.preflight(view, worst):
             good = finding.outcome is Outcome.OK
             fits = fits and good
             word = "[green]ok[/]" if good else "[bold red]refused[/]"
@@ -149,8 +149,8 @@ def allow(
     new_console().print(plain(f"{file} allows {marker.meaning()}"))
     typer.echo(visible_lines(marker.to_yaml()), nl=False)
     if strangers := permission.unknown(marker):
-        said = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
-        typer.echo(visible_lines(said), err=True)
+        message = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
+        typer.echo(visible_lines(message), err=True)
     new_console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )
@@ -159,11 +159,12 @@ def allow(
 def validate() -> None:
     """Check every site's settings and references; list every mistake."""
     console, wrong = new_console(), 0
-    for one in settings.site_folders(sites_dir()):
-        mistakes = doctor.site_mistakes(one)
+    for folder in settings.site_folders(sites_dir()):
+        mistakes = doctor.site_mistakes(folder)
         wrong += len(mistakes)
         console.print(
-            f"{plain(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+            f"{plain(folder.name)}: "
+            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
         )
         for mistake in mistakes:
             console.print(plain(f"  {mistake}"))
