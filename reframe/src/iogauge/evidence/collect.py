@@ -236,8 +236,11 @@ def _collect(
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        views = (opened.view,) if opened.view else ()
-        return Evidence(views=views, refused=opened.refused, occupied=opened.occupied)
+        return Evidence(
+            views=(opened.view,) if opened.view else (),
+            refused=opened.refused,
+            occupied=opened.occupied,
+        )
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
