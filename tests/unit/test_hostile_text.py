@@ -385,7 +385,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         run_tasks="mpirun -np 2",
         each_node=each,
         agent=agent,
-        account=f"{library}/fetched.sh",
+        fetched=f"{library}/fetched.sh",
         restore=state,
         interface=nic,
     )
@@ -406,7 +406,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
-        ["phase", "one", *launch.run_tasks.split(), "sh", launch.account, "fetched-one.1", *tool],
+        ["phase", "one", *launch.run_tasks.split(), "sh", launch.fetched, "fetched-one.1", *tool],
         ["client", "two", "job.fio", argument],
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),

@@ -1,14 +1,21 @@
-"""What a job runs on the nodes themselves: look at the target, make the directory, empty the page cache.
+"""The agent: commands that a job runs on the nodes themselves, by ``python -m iogauge.job.agent``.
 
-``python -m iogauge.job.agent open CASE.json`` waits for the target's lock, checks the target and makes the case's
-directory, or refuses with status 3; it says "opened", and keeps the lock until its standard input ends; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
-of all files below a directory, ``pin PINS.json DIR OUT`` puts files or directories on storage targets of
-Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its answer to
-``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
-with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
-KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
-that back; ``open`` does so too, for jobs that were killed before they could. ``remove DIR SECONDS`` removes
-a case's directory, or as much of it as the time allows (0: all), ``empty DIR`` what is in it. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
+``open CASE.json`` waits for the target's lock, checks the target and makes the case's directory, or
+refuses with status 3. It prints "opened", and keeps the lock until its standard input ends.
+``open`` also restores settings of jobs that were killed before they could.
+
+These commands write their answer to ``OUT.<host>.json``, a file for each node, because launchers
+mix the nodes' output. ``view PATH OUT`` writes this host's view of a path. ``evict DIR OUT`` drops
+the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
+on storage targets of Lustre. ``stripes DIR OUT`` reads back the layout of every file. ``facts DIR
+OUT`` writes the node's fingerprint and counters, and never fails.
+
+``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
+directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
+or as much of it as the time allows (0: all). ``empty DIR`` removes its content.
+
+A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
+variable, see :func:`expand`.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ from iogauge.workspace.directory import empty_case, remove_case
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
-    """Write what this node has to say; the file is there whole or not at all."""
+    """Write this node's answer; the file appears whole or not at all."""
     file = Path(f"{out}.{os.uname().nodename}.json")
     scratch = file.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(answer), encoding="utf-8")
@@ -46,9 +53,9 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 
 
 def _pin(pins_file: str, directory: str, out: str) -> int:
-    """Put every name on its storage target, and say where it was asked to be and where it is.
+    """Put every name on its storage target, and write the requested and the obtained targets.
 
-    Files must not be there before: ``lfs setstripe`` makes them.
+    Files must not exist yet: ``lfs setstripe`` makes them.
     """
     pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
     placed = layouts.place(pins, storage_targets(directory))
@@ -59,10 +66,10 @@ def _pin(pins_file: str, directory: str, out: str) -> int:
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)
     for target in dict.fromkeys(placed.values()):
-        mine = [paths[name] for name in pins.names if placed[name] == target]
-        wish = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
-        for first in range(0, len(mine), NAMES_PER_COMMAND):
-            run_lfs("setstripe", *wish.arguments(), *mine[first : first + NAMES_PER_COMMAND])
+        chosen = [paths[name] for name in pins.names if placed[name] == target]
+        layout = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
+        for first in range(0, len(chosen), NAMES_PER_COMMAND):
+            run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
 
     def landed(name: str) -> int | None:
         path = paths[name]
@@ -71,15 +78,13 @@ def _pin(pins_file: str, directory: str, out: str) -> int:
         osts = layouts.parse_getstripe(run_lfs("getstripe", "-y", path), path).osts
         return osts[0] if len(osts) == 1 else None
 
-    found = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
-    return _answer(out, {"placed": placed, "found": found})
+    obtained = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
+    return _answer(out, {"placed": placed, "found": obtained})
 
 
 def _stripes(directory: str, out: str) -> int:
-    """Layouts of all regular files below a directory, by their path from there, in order of it."""
-    run_lfs(
-        "getstripe", "-d", "-y", directory
-    )  # Without a file, too, it must be Lustre that answers.
+    """Write the layouts of all regular files below a directory, by relative path, sorted."""
+    run_lfs("getstripe", "-d", "-y", directory)  # Even without a file, Lustre must answer.
     names = sorted(os.path.relpath(path, directory) for path in pagecache.files_below(directory))
 
     def read(name: str) -> FileLayout:
@@ -90,7 +95,7 @@ def _stripes(directory: str, out: str) -> int:
 
 
 def _facts(directory: str, out: str) -> int:
-    """What this node is, and what it has counted until now. A run does not depend on it: always 0."""
+    """Write this node's facts and counters; always return 0, as no run depends on them."""
     try:
         path = expand(directory)
         counted = counters.look(path)
@@ -113,8 +118,8 @@ def _progress(directory: str) -> removal.Progress:
 
 
 def _remove(directory: str, seconds: float) -> int:
-    for told in processes.end(directory):
-        print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
+    for message in processes.end(directory):
+        print(visible(f"iogauge: {message}"), file=sys.stderr, flush=True)
     if not os.path.lexists(directory):
         text = (
             f"iogauge: {directory} was gone before this job could remove it: if its file system is not mounted "
@@ -131,7 +136,7 @@ def _empty(directory: str) -> int:
 
 
 def _command(argv: list[str]) -> int | None:
-    """Exit status of one of the agent's commands, None where it is not one."""
+    """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
         case ["open", case_file]:
             return open_case(case_file)
@@ -158,7 +163,7 @@ def _command(argv: list[str]) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one of the agent's commands; returns the exit status."""
+    """Run one of the agent's commands; return the exit status."""
     try:
         status = _command(argv)
     except (OSError, ValueError) as error:
