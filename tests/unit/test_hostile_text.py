@@ -298,7 +298,9 @@ def test_nothing_that_was_read_is_run() -> None:
                 assert keyword.arg != "shell", f"{name}:{node.lineno}"
             if function in ("yaml.load", "yaml.compose"):
                 (loader,) = [ast.unparse(k.value) for k in node.keywords if k.arg == "Loader"]
-                assert loader in ("_Loader", "_TextLoader", "yaml.SafeLoader"), f"{name}:{node.lineno}"
+                assert loader in ("_Loader", "_TextLoader", "yaml.SafeLoader"), (
+                    f"{name}:{node.lineno}"
+                )
 
 
 def test_no_process_is_ended_by_its_name() -> None:
@@ -408,7 +410,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         run_tasks="mpirun -np 2",
         each_node=each,
         agent=agent,
-        account=f"{library}/fetched.sh",
+        fetched=f"{library}/fetched.sh",
         restore=state,
         interface=nic,
     )
@@ -429,7 +431,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
-        ["phase", "one", *launch.run_tasks.split(), "sh", launch.account, "fetched-one.1", *tool],
+        ["phase", "one", *launch.run_tasks.split(), "sh", launch.fetched, "fetched-one.1", *tool],
         ["client", "two", "job.fio", argument],
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),

@@ -365,7 +365,7 @@ class AggregatorsCheck(SharedFileCheck):
             return None
         return Layout(stripe_count=self.aggregators)
 
-    def _given(self) -> mpi.Given:
+    def _hints(self) -> dict[str, str]:
         """Hints in the words of the environment's MPI; raises ValueError where that is not known."""
         dialect = self.current_environ.extras.get("mpi")
         if dialect is None:
@@ -373,12 +373,13 @@ class AggregatorsCheck(SharedFileCheck):
                 f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
                 f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
             )
-        return mpi.words(dialect, mpi.Wish(aggregators=self.aggregators), nodes=self.nodes)
+        return mpi.environment(
+            dialect, mpi.MpiHints(aggregators=self.aggregators), nodes=self.nodes
+        )
 
     def tool_words(self) -> Sequence[str]:
         """IOR with the hints in its environment."""
-        given = self._given().environment
-        return ["env", *(f"{name}={value}" for name, value in given.items()), "ior"]
+        return ["env", *(f"{name}={value}" for name, value in self._hints().items()), "ior"]
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write; write once more under Darshan; let Darshan's parser say who wrote."""

@@ -140,7 +140,7 @@ def launch(
         run_tasks=launcher.run_command(job),
         each_node=per_node_launcher(name, plan.nodes, hosts),
         agent=_agent(),
-        account=str(JOB_FILES / "fetched.sh"),
+        fetched=str(JOB_FILES / "fetched.sh"),
         restore=str(paths.state_dir() / "restore"),
         interface=extras.interface,
     )

@@ -1,4 +1,4 @@
-"""IOR: a command line from its options, and what a build of it can do."""
+"""IOR: a command line from its options, and the capabilities of a build."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from iogauge.tools.parsing import excerpt
 DataType = Literal["timestamp", "offset", "incompressible", "random"]
 SummaryFormat = Literal["default", "JSON", "CSV"]
 
-#: IOR 4's ``dataPacketType`` number to its word (aiori.h). The text beside it in the JSON
-#: ("data packet type") is one too low in 4.0.0: it says "g" for timestamp and "i" for random.
+#: IOR 4's words by ``dataPacketType`` number (aiori.h). The word in its JSON ("data packet type")
+#: is shifted by one in 4.0.0: it says "g" for timestamp and "i" for random.
 DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
 _HINTED_APIS: Final = ("MPIIO", "HDF5", "NCMPI")
 _RESERVED: Final = re.compile(r"[\s\"\\]")
@@ -24,12 +24,12 @@ _INT32: Final = range(-(2**31), 2**31)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IorOptions:
-    """What one execution of IOR is to do; sizes in bytes, times in the unit that the name says.
+    """Options of one execution of IOR; sizes in bytes, times in the unit of their name.
 
-    Neither ``write`` nor ``read`` means both, as for IOR itself; ``verify_write`` and
-    ``verify_read`` go with ``write`` and ``read``. Raises :class:`ValueError` for what IOR refuses
-    (``ValidateTests`` in ior.c), and for what it accepts but does not do, or does differently from
-    what one would think.
+    Without ``write`` and ``read`` IOR does both. ``verify_write`` and ``verify_read`` need
+    ``write`` and ``read``. Raises :class:`ValueError` for values that IOR refuses
+    (``ValidateTests`` in ior.c). The same goes for values that IOR accepts but ignores, or treats
+    unexpectedly.
     """
 
     api: str = "POSIX"
@@ -82,7 +82,7 @@ class IorOptions:
     verbosity: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what IOR would refuse or silently do differently."""
+        """Refuse values that IOR would refuse or silently treat differently."""
         self._check_sizes()
         self._check_order()
         self._check_files()
@@ -91,17 +91,17 @@ class IorOptions:
 
     @property
     def writes(self) -> bool:
-        """Whether IOR will run a write phase."""
+        """Return whether IOR will run a write phase."""
         return self.write or not self.read
 
     @property
     def reads(self) -> bool:
-        """Whether IOR will run a read phase."""
+        """Return whether IOR will run a read phase."""
         return self.read or not self.write
 
     @property
     def bytes_per_task(self) -> int:
-        """Bytes that each task moves in each phase, without a stonewall: block times segments."""
+        """Return the bytes that each task moves in each phase without a stonewall."""
         return self.block_bytes * self.segments
 
     def _check_sizes(self) -> None:
@@ -293,7 +293,7 @@ class IorOptions:
 
     def _check_lustre(self, api: str) -> None:
         count, size = self.lustre_stripe_count, self.lustre_stripe_bytes
-        asked = [
+        requested = [
             name
             for name, given in (
                 ("lustre_stripe_count", count is not None),
@@ -303,11 +303,11 @@ class IorOptions:
             )
             if given
         ]
-        if asked and api != "POSIX":
-            raise ValueError(f"{asked[0]} is an option of api POSIX, not of {api}")
-        if asked and self.use_existing:
+        if requested and api != "POSIX":
+            raise ValueError(f"{requested[0]} is an option of api POSIX, not of {api}")
+        if requested and self.use_existing:
             raise ValueError(
-                f"{asked[0]} and use_existing (-E) exclude each other: IOR creates the files "
+                f"{requested[0]} and use_existing (-E) exclude each other: IOR creates the files "
                 "itself "
                 "and aborts on an existing one"
             )
@@ -331,7 +331,7 @@ class IorOptions:
                 raise ValueError(f"lustre_start_ost is {self.lustre_start_ost}: at least 0")
 
     def arguments(self) -> list[str]:
-        """The arguments after ``ior``, in a stable order: what, where, how, limits, output."""
+        """Return the arguments after ``ior``, in stable order: what, where, how, limits, output."""
         size = units.tool_size
         args = ["-a", self.api, "-o", self.test_file]
         args += ["-t", size(self.transfer_bytes), "-b", size(self.block_bytes)]
@@ -403,29 +403,29 @@ def _flags(*pairs: tuple[bool, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class IorCapabilities:
-    """What an ior binary was built with, from its help text (which does not tell the version)."""
+    """Features of an ior binary, from its help text (which does not name the version)."""
 
     apis: frozenset[str]
     options: frozenset[str]
 
     @property
     def lustre(self) -> bool:
-        """Whether ``--posix.lustre.*`` exists, that is, ior was configured ``--with-lustre``."""
+        """Return whether ``--posix.lustre.*`` exists: ior was configured ``--with-lustre``."""
         return "--posix.lustre.stripecount" in self.options
 
     @property
     def o_direct(self) -> bool:
-        """Whether ``--posix.odirect`` exists."""
+        """Return whether ``--posix.odirect`` exists."""
         return "--posix.odirect" in self.options
 
 
 def parse_help(text: str) -> IorCapabilities:
-    """What ``ior --help`` (3.3, 4.0) lists; raises :class:`ToolOutputError` for other text."""
+    """Parse ``ior --help`` (3.3, 4.0); raises :class:`ToolOutputError` for other text."""
     apis = re.search(r"API for I/O\s+\[([A-Za-z0-9_|.-]+)\]", text)
     if apis is None:
         raise ToolOutputError(
             f"this is not the help text of IOR: no 'API for I/O [...]'; it begins: {excerpt(text)}"
         )
-    found = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
-    options = frozenset(option for pair in found for option in pair if option)
+    pairs = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
+    options = frozenset(option for pair in pairs for option in pair if option)
     return IorCapabilities(frozenset(apis[1].split("|")), options)

@@ -13,12 +13,12 @@ DATA_TYPES: Final = ("timestamp", "offset", "incompressible", "random")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdtestOptions:
-    """What one execution of mdtest is to do: IO500's easy and hard forms and what lies between.
+    """Options of one execution of mdtest: IO500's easy and hard forms, and forms between them.
 
-    None of ``create``, ``stat``, ``read``, ``remove`` means all of them, as for mdtest itself.
-    ``items`` is for each task (-n). ``print_times`` (-P) is on by default: without it mdtest prints
-    rates only, and :func:`parse_table` has to derive the seconds. Raises :class:`ValueError` for
-    what mdtest refuses (``md_validate_tests``) or ignores.
+    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
+    each task (-n). ``print_times`` (-P) is on by default: without it mdtest prints only rates, and
+    :func:`parse_table` must derive the seconds. Raises :class:`ValueError` for values that mdtest
+    refuses (``md_validate_tests``) or ignores.
     """
 
     directory: str
@@ -52,7 +52,7 @@ class MdtestOptions:
     warnings_as_errors: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what mdtest would refuse or ignore."""
+        """Refuse values that mdtest would refuse or ignore."""
         self._check_items()
         self._check_phases()
         for name, path in (
@@ -122,7 +122,7 @@ class MdtestOptions:
             raise ValueError("sync_file (-y) syncs what is written: set write_bytes")
 
     def arguments(self) -> list[str]:
-        """The arguments after ``mdtest``, in a stable order: what, how, where, output."""
+        """Return the arguments after ``mdtest``, in a stable order: what, how, where, output."""
         args: list[str] = []
         size = units.tool_size
         for option, value in (
