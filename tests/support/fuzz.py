@@ -374,15 +374,15 @@ def _darshan(data: bytes) -> object:
     return log
 
 
-_TARGETS = needle.Sweep(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
-_NODES = needle.Sweep(direction="read", rounds=2, max_deviation=0.2, nodes=2)
+_TARGETS = needle.Rounds(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
+_NODES = needle.Rounds(direction="read", rounds=2, max_deviation=0.2, nodes=2)
 
 
-def _sweep(data: bytes) -> object:
-    return proper(needle.parse_sweep(text_of(data), _NODES))
+def _needle_rounds(data: bytes) -> object:
+    return proper(needle.parse_rounds(text_of(data), _NODES))
 
 
-def _sweep_samples() -> list[bytes]:
+def _round_samples() -> list[bytes]:
     result = (DATA / "samples" / "fio_randread.json").read_bytes()
     turns = [f"needle {turn} {host}\n".encode() for turn in (1, 2) for host in ("n1", "n2")]
     return [b"".join(turn + result for turn in turns)]
@@ -765,7 +765,7 @@ READERS: tuple[Reader, ...] = (
         (ToolOutputError,),
         "fio",
     ),
-    Reader("needle.parse_sweep", _sweep_samples(), _sweep, (ToolOutputError,), "needle"),
+    Reader("needle.parse_rounds", _round_samples(), _needle_rounds, (ToolOutputError,), "needle"),
     Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),
     Reader(
         "lustre.parse_getstripe",
