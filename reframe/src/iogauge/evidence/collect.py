@@ -54,7 +54,7 @@ from iogauge.plan.stage import (
 )
 from iogauge.tools.mpi import Binding, parse_bindings
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
 PATIENCE_S = 10.0
@@ -236,11 +236,8 @@ def _collect(
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        return Evidence(
-            views=(opened.view,) if opened.view else (),
-            refused=opened.refused,
-            occupied=opened.occupied,
-        )
+        seen = (opened.view,) if opened.view else ()
+        return Evidence(views=seen, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
@@ -351,5 +348,5 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
     return outputs
 
 
-def _frozen(values: Mapping[str, Sequence[Item]]) -> dict[str, tuple[Item, ...]]:
+def _frozen(values: Mapping[str, Sequence[_Item]]) -> dict[str, tuple[_Item, ...]]:
     return {name: tuple(items) for name, items in values.items()}

@@ -124,14 +124,14 @@ def outliers(rates: Mapping[str, Sequence[float]], *, max_deviation: float) -> N
                 raise ToolOutputError(
                     f"needle: {name}, round {number}: {value!r} MiB/s: a rate is finite and positive"
                 )
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    median = statistics.median(medians.values())
-    logs = {name: math.log(rate / median) for name, rate in medians.items()}
+    rate_of = {name: statistics.median(values) for name, values in rates.items()}
+    median = statistics.median(rate_of.values())
+    logs = {name: math.log(rate / median) for name, rate in rate_of.items()}
     scale = max(LEAST_SCALE, MAD_TO_SIGMA * statistics.median(map(abs, logs.values())))
     probes = sorted(
         (
             Probe(name=name, rate=rate, share=rate / median, z=logs[name] / scale)
-            for name, rate in medians.items()
+            for name, rate in rate_of.items()
         ),
         key=lambda probe: (probe.rate, probe.name),
     )
