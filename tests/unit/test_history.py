@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,7 +28,8 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.records import columns, journal
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
-from iogauge.records.record import CASE_KEYS, keys_of, line_of, series_of
+from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
+from support.records import append
 
 
 def records(file: Path) -> list[object]:
@@ -40,7 +42,7 @@ def records(file: Path) -> list[object]:
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     file = tmp_path / "new" / "s.jsonl"
     for number in range(3):
-        journal.append(file, {"n": number, "text": "ü\n\r\u2028"})
+        append(file, {"n": number, "text": "ü\n\r\u2028"})
     found = list(journal.read(file))
     assert found == [{"schema": 1, "n": n, "text": "ü\n\r\u2028"} for n in range(3)]
     assert file.read_bytes().count(b"\n") == 3
@@ -51,17 +53,17 @@ def test_a_record_is_on_disk_when_append_returns(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
-    journal.append(tmp_path / "s", {"n": 1})
+    append(tmp_path / "s", {"n": 1})
     assert synced == [(tmp_path / "s").stat().st_size]
 
 
 @pytest.mark.parametrize("rest", ['{"schema":1,"n":', "{", "\0\0\0"])
 def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) -> None:
     file = tmp_path / "s"
-    journal.append(file, {"n": 1})
+    append(file, {"n": 1})
     with open(file, "a") as lines:
         lines.write(rest)
-    journal.append(file, {"n": 2})
+    append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -85,11 +87,11 @@ def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) ->
 )
 def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
     file = tmp_path / "s"
-    journal.append(file, {"n": 1})
+    append(file, {"n": 1})
     with open(file, "a", errors="surrogateescape", newline="") as lines:
         lines.write(f"{line}\n\n")
     before = file.read_bytes()
-    journal.append(file, {"n": 2})
+    append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -101,8 +103,9 @@ def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> 
 def test_a_value_that_is_no_number_is_refused_and_leaves_nothing(
     tmp_path: Path, value: float
 ) -> None:
+    record = replace(Record.from_json(NOW), nodes=value)
     with pytest.raises(ValueError, match="Out of range float"):
-        journal.append(tmp_path / "s", {"n": value})
+        journal.append(tmp_path / "s", record.to_line())
     assert not (tmp_path / "s").exists()
 
 
@@ -111,12 +114,12 @@ def test_a_record_that_does_not_fit_the_disk_is_an_error(
 ) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
     with pytest.raises(OSError, match="No space left on device"):
-        journal.append(tmp_path / "s", {"n": 1})
+        append(tmp_path / "s", {"n": 1})
 
 
 def write_many(file: Path, who: int) -> None:
     for number in range(100):
-        journal.append(file, {"n": [who, number], "filler": "x" * 5000})
+        append(file, {"n": [who, number], "filler": "x" * 5000})
 
 
 def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
@@ -141,7 +144,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
 def append_until_killed(file: Path, life: int, done: Connection) -> None:
     """Append records, and say of each when it is finished."""
     for number in range(10_000):
-        journal.append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
+        append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
         done.send([life, number])
 
 
@@ -176,12 +179,12 @@ def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
 def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
     """Every possible length of what was written of a record."""
     whole = tmp_path / "whole"
-    journal.append(whole, {"n": 1})
+    append(whole, {"n": 1})
     data = whole.read_bytes()
     for length in range(len(data) + 1):
         file = tmp_path / f"s{length}"
         file.write_bytes(data + data[:length])
-        journal.append(file, {"n": 2})
+        append(file, {"n": 2})
         good = [r for r in records(file) if not isinstance(r, Damaged)]
         assert good in ([1, 2], [1, 1, 2])
         assert good == [1, 1, 2] or length < len(data) - 1
@@ -203,8 +206,8 @@ RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, ma
 def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    journal.append(file, record)
-    journal.append(file, record)
+    append(file, record)
+    append(file, record)
     assert list(journal.read(file)) == [{"schema": 1, **record}] * 2
 
 
@@ -216,7 +219,7 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
     file.unlink(missing_ok=True)
     count = data.draw(st.integers(1, 6))
     for number in range(count):
-        journal.append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
+        append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
     whole = file.read_bytes()
     content = bytearray(whole)
     hit = set()
@@ -242,10 +245,10 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
 def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    journal.append(file, {"n": "first"})
+    append(file, {"n": "first"})
     with open(file, "ab") as out:
         out.write(junk)
-    journal.append(file, {"n": "last"})
+    append(file, {"n": "last"})
     found = [r.get("n") for r in journal.read(file) if isinstance(r, dict)]
     assert (found[0], found[-1]) == ("first", "last")
 
@@ -401,7 +404,7 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
     file = folder / f"{name}.jsonl"
     for second in seconds:
         record = NOW | {"session": file.stem, "time": moment(second)} | change
-        journal.append(file, record)
+        append(file, record)
     return file
 
 
@@ -469,7 +472,7 @@ def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
 
 
 def test_an_old_record_has_rows_too(folder: Path) -> None:
-    journal.append(folder / "rig" / "s.jsonl", old(NOW))
+    append(folder / "rig" / "s.jsonl", old(NOW))
     put(folder, "rig/t", 7200)
     frame = records_query.load(folder)
     assert frame["record"].to_list() == [0, 0, 1, 1]
@@ -541,7 +544,7 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     folder: Path, change: dict[str, Any], problem: str
 ) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, NOW | change)
+    append(file, NOW | change)
     put(folder, "rig/s", 2)
     before = file.read_bytes()
     for _ in ("from the file", "from the cache"):
@@ -557,7 +560,7 @@ def test_a_record_with_values_that_make_no_row_is_reported(
 )
 def test_a_moment_that_no_run_can_have_had_is_damage(folder: Path, moment: str) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, NOW | {"time": moment})
+    append(file, NOW | {"time": moment})
     assert records_query.load(folder)["record"].n_unique() == 1
     (found,) = records_query.damaged(folder)
     assert found.problem.startswith(f"time is '{moment}'")
@@ -600,10 +603,10 @@ def test_a_metric_that_cannot_be_shown_is_damage(
     case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
     case["time"] = NOW["time"]
     file = tmp_path / "s.jsonl"
-    journal.append(file, case | {"metrics": [metric]})
-    journal.append(file, case | {"metrics": [metric | change]})
+    append(file, case | {"metrics": [metric]})
+    append(file, case | {"metrics": [metric | change]})
     good, bad = journal.read_whole(file)
-    assert isinstance(good, dict) and isinstance(bad, Damaged)
+    assert isinstance(good, Record) and isinstance(bad, Damaged)
     assert problem in bad.problem
 
 
@@ -628,7 +631,7 @@ def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     )
 )
 def test_any_record_makes_rows_or_is_reported(tmp_path: Path, change: dict[str, Any]) -> None:
-    journal.append(tmp_path / "s.jsonl", NOW | change)
+    append(tmp_path / "s.jsonl", NOW | change)
     batch = records_query._parse(tmp_path, ["s.jsonl"])
     (tmp_path / "s.jsonl").unlink()
     assert (batch.rows.height > 0) != bool(batch.sources["s.jsonl"].damaged)
@@ -876,7 +879,8 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
         "import test_history as t\n"
         "getattr(t, sys.argv[1])(Path(sys.argv[2]), *sys.argv[4:])\n"
     )
-    paths = f"{Path(journal.__file__).parents[1]}:{Path(__file__).parent}"
+    tests = Path(__file__).parents[1]
+    paths = f"{Path(journal.__file__).parents[2]}:{tests}:{tests / 'unit'}"
     jobs = [["load_often"], ["load_often"], ["append_often", "rig/a"], ["append_often", "rig/b"]]
     running = [
         subprocess.Popen([sys.executable, "-c", code, what, str(folder), paths, *rest])
@@ -910,7 +914,7 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
 @pytest.mark.parametrize("key", CASE_KEYS)
 def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, {name: value for name, value in NOW.items() if name != key})
+    append(file, {name: value for name, value in NOW.items() if name != key})
     assert records_query.load(folder)["record"].n_unique() == 1
     (found,) = records_query.damaged(folder)
     assert found.problem == f"the key {key} is missing"

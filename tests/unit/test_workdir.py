@@ -567,12 +567,12 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
     try:
         dead = [one.pid, 1]
         first = make(tmp_path, owner_process=dead)
-        make(tmp_path, case="second", owner_process=processes.named(os.getpid()))
+        make(tmp_path, case="second", owner_process=processes.identity(os.getpid()))
         (found,) = directory.sessions(str(tmp_path))
-        assert found.owner["process"] == processes.named(os.getpid())
+        assert found.owner["process"] == processes.identity(os.getpid())
         assert directory.may_be_alive(found)
         with pytest.raises(WorkdirError, match="which runs: give this one another name"):
-            make(tmp_path, case="third", owner_process=processes.named(one.pid))
+            make(tmp_path, case="third", owner_process=processes.identity(one.pid))
         assert first.is_dir()
     finally:
         one.kill()

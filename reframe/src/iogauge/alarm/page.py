@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, Final
+from typing import Final
 
 from iogauge.alarm import figure
 from iogauge.alarm.collect import Alarm, Trouble
 from iogauge.core.text import visible
+from iogauge.records.record import Record
 from iogauge.report import table
 
 #: Figures of troubles stand open; of the others so many at most, so that the page stays small.
@@ -45,10 +46,10 @@ td[data-name]:not(:empty)::before{content:attr(data-name)": ";color:var(--dim)}d
 """
 
 
-def page(alarm: Alarm, records: Sequence[dict[str, Any]]) -> str:
+def page(alarm: Alarm, records: Sequence[Record]) -> str:
     """The page of some sessions: what is wrong, every metric, and the runs of each; text from outside is escaped."""
     word = "FAILED" if alarm.failed else "OK"
-    times = sorted(str(record["time"]) for record in records)
+    times = sorted(record.time for record in records)
     span = " to ".join(dict.fromkeys(times[:1] + times[-1:]))
     told = [one.curve.points for one in alarm.troubles if one.curve]
     rest = [c for c in alarm.curves if c.points and c.points not in told]
@@ -96,7 +97,7 @@ def _trouble(one: Trouble) -> str:
     )
 
 
-def _table(records: Sequence[dict[str, Any]]) -> str:
+def _table(records: Sequence[Record]) -> str:
     """A row a metric, as in the terminal."""
     headings = (
         "scenario",

@@ -39,7 +39,7 @@ def order_of(
 ) -> JobOrder:
     """Return what the job's agent is told. ``job`` is ReFrame's, with its time limit."""
     target, limits = extras.target, extras.limits
-    pid, start = processes.named(os.getpid())
+    pid, start = processes.identity(os.getpid())
     return JobOrder(
         target=target.path,
         type=target.type,

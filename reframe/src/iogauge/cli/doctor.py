@@ -72,7 +72,7 @@ def not_run(machine: Machine, target: str) -> list[str]:
         if program.problem:
             lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
     try:
-        mount = deadline.ask(target, lambda: lustre_targets.look(target)).mount
+        mount = deadline.call(target, lambda: lustre_targets.look(target)).mount
     except OSError:
         return lines
     if mount and not traits(mount.type).honours_o_direct:
@@ -149,7 +149,7 @@ def _programs(machine: Machine) -> list[Check]:
 
 def _target(path: str) -> list[Check]:
     try:
-        view = deadline.ask(path, lambda: lustre_targets.look(path))
+        view = deadline.call(path, lambda: lustre_targets.look(path))
     except OSError as error:
         return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
     mount, room = view.mount, view.space
@@ -173,9 +173,9 @@ def _target(path: str) -> list[Check]:
             )
         )
     try:
-        by = deadline.ask(path, lambda: permission.by_what(path))
+        by = deadline.call(path, lambda: permission.reason(path))
         found.append(Check("ok", f"target {path}", f"may be written in: {by}"))
-        writable, there, holder = deadline.ask(
+        writable, there, holder = deadline.call(
             path,
             lambda: (
                 os.access(path, os.W_OK | os.X_OK),

@@ -65,13 +65,13 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
     for target in sorted({case.order.target for case in cases}):
         mine = [case.order for case in cases if case.order.target == target]
         try:
-            seen: View = deadline.ask(target, partial(opening.look_as_declared, target, mine[0]))
+            seen: View = deadline.call(target, partial(opening.look_as_declared, target, mine[0]))
         except (OSError, LustreError) as error:
             console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
             continue
         try:
-            by = deadline.ask(target, partial(permission.by_what, target))
+            by = deadline.call(target, partial(permission.reason, target))
             console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
         except OSError as error:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
@@ -138,7 +138,7 @@ def allow(
     path = os.path.abspath(directory)
     last = expires.date() if expires else None
     try:
-        marker = deadline.ask(
+        marker = deadline.call(
             path,
             partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
         )

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import deadline
+from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
@@ -23,32 +22,7 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
 from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
-from iogauge.workspace import directory, lock, permission
-
-#: What no target's path may hold, see :class:`iogauge.site.extras.Target`.
-_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
-
-
-def expand(path: str) -> str:
-    """A path whose first component is exactly one variable (``$DW_JOB_STRIPED/x``), with its value.
-
-    Every other path is returned as it is. Raises OSError where the variable holds no absolute path.
-    """
-    first, slash, rest = path.partition("/")
-    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
-        return path
-    value = os.environ.get(first[1:], "")
-    if not value.startswith("/"):
-        raise OSError(
-            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
-            "which the resource manager sets for a job that asks for the space"
-        )
-    if odd := sorted(set(_ODD.findall(value))):
-        raise OSError(
-            f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
-            "write elsewhere (they split a path at '@', fio at ':')"
-        )
-    return os.path.join(value, rest) if slash else value
+from iogauge.workspace import directory, lock, permission, removal
 
 
 def _striped(order: JobOrder) -> bool:
@@ -185,7 +159,7 @@ def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     if _identity(look(target), order).outcome is not finding.Outcome.OK:
         return False
     for place in {target, expand(order.lock or target)}:
-        with permission.opened(place, of_job):
+        with permission.permitted(place, of_job):
             pass
     return True
 
@@ -220,14 +194,16 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if deadline.ask(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
+        if deadline.call(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
             restore_settings(order.restore)
-        view, refused = deadline.ask(target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS)
+        view, refused = deadline.call(
+            target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
+        )
         return replace(opened, view=view, refused=refused)
     except deadline.NoAnswer as error:
         return replace(opened, failed=str(error))
@@ -253,8 +229,41 @@ def open_case(order_file: str) -> int:
             return REFUSED
         print(WORD, flush=True)
         if opened.locked:
-            _ended()
+            _serve()
     return 0
+
+
+def _serve() -> None:
+    """Do what the job script asks for, until it says "end", or is gone with all that it started.
+
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``; the answer is ``emptied N`` or ``not emptied N``.
+    """
+    waiting = b""
+    while chunk := os.read(0, 4096):
+        *lines, waiting = (waiting + chunk).split(b"\n")
+        for line in map(os.fsdecode, lines):
+            if line == "end":
+                return
+            word, _, number = line.partition(" ")
+            if word == "empty":
+                print(f"{'emptied' if _emptied() else 'not emptied'} {number}", flush=True)
+
+
+def _emptied() -> bool:
+    """Empty the case's directory; say how far that is, and why if it fails."""
+    path = os.environ["IOG_DIR"]
+    try:
+        # The script waits for lines: a slow removal that says how far it is is not given up.
+        directory.empty_case(path, report=removal.Progress(path, _say))
+    except OSError as error:
+        _say(f"iogauge: empty: {error}")
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    """Print a line that the job script hands on."""
+    print(visible(text), flush=True)
 
 
 def restore_settings(folder: str) -> int:

@@ -88,7 +88,7 @@ class JobOrder:
     """What the agent needs to open a case: the target as declared, the case's size, the limits.
 
     ``target`` and ``lock`` are paths that may begin with a variable; ``lock`` is None if the target needs no lock.
-    ``process`` names ReFrame's process on ``host``, see :func:`iogauge.core.processes.named`. ``striping`` is
+    ``process`` names ReFrame's process on ``host``, see :func:`iogauge.core.processes.identity`. ``striping`` is
     ``lustre`` or ``none``, ``targets`` the declared count of storage targets, ``pieces`` the parts of which each lies on one
     storage target. ``restore`` is the directory that keeps settings to be put back. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target.

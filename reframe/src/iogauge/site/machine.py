@@ -215,7 +215,7 @@ def _threads_of_core(cpu: int, tree: Path) -> str:
 def target_path() -> str:
     """``$IOGAUGE_TARGET``, or the directory where the user stands."""
     path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
-    return deadline.ask(path, lambda: os.path.realpath(path))
+    return deadline.call(path, lambda: os.path.realpath(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     extras = partition.setdefault("extras", {})
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())
-    looked = deadline.ask(path, lambda: _look(path))
+    looked = deadline.call(path, lambda: _look(path))
     target.setdefault("type", looked.mount.type)
     target.setdefault("source", looked.mount.source)
     if looked.cached_below:
