@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import os
 import queue
-import re
 import shutil
 import signal
 import subprocess
@@ -88,8 +87,8 @@ MUTANTS = (
     # calibrate
     Mutant(
         "calibrate-from-invalid", "calibrate", "runs.py",
-        'VALID: Final = ("PASS", "FAIL", "UNREFERENCED")',
-        'VALID: Final = ("PASS", "FAIL", "UNREFERENCED", "INVALID")',
+        '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
+        "",
         "tests/unit/test_calibrate.py::test_only_proven_values_are_runs",
         "a reference rests on runs that are INVALID",
     ),
@@ -105,7 +104,7 @@ MUTANTS = (
         "hook-of-subclass-disabled", "check", "judged.py",
         "        ours = [kind for kind in type(self).__mro__ if issubclass(kind, JudgedCheck)]",
         "        ours = [JudgedCheck]",
-        "tests/e2e/test_derived.py::test_no_hook_can_be_left_out",
+        "tests/unit/test_hooks.py::test_no_hook_can_be_left_out",
         "`--disable-hook` leaves out what a class below `JudgedCheck` decides",
         passes=True,
     ),
@@ -134,8 +133,8 @@ MUTANTS = (
     ),
     Mutant(
         "record-says-pass", "check", "judged.py",
-        '            "verdict": judgement.verdict.value,',
-        '            "verdict": "PASS",',
+        "            verdict=judgement.verdict,",
+        "            verdict=Verdict.PASS,",
         "tests/e2e/test_never_pass.py::TestFioOutput::test_last_phase_counts_too",
         "the record of every case says PASS",
         passes=True,
@@ -158,8 +157,8 @@ MUTANTS = (
     # cli
     Mutant(
         "reframe-died", "cli", "running.py",
-        "    worst = max(status, outcome.exit_status(records, gate))",
-        "    worst = outcome.exit_status(records, gate)",
+        "    worst = max(status, records.exit_status(gate))",
+        "    worst = records.exit_status(gate)",
         "tests/e2e/test_faults.py::TestKilled::test_reframe_below_our_own_command",
         "`iogauge run` ends with 0 though ReFrame was killed",
     ),
@@ -219,7 +218,7 @@ MUTANTS = (
     ),
     Mutant(
         "stage-of-another-session", "evidence", "collect.py",
-        "    if owner is not None and (opened.session, opened.case) != owner:",
+        "    if owner is not None and holder != owner:",
         "    if owner is not None and opened.case != owner[1]:",
         "tests/unit/test_evidence.py::test_what_another_session_left_is_no_evidence",
         "what an earlier session left in the stage directory is evidence",
@@ -352,8 +351,8 @@ MUTANTS = (
     ),
     Mutant(
         "findings-of-the-case", "judge", "verdict.py",
-        "    mine = [f for f in findings if f.metric in (None, metric.name)]",
-        "    mine = [f for f in findings if f.metric == metric.name]",
+        "    applicable = [f for f in findings if f.metric in (None, metric.name)]",
+        "    applicable = [f for f in findings if f.metric == metric.name]",
         "tests/unit/test_judge.py::test_a_lock_that_was_lost_contaminates_every_metric",
         "findings about the whole case are dropped",
         passes=True,
@@ -417,8 +416,8 @@ MUTANTS = (
     ),
     Mutant(
         "inactive-target", "node", "lustre_targets.py",
-        "        healthy = active and known.active and uuid not in failed",
-        "        healthy = active and known.active",
+        "        healthy = active and target.active and uuid not in failed",
+        "        healthy = active and target.active",
         "tests/unit/test_lustre.py::test_a_target_is_inactive_where_any_of_the_three_says_so",
         "a storage target that `lfs check` complains of counts as active",
     ),
@@ -468,24 +467,24 @@ MUTANTS = (
     ),
     Mutant(
         "derived-from-unstable", "records", "derive.py",
-        "    if verdict not in VALID:",
-        "    if verdict not in {*VALID, \"UNSTABLE\"}:",
+        "    if not verdict.is_valid:",
+        "    if verdict.fails_run:",
         "tests/unit/test_derive.py::test_a_point_that_is_not_valid_is_named_with_its_verdict",
         "an UNSTABLE measurement is an operand of a derived one",
     ),
     # report
     Mutant(
         "one-pass-opens-the-gate", "report", "outcome.py",
-        "        return 0 if Verdict.PASS in verdicts and all(v is Verdict.PASS for v in verdicts) else 1",
-        "        return 0 if Verdict.PASS in verdicts else 1",
+        "        return int(any(verdict.is_trouble(gate) for verdict in verdicts))",
+        "        return int(all(verdict.is_trouble(gate) for verdict in verdicts))",
         "tests/unit/test_report.py::test_the_worst_case_decides",
         "one case that passes opens the gate",
         passes=True,
     ),
     Mutant(
         "junit-calls-it-passed", "report", "junit.py",
-        "        if verdict is not Verdict.PASS:",
-        "        if verdict.fails_run:",
+        "        if record.verdict is not Verdict.PASS:",
+        "        if record.verdict.fails_run:",
         "tests/unit/test_alarm.py::test_junit_calls_nothing_but_pass_a_pass",
         "GitLab shows an UNSTABLE case as passed",
         passes=True,
@@ -550,7 +549,7 @@ MUTANTS = (
     # trend
     Mutant(
         "trend-of-the-invalid", "trend", "states.py",
-        '        pl.col("metric_verdict").is_in(sorted(VALID)),\n',
+        '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
         "",
         "tests/unit/test_trend.py::test_only_valid_points_count",
         "INVALID runs count in a trend",
@@ -641,7 +640,12 @@ class Copy:
         }
         words = [sys.executable, "-c", "import iogauge; print(iogauge.__file__)"]
         found = subprocess.run(
-            words, cwd=self.tree, env=self._environment, stdout=subprocess.PIPE, text=True, check=True
+            words,
+            cwd=self.tree,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
         ).stdout.strip()
         if not Path(found).is_relative_to(self.tree):
             raise SystemExit(f"mutants: iogauge is imported from {found}, expected {self.tree}")
@@ -654,8 +658,11 @@ class Copy:
         report = self.scratch / "junit.xml"
         report.unlink(missing_ok=True)
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--rootdir={self.tree}"]
-            + ["-c", str(self.tree / "pyproject.toml"), f"--junitxml={report}", *words, *tests],
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *(f"--rootdir={self.tree}", "-c", str(self.tree / "pyproject.toml")),
+                *(f"--junitxml={report}", *words, *tests),
+            ],
             cwd=self.tree,
             env=self._environment,
             stdin=subprocess.DEVNULL,
@@ -665,7 +672,9 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(timeout=PATIENCE_S * (len(tests) if len(tests) > 1 else 1))
+            said, _ = process.communicate(
+                timeout=PATIENCE_S * (len(tests) if len(tests) > 1 else 1)
+            )
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return {}, f"no end after {PATIENCE_S} s"
@@ -673,7 +682,9 @@ class Copy:
         with contextlib.suppress(OSError, ElementTree.ParseError):
             for case in ElementTree.parse(report).iter("testcase"):
                 place = f"{case.get('classname', '')}.{case.get('name', '').partition('[')[0]}"
-                kinds = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
+                kinds = [
+                    child.tag for child in case if child.tag in ("failure", "error", "skipped")
+                ]
                 word = {"failure": "failed"}.get(kinds[0], kinds[0]) if kinds else "passed"
                 ended.setdefault(place, []).append(word)
         return ended, said
@@ -698,7 +709,9 @@ class Copy:
 def place_of(test: str) -> str:
     """A test's name as JUnit's XML has it, without its parameters."""
     file, _, name = test.partition("::")
-    return f"{file.removesuffix('.py').replace('/', '.')}.{name.partition('[')[0].replace('::', '.')}"
+    return (
+        f"{file.removesuffix('.py').replace('/', '.')}.{name.partition('[')[0].replace('::', '.')}"
+    )
 
 
 def mistakes(mutants: Sequence[Mutant]) -> list[str]:
@@ -708,7 +721,9 @@ def mistakes(mutants: Sequence[Mutant]) -> list[str]:
         file = ROOT / mutant.path
         count = file.read_text(encoding="utf-8").count(mutant.old) if file.is_file() else 0
         if count != 1:
-            found.append(f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1")
+            found.append(
+                f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1"
+            )
         test, _, name = mutant.test.partition("::")
         function = name.rpartition("::")[2].partition("[")[0]
         if f"def {function}(" not in (ROOT / test).read_text(encoding="utf-8"):
@@ -794,7 +809,9 @@ def page(seconds: float, jobs: int) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="copies that work at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="copies that work at a time"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
