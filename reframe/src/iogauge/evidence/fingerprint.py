@@ -53,15 +53,6 @@ STARRED: Final = (
 #: Values of a key that nodes may differ in before the rest is counted.
 _DISTINCT: Final = 8
 
-#: Keys whose text may name hosts.
-_WITH_HOSTS: Final = (
-    "command.text",
-    "hints",
-    "hints.environment",
-    "mount.options",
-    "mount.source",
-)
-
 
 def normalise(command: str, directory: str = "", session: str = "") -> str:
     """A command line without what differs from run to run: directory, session, repetition, folders of programs.
@@ -190,34 +181,4 @@ def of_case(
         found["hints"] = hints
     if data_types:
         found["data_type"] = ",".join(sorted(set(data_types)))
-    return found
-
-
-def anonymised(fingerprint: Mapping[str, Value], hosts: Sequence[str]) -> Fingerprint:
-    """The fingerprint with host names and IPv4 addresses replaced by hashes of them.
-
-    ``hosts`` are the nodes of the case. Names that can be guessed can be found again from their hashes: this
-    hides them from readers, not from somebody who searches.
-    """
-    names = {part for host in hosts for part in (host, host.partition(".")[0])} - {""}
-
-    def hashed(name: str) -> str:
-        return f"host-{text_digest(name)[:8]}"
-
-    def hide(text: str) -> str:
-        for name in sorted(names, key=len, reverse=True):
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", hashed(name), text)
-        return re.sub(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])", lambda m: hashed(m[0]), text)
-
-    found = dict(fingerprint)
-    for key in _WITH_HOSTS:
-        if isinstance(text := found.get(key), str):
-            found[key] = hide(text)
-    if "nodes" in found:
-        found["nodes"] = ",".join(sorted(hashed(host) for host in set(hosts)))
-    source = str(found.get("mount.source", ""))
-    # host:/export, //host/share, host@tcp:/fsname
-    if match := re.match(r"(//)(?!host-)([\w.-]+)|()(?!host-)([\w.-]+)(?=[:@])", source):
-        slashes, name = match[1] or "", match[2] or match[4]
-        found["mount.source"] = slashes + hashed(name) + source[match.end() :]
     return found
