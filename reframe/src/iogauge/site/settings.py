@@ -235,8 +235,6 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
             allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
             if not isinstance(value, str) or not allowed.fullmatch(value):
                 mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
-        if DARSHAN in extras:
-            environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         if environment.get("target_systems") != [site]:
             mistakes.append(
                 Mistake(
@@ -304,6 +302,8 @@ def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
             ]
             partition["features"] = sorted({*partition.get("features", []), *added})
     for environment in data["environments"]:
+        if DARSHAN in environment.get("extras", {}):
+            environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         _install(environment, runs)
     return data
 

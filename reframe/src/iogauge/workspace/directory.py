@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
+from iogauge.core.files import replace_file
 from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission, removal
 from iogauge.workspace.removal import NotRemoved, Removal
@@ -247,15 +248,8 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
 
 
 def _write(fd: int, owner: dict[str, Any]) -> None:
-    scratch = f"{MARKER}.{os.uname().nodename}.{os.getpid()}"
-    new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
-    with open(new, "w", encoding="utf-8") as file:
-        json.dump(owner, file)
-        file.flush()
-        os.fsync(new)
-    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync
-    # this.
+    replace_file(MARKER, json.dumps(owner).encode(), mode=0o600, dir_fd=fd, sync=True)
+    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync this.
     try:
         os.fsync(fd)
     except OSError as error:
