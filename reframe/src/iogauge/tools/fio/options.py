@@ -49,7 +49,6 @@ class FioJob:
     sync: bool = False
     fsync_at_end: bool = False
     no_random_map: bool = False
-    unlink: bool = False
     filename_format: str = "$clientuid.$jobnum.$filenum"
 
     def __post_init__(self) -> None:
@@ -190,7 +189,6 @@ class FioJob:
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
-            (self.unlink, "unlink=1"),
             (self.loops > 1, f"loops={self.loops}"),
         ):
             if given:
