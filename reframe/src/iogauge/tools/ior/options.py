@@ -131,8 +131,7 @@ class IorOptions:
         if self.random_offsets and b == t:
             raise ValueError(
                 f"random_offsets shuffles the transfers inside a block, but block_bytes ({b}) "
-                "equals "
-                "transfer_bytes: choose a larger block"
+                "equals transfer_bytes: choose a larger block"
             )
         prefill = self.random_prefill_bytes
         if prefill is not None:
@@ -160,8 +159,7 @@ class IorOptions:
         if self.random_offsets and reordered and not self.file_per_process:
             raise ValueError(
                 "random_offsets (-z) with reorder_tasks or reorder_random on a shared file is "
-                "refused "
-                "by IOR: set file_per_process or read without reordering"
+                "refused by IOR: set file_per_process or read without reordering"
             )
         if self.task_offset is not None:
             if not reordered:
@@ -178,8 +176,7 @@ class IorOptions:
         ):
             raise ValueError(
                 f"random_offset_seed is {self.random_offset_seed}: expected at least 0, together "
-                "with "
-                "random_offsets"
+                "with random_offsets"
             )
         if self.random_offsets and self.verify_read and self.random_offset_seed is None:
             raise ValueError("verify_read with random_offsets needs random_offset_seed: set it")
@@ -191,8 +188,7 @@ class IorOptions:
         if self.verify_read and not self.read:
             raise ValueError(
                 "verify_read (-R) without read makes IOR read, but leaves the read out of its "
-                "summary: "
-                "set read"
+                "summary: set read"
             )
         if self.verify_write and not self.write:
             raise ValueError(
@@ -249,8 +245,8 @@ class IorOptions:
         if self.summary_format == "JSON" and self.max_minutes:
             raise ValueError(
                 f"max_minutes is {self.max_minutes}: once it cuts repetitions, IOR divides 0 by 0 "
-                "in "
-                "its summary (ior-output.c) and the JSON cannot be used; lower repetitions instead"
+                "in its summary (ior-output.c) and the JSON cannot be used; lower repetitions "
+                "instead"
             )
 
     def _check_stonewall(self) -> None:
@@ -308,14 +304,12 @@ class IorOptions:
         if requested and self.use_existing:
             raise ValueError(
                 f"{requested[0]} and use_existing (-E) exclude each other: IOR creates the files "
-                "itself "
-                "and aborts on an existing one"
+                "itself and aborts on an existing one"
             )
         if count is not None and count < 1:
             raise ValueError(
                 f"lustre_stripe_count is {count}: expected at least 1; -1 means 'unset' to IOR, "
-                "not "
-                "'all': give the number of OSTs"
+                "not 'all': give the number of OSTs"
             )
         if size is not None and (size <= 0 or size % 65536 or size not in _INT32):
             raise ValueError(
