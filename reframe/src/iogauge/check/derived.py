@@ -36,7 +36,7 @@ from iogauge.records.derive import (
     Source,
 )
 from iogauge.records.record import MetricRecord, Record
-from iogauge.session import current
+from iogauge.session.current import current, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 
@@ -159,7 +159,7 @@ class DerivedCheck(JudgedCheck):
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
         if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass
-            if current.is_gate():
+            if is_gate():
                 raise SanityError(message)
             self.skip(message)
         return True
@@ -218,7 +218,7 @@ class DerivedCheck(JudgedCheck):
     def _await(self, sources: Sequence[Source]) -> None:
         """Raise NotMeasured while this run has not decided all operands that it has selected."""
         places = [(source.check, source.partition, source.environment) for source in sources]
-        selected = current.current().open_cases
+        selected = current().open_cases
         waiting = sorted(name for *place, name in selected if tuple(place) in places)
         if waiting:
             raise NotMeasured(

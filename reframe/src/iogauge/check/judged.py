@@ -45,7 +45,7 @@ from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
-from iogauge.session import current
+from iogauge.session.current import confirms, current, gate_marks, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
@@ -202,7 +202,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
             message = self._said(verdict, self._judgement.headline)
-            if current.is_gate():
+            if is_gate():
                 raise PerformanceError(message)
             self.skip(message)
 
@@ -236,7 +236,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _record(self, judgement: Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
-        run = current.current()
+        run = current()
         run.open_cases.discard(self._open_name)
         run.undecided.pop(self._open_name, None)
         try:
@@ -262,7 +262,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
-            session=current.current().name,
+            session=current().name,
             data_types=[],
         )
 
@@ -276,11 +276,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _append(self, judgement: Judgement, session_name: str) -> None:
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
-        price, marks = self._price_record(), cast(dict[str, Any], current.gate_marks())
+        price, marks = self._price_record(), cast(dict[str, Any], gate_marks())
         record = Record(
             session=session_name,
             time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            gate=current.is_gate(),
+            gate=is_gate(),
             **marks,
             system=self.current_system.name,
             partition=self.current_partition.name,
@@ -290,7 +290,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             hash=self.hashcode,
             verdict=judgement.verdict,
             reason=judgement.reason,
-            confirms=current.confirms() or None,
+            confirms=confirms() or None,
             expected=judgement.failed_as_expected,
             tier=self.tier,
             variant=self.variant,

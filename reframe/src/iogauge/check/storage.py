@@ -39,7 +39,7 @@ from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import Cost, metric_ceiling
 from iogauge.plan.script import shell_command
-from iogauge.session import current
+from iogauge.session.current import current
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
@@ -94,7 +94,7 @@ class StorageCheck(JudgedCheck):
     @builtins.run_after("setup")
     def _size(self) -> None:
         self._judgement, self._evidence = None, None
-        current.current().open_cases.add(self._open_name)
+        current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
             self._extras = extras.for_check(type(self).__name__, self.tier)
@@ -177,7 +177,7 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
         order = job_files.order_of(
-            plan, extras, current.current().name, self.case_name, self._time_limit_s, self.job
+            plan, extras, current().name, self.case_name, self._time_limit_s, self.job
         )
         try:
             references, _ = self._find_references()
@@ -218,7 +218,7 @@ class StorageCheck(JudgedCheck):
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and remember what must be cleaned up after it."""
-        session = current.current()
+        session = current()
         over = session.spend(self.current_partition.fullname, cost, self._extras.budget)
         if over:
             self._refuse(Verdict.ERROR, over)
@@ -229,7 +229,7 @@ class StorageCheck(JudgedCheck):
     @builtins.sanity_function
     def _judge(self) -> bool:
         try:
-            owner = (current.current().name, self.case_name)
+            owner = (current().name, self.case_name)
             job = self.job
             # Of its own children ReFrame keeps a killing signal apart from the exit status.
             killed = getattr(job, "signal", None)
@@ -310,7 +310,7 @@ class StorageCheck(JudgedCheck):
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
-            session=current.current().name,
+            session=current().name,
             data_types=[str(kind) for kind in kinds],
         )
         return fingerprint.merge(seen.nodes if seen else ()) | of_case

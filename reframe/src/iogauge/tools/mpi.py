@@ -1,7 +1,7 @@
 """MPI-IO hints in the words of the MPI library at hand, and its reports on bindings.
 
-Every MPI has its own names for the same three hints, and none reports whether a hint took effect:
-Open MPI echoes hints that had no effect. So layouts are read back from the files and writers are
+Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect: Open
+MPI echoes hints that had no effect. So layouts are read back from the files and writers are
 counted; the echo is never used.
 
 All hints go into the environment of the ranks: ``IOR_HINT__MPI__<hint>`` for IOR (4.0.0), MCA
@@ -103,8 +103,8 @@ def environment(dialect: str, hints: MpiHints, *, nodes: int, pattern: str = "*"
             "romio_cb_read": "enable",
         }
     if dialect == "romio":
-        # Every other component of Open MPI's io framework is ROMIO, whatever its version; no other MPI
-        # knows the variable.
+        # Every other component of Open MPI's io framework is ROMIO, whatever its version. No other
+        # MPI knows the variable.
         variables["OMPI_MCA_io"] = "^ompio"
         if hints.aggregators is not None:
             words["cb_config_list"] = f"*:{math.ceil(hints.aggregators / nodes)}"

@@ -1,4 +1,4 @@
-"""What the tools' parsers share.
+"""Functions that the tools' parsers share.
 
 A tool has a module for its arguments (options to argv) and one for its output (text to values). All
 of them are pure: they touch no file and no process.

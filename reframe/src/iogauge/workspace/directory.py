@@ -389,7 +389,7 @@ def remove(
     removal can be continued. Raises :class:`WorkdirError` if the directory is not ours, and
     :class:`~iogauge.workspace.removal.NotRemoved` if something is left.
     """
-    path = os.path.abspath(path)  # the path that is checked and the one removed are spelt alike
+    path = os.path.abspath(path)  # the checked and the removed path must be spelt alike
     try:
         with _owned(path) as owned:
             names = path.split(os.sep)[-3:]

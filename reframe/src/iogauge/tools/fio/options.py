@@ -58,8 +58,7 @@ class FioJob:
         if not self.directory or re.search(r"[\s:;#\"'\\]", self.directory):
             raise ValueError(
                 f"directory is {self.directory!r}: expected a path without blanks, quotes, ':', "
-                "';' "
-                "and '#' (fio reads ':' as a separator)"
+                "';' and '#' (fio reads ':' as a separator)"
             )
         if not re.fullmatch(
             r"(?!\.{1,2}/)[\w.$-]+(/(?!\.{1,2}(/|$))[\w.$-]+)*", self.filename_format
@@ -120,8 +119,7 @@ class FioJob:
         if self.pattern != _METADATA_PATTERN[self.engine]:
             raise ValueError(
                 f"pattern is {self.pattern!r}: {self.engine} is reported under the direction of "
-                "the "
-                f"pattern, which is {_METADATA_PATTERN[self.engine]!r} here"
+                f"the pattern, which is {_METADATA_PATTERN[self.engine]!r} here"
             )
         if self.file_bytes != self.block_bytes:
             raise ValueError(
@@ -143,8 +141,7 @@ class FioJob:
         if self.iodepth > 1 and self.engine == "psync":
             raise ValueError(
                 f"iodepth is {self.iodepth}: fio caps it at 1 for psync; use libaio or io_uring, "
-                "or "
-                "numjobs"
+                "or numjobs"
             )
         if self.iodepth > 1 and self.engine == "libaio" and not self.direct:
             raise ValueError("libaio is synchronous without direct: set direct or use io_uring")

@@ -105,8 +105,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     for entry, job in reported:
         engine = str({**shared, **_options(job)}.get("ioengine", "psync"))
         name = str(job["jobname"])
-        found = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
-        phases += found
+        phases += _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
         short += sum(
             int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
             for way in _DIRECTIONS
@@ -149,8 +148,7 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
     if len(starts) > 1:
         raise ToolOutputError(
             f"{len(starts)} fio JSON documents in one output, expected 1 (was --status-interval "
-            "set, "
-            "or fio started several times?)"
+            "set, or fio started several times?)"
         )
     try:
         document, end = load_json_object(text, starts[0])
@@ -195,8 +193,7 @@ def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict
         if name in names:
             raise ToolOutputError(
                 f"fio JSON: several entries of job {name!r}: set group_reporting=1, or the "
-                "latencies "
-                "of its processes cannot be merged"
+                "latencies of its processes cannot be merged"
             )
         names.add(name)
     return [(entry, entry) for entry in parts]
@@ -287,8 +284,7 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
         if abs(value - expected) > allowed:
             raise ToolOutputError(
                 f"{where}: {what} gives {value:.0f} B/s, but 'bw_bytes' is {expected:.0f}: the "
-                "output "
-                "is damaged"
+                "output is damaged"
             )
     if operations != int(operations) or moved != int(moved):
         raise ToolOutputError(f"{where}: 'total_ios' and 'io_bytes' should be whole numbers")

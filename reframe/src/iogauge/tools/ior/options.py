@@ -109,8 +109,7 @@ class IorOptions:
         if self.random_offsets and b == t:
             raise ValueError(
                 f"random_offsets shuffles the transfers inside a block, but block_bytes ({b}) "
-                "equals "
-                "transfer_bytes: choose a larger block"
+                "equals transfer_bytes: choose a larger block"
             )
         prefill = self.random_prefill_bytes
         if prefill is not None:
@@ -140,8 +139,7 @@ class IorOptions:
         ):
             raise ValueError(
                 f"random_offset_seed is {self.random_offset_seed}: expected at least 0, together "
-                "with "
-                "random_offsets"
+                "with random_offsets"
             )
         if self.random_offsets and self.verify_read and self.random_offset_seed is None:
             raise ValueError("verify_read with random_offsets needs random_offset_seed: set it")
@@ -153,8 +151,7 @@ class IorOptions:
         if self.verify_read and not self.read:
             raise ValueError(
                 "verify_read (-R) without read makes IOR read, but leaves the read out of its "
-                "summary: "
-                "set read"
+                "summary: set read"
             )
         if self.verify_write and not self.write:
             raise ValueError(

@@ -54,8 +54,7 @@ _NAN: Final = re.compile(r'"([^"\n]+)"\s*:\s*"?(-?(?:nan|inf(?:inity)?))\b', re.
 _VERBOSE: Final = re.compile(r'"verbose"\s*:\s*[1-9]')
 _WRONG_MPI: Final = (
     "this is what happens when the launcher is not that of the MPI library ior was built with: "
-    "each "
-    "task then runs alone as a world of one; use the matching mpirun or srun"
+    "each task then runs alone as a world of one; use the matching mpirun or srun"
 )
 
 
@@ -171,8 +170,7 @@ def _diagnosis(body: str, error: ValueError) -> str:
     if match := _NAN.search(body):
         return (
             f"IOR JSON: {match[1]!r} is {match[2]}, expected a finite number; IOR divides 0 by 0 "
-            "when "
-            "a repetition did not run (such as after -T)"
+            "when a repetition did not run (such as after -T)"
         )
     last = excerpt("\n".join(body.rstrip().splitlines()[-1:]))
     if '"Finished"' not in body or not body.rstrip().endswith("}"):
@@ -275,8 +273,7 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
         if total_s == 0:
             raise ToolOutputError(
                 f"{where}: 'totalTime' is 0.0000 s: the phase was too short to be timed (IOR "
-                "prints "
-                "0.1 ms steps); move more data"
+                "prints 0.1 ms steps); move more data"
             )
         non_negative(entry, "wrRdTime", where)
         results.append(

@@ -91,8 +91,7 @@ def parse_table(text: str) -> ToolOutput:
     if len(finished) != 1:
         raise ToolOutputError(
             f"mdtest output has {len(finished)} lines '-- finished at', expected 1: it is cut off "
-            "or "
-            f"not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
+            f"or not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
         )
     rates, iterations = tables["rate"]
     times = tables.get("time", ({}, iterations))
@@ -117,8 +116,7 @@ def parse_table(text: str) -> ToolOutput:
     if "time" not in tables and not hits and command and re.search(r"'?-x\b", command[1]):
         raise ToolOutputError(
             "mdtest took its number of items from a stonewall status file (-x) and printed no "
-            "times: "
-            "run it with -P"
+            "times: run it with -P"
         )
     if hits:
         parameters["stonewall_min"] = min(int(hit[0]) for hit in hits)
@@ -158,9 +156,8 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     if len(launches) > 1:
         raise ToolOutputError(
             f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, "
-            "expected "
-            "1: this is what happens when the launcher is not that of the MPI library mdtest was "
-            "built "
+            "expected 1: this is what happens when the launcher is not that of the MPI library "
+            "mdtest was built "
             "with; use the matching mpirun or srun"
         )
     return launches[0]
