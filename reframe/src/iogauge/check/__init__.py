@@ -1,4 +1,6 @@
-"""ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import."""
+"""ReFrame's side of the suite: base classes of the scenarios, and all names that a scenario may
+import.
+"""
 
 from iogauge.check import sweep
 from iogauge.check.compared import BaselineCheck, baseline_checks
