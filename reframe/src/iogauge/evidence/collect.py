@@ -114,9 +114,7 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 
 def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
-    """Return the bytes that all tasks fetched, from fetched.sh, or None if a kernel does not count
-    them.
-    """
+    """Return the bytes that all tasks fetched (fetched.sh), or None if a kernel does not count."""
     name = fetched_stem(phase.name, repetition)
     files = list(stage.glob(f"{glob.escape(name)}.*"))
     if not files:
@@ -140,9 +138,7 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
 
 
 def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of every judged repetition, or of the preparing one if files are made
-    once.
-    """
+    """Return the layouts of each judged repetition, or of the preparing one if it writes."""
     repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
     layouts = []
     for repetition in repetitions if plan.striped else ():

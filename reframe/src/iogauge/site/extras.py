@@ -41,7 +41,7 @@ class Target(SiteModel):
     #: the job's environment (``$DW_JOB_STRIPED``) if a resource manager makes the space for each
     #: job.
     path: str
-    #: File-system type by the kernel's name in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
+    #: File-system type as in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
     type: str = Field(min_length=1)
     #: The mounted device or export (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared if left
     #: out.
@@ -69,9 +69,7 @@ class Target(SiteModel):
 
     @property
     def of_job(self) -> bool:
-        """Return whether only the job knows the path, because a resource manager makes and removes
-        the space.
-        """
+        """Return whether only the job knows the path: a resource manager makes the space."""
         return self.path.startswith("$")
 
     @property

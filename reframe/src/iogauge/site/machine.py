@@ -316,9 +316,7 @@ def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> 
 
 
 def quick_case_bytes(speed_bytes_s: float, path: str) -> int:
-    """Return the bytes of a quick case: a second of writing, in whole MiB, within the target's
-    room.
-    """
+    """Return the bytes of a quick case: a second of writing, whole MiB, within the free space."""
     wanted = int(speed_bytes_s) >> 20 << 20
     most = min(QUICK_BYTES, (space_of(path).bytes_free // 20) >> 20 << 20)
     return max(min(wanted, most), 16 << 20)

@@ -107,9 +107,7 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
 
 
 def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
-    """Yield (key path, metric, leaf) of all values ``depth`` mappings down; a wrong shape has the
-    metric ''.
-    """
+    """Yield (key path, metric, leaf) ``depth`` mappings down; a wrong shape has the metric ''."""
     if depth < 0:
         yield key, key.rsplit(".", 1)[-1], value
     elif isinstance(value, dict) and value:
@@ -148,9 +146,7 @@ class References:
             raise ReferencesError("; ".join(map(str, mistakes)))
 
     def against(self, check: str, metrics: Sequence[Metric]) -> list[Mistake]:
-        """Return mistakes: metrics that the check does not have, and units that are not the
-        metric's.
-        """
+        """Return mistakes: metrics that the check does not have, and wrong units."""
         if check not in self.checks or self.mistakes:
             return []
         by_name, mistakes = {metric.name: metric for metric in metrics}, []
@@ -423,9 +419,7 @@ def _read(path: Path) -> References:
 
 
 def known_checks(folder: Path) -> list[str]:
-    """Return the names of the classes that a folder of checks registers with ReFrame, without
-    running them.
-    """
+    """Return the names of a folder's checks, read from their source without running them."""
     names = []
     for file in sorted(folder.rglob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

@@ -406,9 +406,7 @@ def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
 
 
 def site_folders(folder: Path) -> list[Path]:
-    """Return the folders of the sites by name; :data:`LOCAL` last, because the first matching host
-    name wins.
-    """
+    """Return the sites' folders by name; :data:`LOCAL` last: the first matching host name wins."""
     # A broken link counts too: its site has a mistake, and does not vanish.
     inner = folder.iterdir() if folder.is_dir() else ()
     sites = [entry for entry in inner if entry.name != COMMON and os.path.lexists(entry / SETTINGS)]

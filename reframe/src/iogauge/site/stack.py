@@ -123,9 +123,7 @@ def planned(environments: Path, name: str) -> Stack:
 
 
 def of_program(path: str) -> Stack | None:
-    """Return the stack whose view holds a program (``.spack-env/view/bin/ior``), or None if there
-    is none.
-    """
+    """Return the stack whose view holds a program (``.spack-env/view/bin/ior``), or None."""
     file = Path(path).parent.parent.parent / FACTS
     if Path(path).parent.parent.name != "view" or not file.exists():
         return None

@@ -71,9 +71,7 @@ class Efficiency(SiteModel):
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that the topology can carry: ``value`` in bytes/s or operations/s, and the limiting
-    part.
-    """
+    """The most that a topology can carry, in bytes/s or operations/s, and the limiting part."""
 
     value: float
     limited_by: str
@@ -129,9 +127,7 @@ class Topology(SiteModel):
     def operations_ceiling(
         self, direction: Direction, servers: int | None = None
     ) -> Ceiling | None:
-        """Return the operations/s of the devices of so many servers, or None if they are not
-        declared.
-        """
+        """Return the operations/s of the devices of so many servers, or None if undeclared."""
         if self.devices is None:
             return None
         rate = self.devices.read_iops if direction == "read" else self.devices.write_iops
