@@ -16,6 +16,7 @@ from iogauge.core.paths import JOB_FILES
 from iogauge.judge.needle import Rounds, medians, parse_rounds
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import SERVERS
 from iogauge.tools.fio import options
 
 WRITE_SLOWEST = Metric("write_slowest", "1")
@@ -197,8 +198,8 @@ class NodeNeedleCheck(NeedleCheck):
             jobs=jobs,
             prepare=[self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)],
             repeat=[
-                self._pass(self._rounds("write", nodes=self.nodes), _SERVERS),
-                self._pass(self._rounds("read", nodes=self.nodes), _SERVERS),
+                self._pass(self._rounds("write", nodes=self.nodes), SERVERS),
+                self._pass(self._rounds("read", nodes=self.nodes), SERVERS),
             ],
             warm_up=False,
             held_bytes=jobs[0].bytes_total * self.nodes,
@@ -208,6 +209,4 @@ class NodeNeedleCheck(NeedleCheck):
         return replace(case, repetitions=1)
 
 
-#: The file in which fio_servers.sh lists the servers that it started.
-_SERVERS: Final = "servers.txt"
 _LAID_OUT: Final = Access(direction="write", o_direct=True, fsync=True)

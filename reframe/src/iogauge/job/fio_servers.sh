@@ -6,7 +6,10 @@
 #   iog_client NAME JOBFILE OUTPUT [N]    a phase that runs fio's job on the first N servers (all)
 #   iog_servers_stop                      end the servers; iog_end does so as well
 #
-# servers.txt has a line "host address,port pid" for each. fio names files by the server's address.
+# A file in the stage directory that the judge reads, by its name in plan/stage.py:
+#   SERVERS servers.txt                   a line "host address,port pid" for each
+#
+# fio names files by the server's address.
 # servers.lease is renewed while this script lives. A server ends when it says "stop", or when it is
 # not renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_SECONDS seconds.
 
