@@ -12,7 +12,8 @@ import pytest
 from e2e.rig import Rig
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, METADATA
-from iogauge.records import journal, query
+from iogauge.records import query
+from support.records import append
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +98,7 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
         "reason": "the tool failed",
         "metrics": [],
     }
-    journal.append(file, record | change)
+    append(file, record | change)
     return file
 
 

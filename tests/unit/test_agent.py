@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from iogauge.core import paths
 from iogauge.job import agent, opening
 from iogauge.node import lustre_targets, mounts
 from iogauge.node.counters import Load
@@ -187,7 +188,7 @@ def test_only_a_variable_in_front_is_expanded(
     monkeypatch: pytest.MonkeyPatch, path: str, value: str, expanded: str
 ) -> None:
     monkeypatch.setenv("DW_JOB_STRIPED", value)
-    assert opening.expand(path) == expanded
+    assert paths.expand(path) == expanded
 
 
 @pytest.mark.parametrize(("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")])

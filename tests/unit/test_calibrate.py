@@ -36,7 +36,9 @@ from iogauge.calibrate.statistics import (
     variation,
 )
 from iogauge.calibrate.yamledit import EditError, add_words, put
+from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
+from support import records
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
 FILES = sorted(SITES.glob("*/references.yaml"))
@@ -353,7 +355,7 @@ def test_no_demand_ever_becomes_softer(
 # --- where an entry stands ------------------------------------------------------------------------
 
 
-def record(**given: Any) -> dict[str, Any]:
+def record(**given: Any) -> Record:
     base = {
         "system": "here",
         "partition": "disk",
@@ -361,12 +363,9 @@ def record(**given: Any) -> dict[str, Any]:
         "check": "Ior",
         "case": "Ior %files=shared",
         "parameters": {"files": "shared"},
-        "overridden": {},
-        "tier": "daily",
-        "variant": "sound",
         "nodes": 4,
     }
-    return base | given
+    return records.record(**base | given)
 
 
 @pytest.mark.parametrize(
@@ -431,15 +430,14 @@ def test_an_overridden_variable_must_be_in_the_index() -> None:
     ],
 )
 def test_an_index_that_a_record_cannot_answer_is_refused(
-    entry: Any, run: dict[str, Any], message: str
+    entry: Any, run: Record, message: str
 ) -> None:
     with pytest.raises(Refused, match=message):
         place_of(entry, run, "bw")
 
 
 def test_records_that_are_older_than_parameters_are_refused() -> None:
-    old = record()
-    del old["parameters"]
+    old = Record.from_json({k: v for k, v in records.RECORD.items() if k != "parameters"})
     with pytest.raises(Refused, match="older than their parameters"):
         place_of(None, old, "bw")
 
@@ -782,7 +780,7 @@ def test_only_proven_values_are_runs() -> None:
     verdicts = ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"]
     (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     assert found.values == (1.0, 2.0, 3.0)
-    assert found.record["session"] == "s2"
+    assert found.record.session == "s2"
 
 
 def test_a_run_that_confirms_another_is_left_out() -> None:

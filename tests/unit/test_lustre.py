@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import layouts, lustre_targets
+from iogauge.node import getstripe, layouts, lustre_targets
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Pins
 from iogauge.node.mounts import StorageTarget
 from support.lustre.recorded import answer, sessions
@@ -140,7 +140,7 @@ def test_the_stand_in_gives_what_the_words_ask_for(tmp_path: Path, layout: Layou
     done = subprocess.run(
         [lfs, "getstripe", "-y", file], env=environment, check=True, capture_output=True, text=True
     )
-    found = layouts.parse_getstripe(done.stdout, "f")
+    found = getstripe.parse_getstripe(done.stdout, "f")
     if layout.components:
         assert [part.end_bytes for part in found.components] == [
             part.end_bytes for part in layout.components
@@ -179,7 +179,7 @@ def test_recorded_layouts(
     components: int,
     instantiated: int,
 ) -> None:
-    found = layouts.parse_getstripe(recorded(name), name)
+    found = getstripe.parse_getstripe(recorded(name), name)
     assert (found.path, found.stripe_count, found.stripe_bytes) == (name, count, size)
     assert (found.start, found.osts) == (start, osts)
     assert (len(found.components), found.instantiated) == (components, instantiated)
@@ -187,7 +187,7 @@ def test_recorded_layouts(
 
 
 def test_components_are_told_as_they_are() -> None:
-    assert layouts.parse_getstripe(recorded("f40"), "f40").components == (
+    assert getstripe.parse_getstripe(recorded("f40"), "f40").components == (
         Component(end_bytes=16 * MIB, stripe_count=1, stripe_bytes=4 * MIB),
         Component(end_bytes=64 * MIB, stripe_count=2, stripe_bytes=4 * MIB),
         Component(end_bytes=None, stripe_count=-1, stripe_bytes=4 * MIB),
@@ -196,15 +196,15 @@ def test_components_are_told_as_they_are() -> None:
 
 def test_a_pool_and_a_pattern_are_told() -> None:
     command = "lfs setstripe -p flash -c -1 pf && lfs getstripe -y pf"
-    found = layouts.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
+    found = getstripe.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
     assert (found.pool, found.osts) == ("flash", (1, 0))
-    overstriped = layouts.parse_getstripe(recorded("over8"), "over8")
+    overstriped = getstripe.parse_getstripe(recorded("over8"), "over8")
     assert overstriped.pattern == "raid0,overstriped"
 
 
 def test_a_pool_whose_name_is_a_number_stays_text() -> None:
     text = recorded("w4").replace("lmm_objects", "lmm_pool:          010\nlmm_objects")
-    assert layouts.parse_getstripe(text, "w4").pool == "010"
+    assert getstripe.parse_getstripe(text, "w4").pool == "010"
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_a_pool_whose_name_is_a_number_stays_text() -> None:
 )
 def test_what_is_damaged_is_refused(text: str, why: str) -> None:
     with pytest.raises(LustreError) as error:
-        layouts.parse_getstripe(text, "f")
+        getstripe.parse_getstripe(text, "f")
     assert why in str(error.value)
     assert "f" in str(error.value)
 
@@ -248,8 +248,8 @@ def test_what_is_damaged_is_refused(text: str, why: str) -> None:
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
     for parse in (
-        lambda: layouts.parse_getstripe(text, "f"),
-        lambda: layouts.parse_default_start(text, "f"),
+        lambda: getstripe.parse_getstripe(text, "f"),
+        lambda: getstripe.parse_default_start(text, "f"),
         lambda: lustre_targets.parse_osts(text),
         lambda: lustre_targets.parse_df(text),
         lambda: lustre_targets.parse_servers(text),
@@ -267,13 +267,13 @@ def test_a_layout_that_lost_a_part_is_refused_or_the_same(data: st.DataObject) -
     gone = data.draw(st.integers(0, len(lines)))
     until = data.draw(st.integers(gone, len(lines)))
     with contextlib.suppress(LustreError):
-        found = layouts.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
-        assert found == layouts.parse_getstripe(recorded(name), name)
+        found = getstripe.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
+        assert found == getstripe.parse_getstripe(recorded(name), name)
 
 
 @pytest.mark.parametrize("name", ["w4", "f40", "dom", "mir", "over8"])
 def test_a_layout_survives_json(name: str) -> None:
-    found = layouts.parse_getstripe(recorded(name), name)
+    found = getstripe.parse_getstripe(recorded(name), name)
     assert FileLayout.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
@@ -282,7 +282,7 @@ def test_a_layout_survives_json(name: str) -> None:
     [{"osts": None}, {"osts": ["1"]}, {"more": 1}, {"components": [{}]}, {"stripe_count": "4"}],
 )
 def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
-    found = layouts.parse_getstripe(recorded("w4"), "w4").to_json()
+    found = getstripe.parse_getstripe(recorded("w4"), "w4").to_json()
     with pytest.raises((KeyError, TypeError)):
         FileLayout.from_json({**found, **change})
 
@@ -297,7 +297,7 @@ def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
     ],
 )
 def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
-    assert layouts.parse_default_start(text, "d") == start
+    assert getstripe.parse_default_start(text, "d") == start
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
 )
 def test_a_default_that_is_damaged(text: str) -> None:
     with pytest.raises(LustreError, match="lfs getstripe -y d:"):
-        layouts.parse_default_start(text, "d")
+        getstripe.parse_default_start(text, "d")
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -557,6 +557,6 @@ def test_every_recorded_answer_of_getstripe_is_read_or_refused() -> None:
     read = 0
     for command, given_answer in sessions("getstripe.txt").items():
         with contextlib.suppress(LustreError):
-            layouts.parse_getstripe(given_answer.stdout, command)
+            getstripe.parse_getstripe(given_answer.stdout, command)
             read += 1
     assert read == sum(" -y " in c and " -d " not in c for c in sessions("getstripe.txt")) - 1

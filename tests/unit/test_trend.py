@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from iogauge.cli.app import app
-from iogauge.records import journal
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
+from support.records import append
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SEEDS = st.integers(0, 10**6)
@@ -349,7 +349,7 @@ def write(home: Path, values: Sequence[float], changed_at: int) -> None:
             "metrics": [metric],
             "findings": [],
         }
-        journal.append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
+        append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -21,8 +21,8 @@ from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
-from iogauge.records.record import keys_of, short_name
-from iogauge.report import outcome
+from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
+from iogauge.report.outcome import SessionRecords
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
 
@@ -126,7 +126,7 @@ class Alarm:
 
 def collect(
     folder: Path,
-    records: Sequence[dict[str, Any]],
+    records: SessionRecords,
     *,
     gate: bool,
     expected: Iterable[str] = (),
@@ -140,24 +140,22 @@ def collect(
     a reference says to expect.
     """
     frame = query.load(folder, columns=_COLUMNS)
-    mine = {keys_of(record)[0] for record in records}
+    mine = {record.line for record in records}
     rows = frame.filter(pl.col("line").is_in(sorted(mine)))
     judged = {(one.line, one.metric): one for one in states.judge(rows)}
     known = _Known(folder, rows, judged)
-    refuted = {id(record) for record in outcome.unconfirmed(records)}
     found: list[Trouble] = []
     told: set[tuple[str, str]] = set()
     for record in reversed(records):  # of a failure and its confirmation only the second is told
-        if record.get("expected") or id(record) in refuted:
-            continue
-        found += _of_record(record, known, gate, told)
+        if records.counts(record):
+            found += _of_record(record, known, gate, told)
     found.reverse()
     found += [
         _drift(one, known)
         for key, one in judged.items()
         if one.state is State.ALARM and key not in told
     ]
-    measured = {f"{record['system']}:{record['partition']}" for record in records}
+    measured = {f"{record.system}:{record.partition}" for record in records}
     found += [
         Trouble(
             kind=Verdict.ERROR.value,
@@ -177,11 +175,11 @@ def collect(
         )
         for one in damaged
     ]
-    failed = bool(found) or outcome.exit_status(records, gate) != 0
+    failed = bool(found) or records.exit_status(gate) != 0
     return Alarm(
-        sessions=tuple(dict.fromkeys(str(r.get("session")) for r in records)),
-        systems=tuple(sorted({visible(str(r["system"])) for r in records})),
-        summary=outcome.summary(records),
+        sessions=tuple(dict.fromkeys(r.session for r in records)),
+        systems=tuple(sorted({visible(r.system) for r in records})),
+        summary=records.summary(),
         failed=failed,
         troubles=tuple(found),
         curves=tuple(known.curve(*key) for key in known.measured()),
@@ -204,16 +202,16 @@ class _Known:
         self._cases: dict[str, list[dict[str, Any]]] = {}
         for row in rows.unique("record", keep="first", maintain_order=True).iter_rows(named=True):
             self._cases.setdefault(row["line"], []).append(row)
-        self._references: dict[tuple[str, str], dict[str, Any]] = {}
+        self._references: dict[tuple[str, str], ReferenceRecord] = {}
 
     def measured(self) -> list[tuple[str, str]]:
         """Line and metric of everything that has a value."""
         return [(line, metric) for line, metric in self._rows if metric]
 
-    def refer(self, line: str, metric: dict[str, Any]) -> None:
+    def refer(self, line: str, metric: MetricRecord) -> None:
         """Take the reference of a newest record's metric."""
-        if metric.get("reference"):
-            self._references[line, metric["name"]] = metric["reference"]
+        if metric.reference:
+            self._references[line, metric.name] = metric.reference
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
         """Runs of a metric, or of the case where no metric is named, the oldest first, as ``outcome`` each."""
@@ -228,13 +226,13 @@ class _Known:
         rows = self._rows[line, metric][-SHOWN:]
         last, one = rows[-1], self.judged.get((line, metric))
         alarmed = one is not None and one.state is State.ALARM and one.change is not None
-        reference = self._references.get((line, metric)) or {}
+        reference = self._references.get((line, metric))
 
         def bound(share: float | None) -> float | None:
             """What a share of the reference's value is; None where nothing can be drawn."""
-            if share is None or "value" not in reference:
+            if share is None or reference is None:
                 return None
-            drawn = float(reference["value"]) * (1 + share)
+            drawn = float(reference.value) * (1 + share)
             return drawn if abs(drawn) < _MOST else None
 
         return Curve(
@@ -256,8 +254,8 @@ class _Known:
                 and row["median"] > 0
             ],
             reference=bound(0.0),
-            least=bound(reference.get("lower")),
-            most=bound(reference.get("upper")),
+            least=bound(reference.lower if reference else None),
+            most=bound(reference.upper if reference else None),
             since=one.change.session if alarmed and one and one.change else since or None,
         )
 
@@ -274,25 +272,25 @@ class _Known:
 
 
 def _of_record(
-    record: dict[str, Any], known: _Known, gate: bool, told: set[tuple[str, str]]
+    record: Record, known: _Known, gate: bool, told: set[tuple[str, str]]
 ) -> list[Trouble]:
     """Troubles of one case, a metric each; of the case where no metric explains its verdict."""
-    line = keys_of(record)[0]
-    for metric in record["metrics"]:
+    line = record.line
+    for metric in record.metrics:
         known.refer(line, metric)
-    bad = [m for m in record["metrics"] if _is_trouble(m["verdict"], gate) and not _expected(m)]
-    where = visible(f"{record['system']}:{record['partition']}")
-    case = visible(short_name(record["case"]))
+    bad = [m for m in record.metrics if m.is_trouble(gate)]
+    where = visible(f"{record.system}:{record.partition}")
+    case = visible(record.short_name)
     if not bad:
-        if not _is_trouble(record["verdict"], gate) or (line, "") in told:
+        if not record.is_trouble(gate) or (line, "") in told:
             return []
         told.add((line, ""))
-        since, cause, _ = _since(known.runs(line, ""), record["verdict"], known)
-        remedy = _remedies(record, "", record["verdict"])
-        reason = visible(str(record["reason"]))
+        since, cause, _ = _since(known.runs(line, ""), record.verdict, known)
+        remedy = _remedies(record, "", record.verdict)
+        reason = visible(record.reason)
         return [
             Trouble(
-                kind=record["verdict"],
+                kind=record.verdict.value,
                 where=where,
                 case=case,
                 reason=reason,
@@ -303,25 +301,23 @@ def _of_record(
         ]
     found = []
     for metric in reversed(bad):
-        name = metric["name"]
+        name = metric.name
         if (line, name) in told:
             continue
         told.add((line, name))
-        since, cause, session = _since(known.runs(line, name), metric["verdict"], known)
-        remedy = _remedies(record, name, metric["verdict"])
+        since, cause, session = _since(known.runs(line, name), metric.verdict, known)
+        remedy = _remedies(record, name, metric.verdict)
         one = known.judged.get((line, name))
         alarmed = one is not None and one.state is State.ALARM
         found.append(
             Trouble(
-                kind=metric["verdict"],
+                kind=metric.verdict.value,
                 where=where,
                 case=case,
                 metric=visible(name),
                 measured=_measured(metric),
                 expected=_expectation(metric),
-                reason=""
-                if metric["verdict"] == Verdict.FAIL.value
-                else visible(str(metric["reason"])),
+                reason="" if metric.verdict is Verdict.FAIL else visible(metric.reason),
                 since=since,
                 trend=_trend_words(one) if one and alarmed else "",
                 cause="" if remedy and cause == _UNCHANGED else cause,
@@ -333,45 +329,29 @@ def _of_record(
     return found
 
 
-def _is_trouble(verdict: str, gate: bool) -> bool:
-    kind = Verdict(verdict)
-    return kind is not Verdict.PASS if gate else kind.fails_run
-
-
-def _expected(metric: dict[str, Any]) -> bool:
-    """Whether a failed metric's reference says to expect it."""
-    reference = metric.get("reference") or {}
-    return metric["verdict"] == Verdict.FAIL.value and bool(reference.get("xfail"))
-
-
-def _measured(metric: dict[str, Any]) -> str:
-    if metric["median"] is None:
-        return ""
-    spread = "" if metric.get("spread") is None else f" ±{metric['spread']:.1%}"
-    text = f"{format_value(metric['median'])} {metric['unit']}{spread}"
-    reference = metric.get("reference")
-    if reference and metric["verdict"] == Verdict.FAIL.value:
-        text += f", {metric['median'] / reference['value'] - 1:+.1%} against the reference"
+def _measured(metric: MetricRecord) -> str:
+    spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
+    text = f"{format_value(metric.median)} {metric.unit}{spread}"
+    if metric.reference and metric.verdict is Verdict.FAIL:
+        text += f", {metric.median / metric.reference.value - 1:+.1%} against the reference"
     return visible(text)
 
 
-def _expectation(metric: dict[str, Any]) -> str:
-    reference = metric.get("reference")
+def _expectation(metric: MetricRecord) -> str:
+    reference = metric.reference
     if not reference:
-        return "" if metric["verdict"] != Verdict.UNREFERENCED.value else "no reference"
-    value, unit = reference["value"], metric["unit"]
-    text = f"reference {format_value(value)} {unit}"
-    if reference.get("lower") is not None:
-        text += f", at least {format_value(value * (1 + reference['lower']))}"
-    if reference.get("upper") is not None:
-        text += f", at most {format_value(value * (1 + reference['upper']))}"
-    source = reference.get("source")
-    return visible(text + (f" ({source})" if source else ""))
+        return "" if metric.verdict is not Verdict.UNREFERENCED else "no reference"
+    text = f"reference {format_value(reference.value)} {metric.unit}"
+    if reference.lower is not None:
+        text += f", at least {format_value(reference.value * (1 + reference.lower))}"
+    if reference.upper is not None:
+        text += f", at most {format_value(reference.value * (1 + reference.upper))}"
+    return visible(text + (f" ({reference.source})" if reference.source else ""))
 
 
-def _since(runs: Sequence[dict[str, Any]], verdict: str, known: _Known) -> tuple[str, str, str]:
+def _since(runs: Sequence[dict[str, Any]], verdict: Verdict, known: _Known) -> tuple[str, str, str]:
     """Since when a case or metric has had a verdict, what changed between the last PASS and then, the session."""
-    bad = list(takewhile(lambda run: run["outcome"] == verdict, reversed(runs)))
+    bad = list(takewhile(lambda run: run["outcome"] == verdict.value, reversed(runs)))
     if not bad:
         return "", "", ""
     first = bad[-1]
@@ -396,13 +376,13 @@ def _when(time: datetime) -> str:
     return f"{time.astimezone(timezone.utc):%Y-%m-%d %H:%M} UTC"
 
 
-def _remedies(record: dict[str, Any], metric: str, verdict: str) -> str:
+def _remedies(record: Record, metric: str, verdict: Verdict) -> str:
     """What the guards that objected advise."""
     mine: Collection[str | None] = (None, metric) if metric else ()
     found = [
-        visible(f"{f['guard']}: {f['remedy']}")
-        for f in record["findings"]
-        if f["outcome"] == verdict.lower() and f.get("remedy") and (not mine or f["metric"] in mine)
+        visible(f"{f.guard}: {f.remedy}")
+        for f in record.findings
+        if f.objects(verdict) and f.remedy and (not mine or f.metric in mine)
     ]
     return "; ".join(dict.fromkeys(found))
 

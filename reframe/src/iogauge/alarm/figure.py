@@ -17,9 +17,6 @@ from iogauge.judge.verdict import Verdict
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 66, 14, 28, 26
 
-#: Verdicts that tell of a valid value; the others are drawn hollow.
-_VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
-
 #: Colours by light and by dark; a page that holds figures gives it once.
 STYLE: Final = """
 .iog{--ink:#1f2328;--dim:#59636e;--grid:#d1d9e0;--band:#1a7f3726;--line:#0969da;--bad:#cf222e;--paper:#fff}
@@ -144,7 +141,7 @@ def svg(curve: Curve, *, alone: bool = False) -> str:
     line = " ".join(f"{x(k):.1f},{y(p.value):.1f}" for k, p in enumerate(points))
     parts.append(f'<polyline class="runs" points="{line}"/>')
     for k, point in enumerate(points):
-        kind = point.verdict.value if point.verdict in _VALID else "off"
+        kind = point.verdict.value if point.verdict.is_valid else "off"  # drawn hollow
         said = f"{point.time:%Y-%m-%d %H:%M} {format_value(point.value)} {curve.unit} {point.verdict.value}"
         parts.append(
             f'<circle class="{kind}" cx="{x(k):.1f}" cy="{y(point.value):.1f}" r="{3 if len(points) < 60 else 2}">'

@@ -22,6 +22,7 @@ from iogauge.calibrate.statistics import Baseline, Better, Refused, baseline_of,
 from iogauge.calibrate.yamledit import EditError, Key, add_words, put
 from iogauge.core import yamlfile
 from iogauge.core.units import format_value
+from iogauge.records.record import Record
 from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
@@ -118,15 +119,15 @@ class Place:
     wide: tuple[str, ...] = ()
 
 
-def _value_of(part: str, record: Mapping[str, Any]) -> Key:
+def _value_of(part: str, record: Record) -> Key:
     """What a part of ``$index`` is in a record; raises :class:`Refused`."""
     special = {
-        "$system": record["system"],
-        "$partition": f"{record['system']}:{record['partition']}",
-        "$environ": record["environment"],
+        "$system": record.system,
+        "$partition": f"{record.system}:{record.partition}",
+        "$environ": record.environment,
     }
-    sources = [special, record["parameters"], record.get("overridden", {})]
-    sources.append({name: record[name] for name in _KEPT if name in record})
+    kept: dict[str, Any] = {name: getattr(record, name) for name in _KEPT if name in record.order}
+    sources = [special, record.parameters, record.overridden, kept]
     for source in sources:
         if part in source:
             value = source[part]
@@ -146,37 +147,34 @@ def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
     return None
 
 
-def place_of(entry: Mapping[str, Any] | None, record: Mapping[str, Any], metric: str) -> Place:
+def place_of(entry: Mapping[str, Any] | None, record: Record, metric: str) -> Place:
     """Where the reference of a record's metric stands, or will stand, in the entry of its check.
 
     Found as ReFrame finds it. A check without an entry gets an ``$index`` of the partition and its
     parameters. Raises :class:`LeftOut` for runs with overridden variables that the index does not name.
     """
-    if "parameters" not in record:
+    if "parameters" not in record.order:
         raise Refused(
             "its records are older than their parameters: only newer runs can be calibrated"
         )
-    if pinned := record.get("pinned"):
-        raise LeftOut(f"pinned to {pinned} by --distribute: one node's value, not the target's")
+    if record.pinned:
+        raise LeftOut(
+            f"pinned to {record.pinned} by --distribute: one node's value, not the target's"
+        )
     plain = entry is not None and "$index" not in entry
     if entry is None:
-        named = ["$partition", *record["parameters"]]
+        named = ["$partition", *record.parameters]
         index, entry = ([] if len(named) == 1 else named), {}
     else:
         index = [str(part) for part in entry.get("$index") or ()]
-    foreign = [
-        f"{name}={value}"
-        for name, value in record.get("overridden", {}).items()
-        if name not in index
-    ]
+    foreign = [f"{name}={value}" for name, value in record.overridden.items() if name not in index]
     if foreign:
         raise LeftOut(
             f"measured with {', '.join(foreign)}; references hold for what the site declares, "
             "unless $index names it"
         )
     if plain or not index:
-        system = record["system"]
-        scopes = (f"{system}:{record['partition']}", system, "*")
+        scopes = (f"{record.system}:{record.partition}", record.system, "*")
         scope = next((name for name in scopes if metric in (entry.get(name) or {})), scopes[0])
         wide = () if scope == scopes[0] else (scope,)
         return Place(keys=(scope, metric), wide=wide)
@@ -273,7 +271,7 @@ def _apply(
     text: str, data: dict[str, Any], runs: Runs, place: Place, new: list[Any], **words: Any
 ) -> str:
     """The file's text with one reference set, and with what is kept beside it."""
-    check = str(runs.record["check"])
+    check = runs.record.check
     path = (check, *place.keys)
     if check not in data:
         text = put(text, (SOURCES, check), _SOURCE)
@@ -300,14 +298,14 @@ def _examine(
     runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float], settings: Settings
 ) -> _Candidate:
     """Raises :class:`Refused` or :class:`LeftOut`."""
-    check = str(runs.record["check"])
+    check = runs.record.check
     place = place_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
     baseline = baseline_of(
         runs.times,
         runs.values,
         better=runs.better,
-        max_spread=max_spread(str(runs.record["partition"]), check),
+        max_spread=max_spread(runs.record.partition, check),
         coverage=settings.coverage,
         confidence=settings.confidence,
     )
@@ -337,7 +335,7 @@ def propose(
     for runs in all_runs:
         try:
             one = _examine(runs, data, max_spread, settings)
-            candidates.setdefault((runs.record["check"], *one.place.keys), []).append(one)
+            candidates.setdefault((runs.record.check, *one.place.keys), []).append(one)
         except Refused as error:
             outcomes.append(Outcome(name=runs.name, state="refused", text=str(error)))
         except LeftOut as error:
@@ -360,9 +358,9 @@ def propose(
 
 
 def _rivalry(one: _Candidate, rivals: Sequence[_Candidate]) -> Outcome:
-    def described(record: Mapping[str, Any]) -> dict[str, str]:
-        kept = {name: str(record.get(name)) for name in (*_KEPT, "environment")}
-        return kept | {k: str(v) for k, v in record["parameters"].items()}
+    def described(record: Record) -> dict[str, str]:
+        kept = {name: str(getattr(record, name)) for name in (*_KEPT, "environment")}
+        return kept | {k: str(v) for k, v in record.parameters.items()}
 
     mine = described(one.runs.record)
     others = [described(rival.runs.record) for rival in rivals if rival is not one]

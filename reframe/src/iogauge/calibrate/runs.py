@@ -7,16 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from iogauge.calibrate.statistics import LEAST_RUNS, Better, Refused
+from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import keys_of
-
-#: Verdicts on a metric that prove its value.
-VALID: Final = ("PASS", "FAIL", "UNREFERENCED")
+from iogauge.records.record import Record
 
 
 class LeftOut(Exception):
@@ -31,7 +29,7 @@ class CalibrateError(ValueError):
 class Runs:
     """Valid runs of one metric on one line, oldest first, and the record of the newest."""
 
-    record: Mapping[str, Any]
+    record: Record
     metric: str
     unit: str
     better: Better
@@ -43,7 +41,7 @@ class Runs:
     @property
     def name(self) -> str:
         """Case and metric, as messages name them."""
-        return f"{self.record['partition']} {self.record['case']} {self.metric}"
+        return f"{self.record.partition} {self.record.case} {self.metric}"
 
     def provenance(self, key: str) -> str:
         """What the fingerprints say under a key, on one line."""
@@ -89,7 +87,7 @@ def check_one_series(runs: Runs) -> None:
 
 def runs_of(
     frame: pl.DataFrame,
-    newest: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    newest: Callable[[Mapping[str, Any]], Record],
     contents: Mapping[str, Mapping[str, Any]],
     limit: int | None = None,
 ) -> list[Runs]:
@@ -99,7 +97,7 @@ def runs_of(
     confirm another are left out: a failure chose them.
     """
     valid = frame.filter(
-        pl.col("metric_verdict").is_in(VALID),
+        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_not_null(),
         pl.col("confirms").is_null(),
     )
@@ -162,11 +160,11 @@ class Choice:
         return frame
 
 
-def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Record]:
     """A function that finds the record that a row of the history's frame comes from; each file is read once."""
-    sessions: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    sessions: dict[tuple[str, str], list[Record]] = {}
 
-    def find(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    def find(row: Mapping[str, Any]) -> Record:
         key = (str(row["system"]), str(row["session"]))
         if key not in sessions:
             file = folder / key[0] / f"{key[1]}.jsonl"
@@ -175,10 +173,9 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
             whole = list(journal.read_whole(file))
             if len(whole) == 1 and isinstance(whole[0], journal.Damaged):
                 raise CalibrateError(f"{file}: {whole[0].problem}")
-            sessions[key] = [record for record in whole if isinstance(record, dict)]
-        found: Mapping[str, Any]
+            sessions[key] = [record for record in whole if isinstance(record, Record)]
         for found in reversed(sessions[key]):
-            if keys_of(found)[0] == row["line"]:
+            if found.line == row["line"]:
                 return found
         raise CalibrateError(
             f"{folder / key[0] / key[1]}.jsonl: no record of line {row['line']}: was the file changed?"

@@ -8,9 +8,10 @@ valid, UNREFERENCED (skipped, and a failure in a gate) where they have not been 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from iogauge.records.derive import (
     Point,
     Source,
 )
+from iogauge.records.record import MetricRecord, Record
 from iogauge.session.current import current, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -53,8 +55,8 @@ class Formula:
     left_out: tuple[LeftOut, ...]
 
 
-def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
-    """Records of a system, newest first, from files written to since ``oldest`` (seconds since the epoch).
+def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
+    """Records of a system that a source may hold, newest first, from files written to since ``oldest`` (seconds since the epoch).
 
     One file is read at a time. Damaged lines are passed over; raises OSError for a file that cannot be read.
     """
@@ -62,7 +64,10 @@ def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
     for written, file in sorted(files, reverse=True):
         if written < oldest:
             return
-        yield from (r for r in reversed(list(journal.read(file))) if isinstance(r, dict))
+        for values in reversed(list(journal.read(file))):
+            if isinstance(values, dict) and source.may_hold(values):
+                with contextlib.suppress(TypeError, ValueError):
+                    yield Record.from_json(values)
 
 
 class DerivedCheck(JudgedCheck):
@@ -168,7 +173,7 @@ class DerivedCheck(JudgedCheck):
         oldest = time.time() - self.max_age_days * 86400
         folder = paths.history_dir() / self.current_system.name
         operands = [
-            derive.newest_points(newest_records(folder, oldest), source, oldest)
+            derive.newest_points(newest_records(folder, source, oldest), source, oldest)
             for source in sources
         ]
         formulas = self.formulas(*operands)
@@ -239,22 +244,9 @@ class DerivedCheck(JudgedCheck):
         ]
         return f"{'Run first' if waiting else 'Find out why, and run'}: {' and '.join(commands)}"
 
-    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
-        used = self._used[decided.metric.name]
-        return {
-            **super()._metric_record(decided),
-            "derived_from": [
-                {
-                    "x": point.x,
-                    "value": point.value,
-                    "partition": point.partition,
-                    "session": point.session,
-                    "case": point.case,
-                    "time": point.time,
-                }
-                for point in used
-            ],
-        }
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        used = [asdict(point) for point in self._used[decided.metric.name]]
+        return replace(super()._metric_record(decided), derived_from=used)
 
 
 def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> str:

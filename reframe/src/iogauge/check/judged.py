@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -37,14 +37,14 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.utility import nodelist_abbrev
 
 from iogauge.core import paths, words
-from iogauge.core.measurement import Metric, Reference
+from iogauge.core.measurement import Metric
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint
 from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal
-from iogauge.records.record import line_of, series_of
+from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -276,90 +276,58 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     def _append(self, judgement: Judgement, session_name: str) -> None:
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
-        record = {
-            "session": session_name,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "gate": is_gate(),
-            **gate_marks(),
-            "system": self.current_system.name,
-            "partition": self.current_partition.name,
-            "environment": self.current_environ.name,
-            "check": type(self).__name__,
-            "case": self.display_name,
-            "hash": self.hashcode,
-            "verdict": judgement.verdict.value,
-            "reason": judgement.reason,
-            **({"confirms": confirmed} if (confirmed := confirms()) else {}),
-            "expected": judgement.failed_as_expected,
-            "tier": self.tier,
-            "variant": self.variant,
-            "nodes": self.nodes,
-            "tasks_per_node": self.tasks_per_node,
-            "repetitions": self.repetitions,
+        price, marks = self._price_record(), cast(dict[str, Any], gate_marks())
+        record = Record(
+            session=session_name,
+            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            gate=is_gate(),
+            **marks,
+            system=self.current_system.name,
+            partition=self.current_partition.name,
+            environment=self.current_environ.name,
+            check=type(self).__name__,
+            case=self.display_name,
+            hash=self.hashcode,
+            verdict=judgement.verdict,
+            reason=judgement.reason,
+            confirms=confirms() or None,
+            expected=judgement.failed_as_expected,
+            tier=self.tier,
+            variant=self.variant,
+            nodes=self.nodes,
+            tasks_per_node=self.tasks_per_node,
+            repetitions=self.repetitions,
             # Not what --repeat and its like add: how often it is measured makes no other case of it.
-            "parameters": {
+            parameters={
                 name: getattr(self, name)
                 for name in type(self).param_space.params
                 if not name.startswith(".")
             },
-            **({"pinned": nodelist_abbrev(self.pinned)} if self.pinned else {}),
-            "overridden": getattr(self, "_overridden", {}),
-            "price": self._price_record(),
-            "target": self.current_partition.extras.get("target"),
-            "tools": list(judgement.tools),
-            "stack": self.current_environ.extras.get("installed"),
-            "commands": self._commands(),
-            "metrics": [self._metric_record(m) for m in judgement.metrics],
-            "findings": [
-                {
-                    "guard": f.guard,
-                    "outcome": f.outcome.value,
-                    "metric": f.metric,
-                    "saw": f.saw,
-                    "demands": f.demands,
-                    "remedy": f.remedy,
-                }
-                for f in judgement.findings
-            ],
-        }
-        prints = self._fingerprint(judgement, record["commands"])
-        line = line_of(record)
-        series = series_of(line, fingerprint.series_subset(prints))
-        record |= {"line": line, "series": series, "fingerprint": prints}
+            pinned=nodelist_abbrev(self.pinned) if self.pinned else None,
+            overridden=getattr(self, "_overridden", {}),
+            price=PriceRecord(**price) if price else None,
+            target=self.current_partition.extras.get("target"),
+            tools=judgement.tools,
+            stack=self.current_environ.extras.get("installed"),
+            commands=self._commands(),
+            metrics=tuple(self._metric_record(m) for m in judgement.metrics),
+            findings=tuple(map(FindingRecord.of, judgement.findings)),
+        )
+        record = record.with_fingerprint(self._fingerprint(judgement, record.commands))
         file = paths.history_dir() / self.current_system.name / f"{session_name}.jsonl"
-        journal.append(file, record)
+        journal.append(file, record.to_line())
 
     def _price_record(self) -> dict[str, Any] | None:
         extras: PartitionExtras | None = getattr(self, "_extras", None)
         return extras.price.model_dump() if extras and extras.price else None
 
-    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
-        metric, reference = decided.metric, decided.reference
-        probes = self.probes(metric)
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        metric = decided.metric
         limit = self._ceiling(metric)
-        return {
-            "name": metric.name,
-            "unit": metric.unit,
-            "better": metric.better,
-            "samples": list(decided.samples),
-            "median": decided.median,
-            "spread": decided.spread,
-            "verdict": decided.verdict.value,
-            "reason": decided.reason,
-            "cold": self._cold_value(metric),
-            **({"probes": probes} if probes else {}),
-            "ceiling": limit.value if limit else None,
-            "ceiling_from": limit.limited_by if limit else None,
-            "reference": _reference_record(reference) if reference else None,
-        }
-
-
-def _reference_record(reference: Reference) -> dict[str, Any]:
-    return {
-        "value": reference.value,
-        "lower": reference.lower,
-        "upper": reference.upper,
-        "unit": reference.unit,
-        "source": reference.source,
-        "xfail": reference.xfail,
-    }
+        return MetricRecord.of(
+            decided,
+            ceiling=limit.value if limit else None,
+            ceiling_from=limit.limited_by if limit else None,
+            cold=self._cold_value(metric),
+            probes=self.probes(metric),
+        )

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from iogauge.check.fio import FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
-from iogauge.judge.needle import Sweep, medians, parse_sweep
+from iogauge.judge.needle import Rounds, medians, parse_rounds
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.tools.fio import options
@@ -24,7 +24,7 @@ WRITE_MEDIAN = Metric("write_median", "MiB/s")
 READ_MEDIAN = Metric("read_median", "MiB/s")
 
 _DIRECTORY: Final = "${IOG_DIR}"
-_SWEEP: Final = JOB_FILES / "rounds.sh"
+_ROUNDS: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20
 
 #: Requests in flight: what a Lustre client sends to one target at a time (osc.*.max_rpcs_in_flight).
@@ -94,24 +94,24 @@ class NeedleCheck(FioCheck):
         write = replace(layout, name="write", runtime_s=seconds)
         return layout, write, replace(write, name="read", pattern="read", fsync_at_end=False)
 
-    def _pass(self, sweep: Sweep, *servers: str) -> PhasePlan:
+    def _pass(self, rounds: Rounds, *servers: str) -> PhasePlan:
         """All rounds in one direction; ``servers`` is the file that names them where nodes are probed."""
-        way = sweep.direction
+        way = rounds.direction
 
         def parse(printed: Printed) -> ToolOutput:
-            return parse_sweep(printed.result + printed.stderr, sweep)
+            return parse_rounds(printed.result + printed.stderr, rounds)
 
         return PhasePlan(
             name=way,
-            command=["sh", str(_SWEEP), f"{way}.fio", str(sweep.rounds), *servers],
+            command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
             launch="once",
             parse=parse,
             rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
             access=Access(direction=way, o_direct=True, fsync=way == "write"),
         )
 
-    def _sweep(self, direction: Literal["read", "write"], **probes: Any) -> Sweep:
-        return Sweep(
+    def _rounds(self, direction: Literal["read", "write"], **probes: Any) -> Rounds:
+        return Rounds(
             direction=direction,
             rounds=self.repetitions,
             max_deviation=self.site.limits.max_deviation,
@@ -165,8 +165,8 @@ class TargetNeedleCheck(NeedleCheck):
             nodes=1,
             prepare=[replace(layout, data_bytes=held)],
             repeat=[
-                self._pass(self._sweep("write", targets=names)),
-                self._pass(self._sweep("read", targets=names)),
+                self._pass(self._rounds("write", targets=names)),
+                self._pass(self._rounds("read", targets=names)),
             ],
             inputs={f"{job.name}.fio": job_file(job) for job in jobs},
             held_bytes=held,
@@ -196,8 +196,8 @@ class NodeNeedleCheck(NeedleCheck):
             jobs=jobs,
             prepare=[self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)],
             repeat=[
-                self._pass(self._sweep("write", nodes=self.nodes), _SERVERS),
-                self._pass(self._sweep("read", nodes=self.nodes), _SERVERS),
+                self._pass(self._rounds("write", nodes=self.nodes), _SERVERS),
+                self._pass(self._rounds("read", nodes=self.nodes), _SERVERS),
             ],
             warm_up=False,
             held_bytes=jobs[0].bytes_total * self.nodes,

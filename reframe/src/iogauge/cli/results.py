@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -16,12 +16,13 @@ from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.report import compare
+from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
 
 def _sessions(
     console: Console, names: list[str]
-) -> tuple[list[dict[str, Any]], bool, list[journal.Damaged]]:
+) -> tuple[SessionRecords, bool, list[journal.Damaged]]:
     """Records of the named sessions, of the newest where none is, whether one was a gate, and what is no record."""
     files = sorted(paths.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
     known = [file.stem for file in files]
@@ -40,7 +41,7 @@ def _sessions(
                 damaged.append(record)
             else:
                 records.append(record)
-    return records, any(record.get("gate") for record in records), damaged
+    return SessionRecords(records), any(record.gate for record in records), damaged
 
 
 def show_report(
@@ -99,7 +100,9 @@ def raise_alarm(
     try:
         wanted = receivers.receivers(os.environ) if send else {}
         records, was_gate, damaged = (
-            ([], False, []) if expect and not names else _sessions(console, names or [])
+            (SessionRecords(), False, [])
+            if expect and not names
+            else _sessions(console, names or [])
         )
         found = collect(
             paths.history_dir(),

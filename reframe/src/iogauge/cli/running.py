@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -21,10 +21,13 @@ from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, st
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
+from iogauge.judge.verdict import Verdict
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import journal
 from iogauge.records.missing import gone, seen_before, selection, without_match
+from iogauge.records.record import Record
 from iogauge.report import outcome, plan_table, table
+from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current
 from iogauge.site import machine, settings
@@ -58,7 +61,7 @@ def _environment(**extra: str) -> dict[str, str]:
     return defaults | os.environ | {"PYTHONPATH": python_path} | extra
 
 
-def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[dict[str, Any]]]:
+def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[Record]]:
     """Run ReFrame and return its exit status and the session's records, the undecided ones added.
 
     ``confirms`` names the session whose failures are measured once more.
@@ -96,20 +99,20 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
             err=True,
         )
     files = sorted(history_dir().glob(f"*/{name}.jsonl"))
-    records = [r for file in files for r in journal.read_whole(file) if isinstance(r, dict)]
+    records = [r for file in files for r in journal.read_whole(file) if isinstance(r, Record)]
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    marks: dict[str, object] = {"session": name, "time": now, "gate": gate}
+    marks |= {"confirms": confirms} if confirms else {}
+    marks |= current.gate_marks() if gate else {}
     try:
-        missing = outcome.undecided(reframe_report, records)
+        missing = outcome.undecided(reframe_report, records, marks)
     except (OSError, ValueError, KeyError):
         missing = []
     for record in missing:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        record |= {"session": name, "time": now, "gate": gate}
-        record |= {"confirms": confirms} if confirms else {}
-        record |= current.gate_marks() if gate else {}
-        system = str(record["system"])
+        system = str(record.system)
         folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
         try:
-            journal.append(history_dir() / folder / f"{name}.jsonl", record)
+            journal.append(history_dir() / folder / f"{name}.jsonl", record.to_line())
         except journal.NotRecorded as error:
             typer.echo(visible_lines(f"iogauge: {error}"), err=True)
             status = status or 1
@@ -121,24 +124,24 @@ _CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--excl
 
 
 def _confirm(
-    arguments: list[str], status: int, records: list[dict[str, Any]], gate: bool
-) -> tuple[int, list[dict[str, Any]]]:
+    arguments: list[str], status: int, records: list[Record], gate: bool
+) -> tuple[int, list[Record]]:
     """Measure every case that failed once more; returns the exit status that both runs leave, and all records."""
     kept, skip = [], False
     for word in arguments:
         if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
             kept.append(word)
         skip = word in _CHOOSING and not skip
-    failed = [record for record in records if outcome.needs_confirmation(record)]
-    again: list[dict[str, Any]] = []
-    for place in dict.fromkeys((r["system"], r["partition"], r["environment"]) for r in failed):
+    failed = [record for record in records if record.needs_confirmation]
+    again: list[Record] = []
+    for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
-        mine = [r for r in failed if (r["system"], r["partition"], r["environment"]) == place]
-        hashes = [word for r in mine for word in ("-n", f"/{r['hash']}")]
+        mine = [r for r in failed if r.place == place]
+        hashes = [word for r in mine for word in ("-n", f"/{r.hash}")]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        again += _run([*kept, *where, *hashes], False, confirms=str(mine[0]["session"]))[1]
+        again += _run([*kept, *where, *hashes], False, confirms=mine[0].session)[1]
     records = [*records, *again]
-    if outcome.exit_status(records, gate) == 0:
+    if SessionRecords(records).exit_status(gate) == 0:
         status = 0  # ReFrame's own status knows of the first run only
     return status, records
 
@@ -160,7 +163,7 @@ def _selects_derived(arguments: list[str]) -> bool:
 
 
 def _not_measured(
-    console: Console, arguments: list[str], records: list[dict[str, Any]], accept: bool
+    console: Console, arguments: list[str], records: list[Record], accept: bool
 ) -> int:
     """As a gate, say what was not measured; returns 1 where it should have been.
 
@@ -175,8 +178,8 @@ def _not_measured(
             "(features, sweeps: docs/checks.md)"
         )
     wrong = [f"-n {text} selects no case" for text in without_match(arguments, names)]
-    mine = {record["session"] for record in records}
-    for system in dict.fromkeys(str(record["system"]) for record in records):
+    mine = {record.session for record in records}
+    for system in dict.fromkeys(record.system for record in records):
         before = seen_before(history_dir() / system, chosen, mine)
         wrong += gone(before, records, system)
     for line in wrong:
@@ -190,18 +193,18 @@ def _not_measured(
     return 1
 
 
-def show_outcome(console: Console, records: list[dict[str, Any]], gate: bool, status: int) -> int:
+def show_outcome(console: Console, records: SessionRecords, gate: bool, status: int) -> int:
     """Print the table and the summary; returns the exit status of the whole."""
     if records:
         console.print(table.table(table.rows(records), "What was measured"))
     if found := table.costs(records):
         console.print(table.cost_table(found))
-    worst = max(status, outcome.exit_status(records, gate))
+    worst = max(status, records.exit_status(gate))
     word = "ok" if worst == 0 else "FAILED"
-    console.print(f"iogauge: {word}: {outcome.summary(records)}" + (" (gate)" if gate else ""))
-    if any(r.get("tier") == "quick" and r["metrics"] for r in records):
+    console.print(f"iogauge: {word}: {records.summary()}" + (" (gate)" if gate else ""))
+    if any(r.tier == "quick" and r.metrics for r in records):
         console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
-    if any(r["verdict"] == "UNREFERENCED" for r in records):
+    if any(r.verdict is Verdict.UNREFERENCED for r in records):
         console.print(
             "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
             "Add references to site-configs/<site>/references.yaml."
@@ -247,10 +250,10 @@ def run(
         status, records = _run([*context.args, "-T", _DERIVED], gate)
         after, derived = _run([*context.args, "-t", _DERIVED], gate)
         status, records = max(status, after), [*records, *derived]
-    if confirm and any(map(outcome.needs_confirmation, records)):
+    if confirm and any(record.needs_confirmation for record in records):
         status, records = _confirm(context.args, status, records, gate)
     console = new_console()
-    status = show_outcome(console, records, gate, status)
+    status = show_outcome(console, SessionRecords(records), gate, status)
     if gate:
         status = max(status, _not_measured(console, context.args, records, accept_missing))
     raise typer.Exit(status)
@@ -291,7 +294,7 @@ def bench(context: typer.Context) -> None:
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     status, records = _run([*arguments, *context.args], current.is_gate())
-    code = show_outcome(console, records, current.is_gate(), status)
+    code = show_outcome(console, SessionRecords(records), current.is_gate(), status)
     for line in doctor.not_run(machine.machine(), target):
         console.print(plain(line))
     raise typer.Exit(code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +11,32 @@ from typing import Final
 LIBRARY: Final = Path(__file__).resolve().parents[1]
 #: Folder of the shell files that job scripts source or run.
 JOB_FILES: Final = LIBRARY / "job"
+
+
+#: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
+_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
+
+
+def expand(path: str) -> str:
+    """Replace a variable that is a path's whole first component (``$DW_JOB_STRIPED/x``).
+
+    Every other path is returned as it is. Raises OSError if the value is not an absolute path.
+    """
+    first, slash, rest = path.partition("/")
+    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
+        return path
+    value = os.environ.get(first[1:], "")
+    if not value.startswith("/"):
+        raise OSError(
+            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
+            "which the resource manager sets for a job that asks for the space"
+        )
+    if odd := sorted(set(_ODD.findall(value))):
+        raise OSError(
+            f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
+            "write elsewhere (they split a path at '@', fio at ':')"
+        )
+    return os.path.join(value, rest) if slash else value
 
 
 def sites_dir() -> Path:

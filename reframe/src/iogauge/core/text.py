@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 
 
 def text_digest(text: str) -> str:
+    """Return twelve hex digits that name a text."""
+    import hashlib  # brings OpenSSL, an eighth of an agent's start
+
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def digest(value: object) -> str:
     """Return twelve hex digits that identify plain data, whatever the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return text_digest(text)
 
 
 def visible(text: str) -> str:

@@ -24,23 +24,15 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from iogauge.core import processes
+from iogauge.core.paths import expand
 from iogauge.core.text import visible
-from iogauge.job.opening import expand, open_case, restore_settings
-from iogauge.node import client_settings, counters, layouts, pagecache, probes
-from iogauge.node.layouts import FileLayout, Pins
-from iogauge.node.lustre_targets import (
-    NAMES_PER_COMMAND,
-    in_parallel,
-    look,
-    run_lfs,
-    storage_targets,
-)
-from iogauge.node.mounts import find_mount
-from iogauge.workspace import removal
-from iogauge.workspace.directory import empty_case, remove_case
+
+if TYPE_CHECKING:
+    from iogauge.workspace.removal import Progress
+
+# Each command imports what it needs: a job starts the agent several times on every node.
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
@@ -52,50 +44,10 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
     return 0
 
 
-def _pin(pins_file: str, directory: str, out: str) -> int:
-    """Put every name on its storage target, and write the requested and the obtained targets.
-
-    Files must not exist yet: ``lfs setstripe`` makes them.
-    """
-    pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
-    placed = layouts.place(pins, storage_targets(directory))
-    paths = {name: os.path.join(directory, name) for name in pins.names}
-    for path in paths.values():
-        if pins.kind == "directory":
-            os.makedirs(path)
-        else:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-    for target in dict.fromkeys(placed.values()):
-        chosen = [paths[name] for name in pins.names if placed[name] == target]
-        layout = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
-        for first in range(0, len(chosen), NAMES_PER_COMMAND):
-            run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
-
-    def landed(name: str) -> int | None:
-        path = paths[name]
-        if pins.kind == "directory":
-            return layouts.parse_default_start(run_lfs("getstripe", "-d", "-y", path), path)
-        osts = layouts.parse_getstripe(run_lfs("getstripe", "-y", path), path).osts
-        return osts[0] if len(osts) == 1 else None
-
-    obtained = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
-    return _answer(out, {"placed": placed, "found": obtained})
-
-
-def _stripes(directory: str, out: str) -> int:
-    """Write the layouts of all regular files below a directory, by relative path, sorted."""
-    run_lfs("getstripe", "-d", "-y", directory)  # Even without a file, Lustre must answer.
-    names = sorted(os.path.relpath(path, directory) for path in pagecache.files_below(directory))
-
-    def read(name: str) -> FileLayout:
-        text = run_lfs("getstripe", "-y", os.path.join(directory, name))
-        return layouts.parse_getstripe(text, name)
-
-    return _answer(out, {"files": [layout.to_json() for layout in in_parallel(read, names)]})
-
-
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
+    from iogauge.node import counters, probes
+
     try:
         path = expand(directory)
         counted = counters.look(path)
@@ -105,19 +57,16 @@ def _facts(directory: str, out: str) -> int:
     return 0
 
 
-def _checksums(state: str, directory: str, folder: str) -> int:
-    mount = find_mount(expand(directory))
-    client_settings.switch_checksums(state == "on", mount.source if mount else "", Path(folder))
-    return 0
+def _progress(directory: str) -> Progress:
+    from iogauge.workspace.removal import Progress
 
-
-def _progress(directory: str) -> removal.Progress:
-    return removal.Progress(
-        directory, lambda text: print(visible(text), file=sys.stderr, flush=True)
-    )
+    return Progress(directory, lambda text: print(visible(text), file=sys.stderr, flush=True))
 
 
 def _remove(directory: str, seconds: float) -> int:
+    from iogauge.core import processes
+    from iogauge.workspace.directory import remove_case
+
     for message in processes.end(directory):
         print(visible(f"iogauge: {message}"), file=sys.stderr, flush=True)
     if not os.path.lexists(directory):
@@ -130,35 +79,63 @@ def _remove(directory: str, seconds: float) -> int:
     return 0
 
 
+def _view(path: str) -> dict[str, Any]:
+    from iogauge.node.lustre_targets import look
+
+    return look(path).to_json()
+
+
+def _evict(directory: str) -> dict[str, Any]:
+    from iogauge.node import pagecache
+
+    return pagecache.evict(pagecache.files_below(directory)).to_json()
+
+
 def _empty(directory: str) -> int:
+    from iogauge.workspace.directory import empty_case
+
     empty_case(directory, report=_progress(directory))
     return 0
+
+
+def _on_lustre(argv: list[str]) -> int | None:
+    """Run a command for Lustre; return its exit status, or None for another command."""
+    from iogauge.job import lustre
+
+    match argv:
+        case ["pin", pins_file, directory, out]:
+            return _answer(out, lustre.pin(pins_file, expand(directory)))
+        case ["stripes", directory, out]:
+            return _answer(out, lustre.stripes(expand(directory)))
+        case ["checksums", ("on" | "off") as state, directory, folder]:
+            lustre.switch_checksums(state, directory, folder)
+            return 0
+    return None
 
 
 def _command(argv: list[str]) -> int | None:
     """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
-        case ["open", case_file]:
-            return open_case(case_file)
+        case ["open", order_file]:
+            from iogauge.job.opening import open_case
+
+            return open_case(order_file)
         case ["view", path, out]:
-            return _answer(out, look(expand(path)).to_json())
+            return _answer(out, _view(expand(path)))
         case ["evict", directory, out]:
-            done = pagecache.evict(pagecache.files_below(expand(directory)))
-            return _answer(out, done.to_json())
-        case ["pin", pins_file, directory, out]:
-            return _pin(pins_file, expand(directory), out)
-        case ["checksums", ("on" | "off") as state, directory, folder]:
-            return _checksums(state, directory, folder)
-        case ["restore", folder]:
-            return restore_settings(folder)
+            return _answer(out, _evict(expand(directory)))
+        case ["facts", directory, out]:
+            return _facts(directory, out)
         case ["empty", directory]:
             return _empty(directory)
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
-        case ["stripes", directory, out]:
-            return _stripes(expand(directory), out)
-        case ["facts", directory, out]:
-            return _facts(directory, out)
+        case ["restore", folder]:
+            from iogauge.job.opening import restore_settings
+
+            return restore_settings(folder)
+        case [("pin" | "stripes" | "checksums"), *_]:
+            return _on_lustre(argv)
     return None
 
 

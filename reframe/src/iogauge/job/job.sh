@@ -141,7 +141,17 @@ iog_at_close() {
     IOG_AT_CLOSE=("$@")
 }
 
+# The agent that keeps the lock runs already, and empties the directory if it can be asked. It names the repetition, so
+# that a late answer is not taken for the next one. Else an agent is started.
 iog_reset() {
+    local line
+    if (trap '' PIPE && echo "empty $IOG_REP" >&"$IOG_KEEPER_IN") 2>/dev/null; then
+        while read -r -t "${IOG_EMPTY_SECONDS:-60}" line <&"$IOG_KEEPER_OUT"; do
+            [ "$line" != "emptied $IOG_REP" ] || return 0
+            [ "$line" != "not emptied $IOG_REP" ] || exit 1
+            echo "$line"
+        done
+    fi
     iog_run "${IOG_AGENT[@]}" empty "$IOG_DIR" || exit
 }
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import select
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import deadline
+from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
@@ -23,32 +22,7 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
 from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
-from iogauge.workspace import directory, lock, permission
-
-#: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
-_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
-
-
-def expand(path: str) -> str:
-    """Replace a variable that is a path's whole first component (``$DW_JOB_STRIPED/x``).
-
-    Every other path is returned as it is. Raises OSError if the value is not an absolute path.
-    """
-    first, slash, rest = path.partition("/")
-    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
-        return path
-    value = os.environ.get(first[1:], "")
-    if not value.startswith("/"):
-        raise OSError(
-            f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
-            "which the resource manager sets for a job that asks for the space"
-        )
-    if odd := sorted(set(_ODD.findall(value))):
-        raise OSError(
-            f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
-            "write elsewhere (they split a path at '@', fio at ':')"
-        )
-    return os.path.join(value, rest) if slash else value
+from iogauge.workspace import directory, lock, permission, removal
 
 
 def _striped(order: JobOrder) -> bool:
@@ -256,8 +230,41 @@ def open_case(order_file: str) -> int:
             return REFUSED
         print(WORD, flush=True)
         if opened.locked:
-            _ended()
+            _serve()
     return 0
+
+
+def _serve() -> None:
+    """Do what the job script asks for, until it says "end", or is gone with all that it started.
+
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``; the answer is ``emptied N`` or ``not emptied N``.
+    """
+    waiting = b""
+    while chunk := os.read(0, 4096):
+        *lines, waiting = (waiting + chunk).split(b"\n")
+        for line in map(os.fsdecode, lines):
+            if line == "end":
+                return
+            word, _, number = line.partition(" ")
+            if word == "empty":
+                _say(f"{'emptied' if _emptied() else 'not emptied'} {number}")
+
+
+def _emptied() -> bool:
+    """Empty the case's directory; say how far that is, and why if it fails."""
+    path = os.environ["IOG_DIR"]
+    try:
+        # The script waits for lines: a slow removal that says how far it is is not given up.
+        directory.empty_case(path, report=removal.Progress(path, _say))
+    except OSError as error:
+        _say(f"iogauge: empty: {error}")
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    """Print a line that the job script hands on."""
+    print(visible(text), flush=True)
 
 
 def restore_settings(folder: str) -> int:

@@ -13,7 +13,6 @@ exits with 2: its exit status is never used.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import subprocess
@@ -22,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
 from iogauge.node.client_settings import fsname_of
 from iogauge.node.mounts import Mount, cache_id, find_mount
@@ -221,7 +221,7 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
     for name, value in parameters.items():
         for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
             is_own = own is not None and own.fullmatch(job)
-            key = OWN if is_own else hashlib.sha256(job.encode()).hexdigest()[:12]
+            key = OWN if is_own else text_digest(job)
             jobs[key] = jobs.get(key, 0) + count
     return {
         "counter": "llite" if moved else "",

@@ -16,10 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Metric
-from iogauge.judge.verdict import Verdict
-
-#: Verdicts on a metric that say that its value is valid; whatever else was measured is no operand.
-VALID: Final = frozenset(v.value for v in (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED))
+from iogauge.records.record import MetricRecord, Record
 
 #: Name under which a derived case's findings say which points it lacks.
 POINTS: Final = "points"
@@ -196,6 +193,11 @@ class Source:
     #: Keys of a record in which all points must agree with the newest.
     alike: Sequence[str] = ()
 
+    def may_hold(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the JSON of a record names the check and the place, so that it is worth a closer look."""
+        place = (values.get("check"), values.get("partition"), values.get("environment"))
+        return place == (self.check, self.partition, self.environment)
+
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
@@ -229,60 +231,54 @@ class _Case:
 
     x: float
     name: str
-    verdict: str
     same_tier: bool
-    metrics: Mapping[str, tuple[Metric, str, object]]
+    metrics: Mapping[str, MetricRecord]
     alike: tuple[tuple[str, object], ...]
-    record: Mapping[str, Any]
+    record: Record
 
     def point(self, value: float) -> Point:
         record = self.record
         return Point(
             x=self.x,
             value=value,
-            partition=record["partition"],
-            session=record["session"],
-            case=record["case"],
-            time=record["time"],
+            partition=record.partition,
+            session=record.session,
+            case=record.case,
+            time=record.time,
         )
 
 
-def _case(record: Mapping[str, Any], source: Source, oldest: float) -> _Case | None:
-    """A record as a case of the source; None where it is another's, or too old.
+def _case(record: Record, source: Source, oldest: float) -> _Case | None:
+    """A record as a case of the source; None if it is another's, or too old.
 
-    Raises KeyError, TypeError, ValueError or AttributeError for what has not the form of a record.
+    Raises KeyError, TypeError or ValueError for a record without the parameters and keys that the source names.
     """
     place = (source.check, source.partition, source.environment)
-    if (record["check"], record["partition"], record["environment"]) != place:
+    if (record.check, record.partition, record.environment) != place:
         return None
-    if calendar.timegm(time.strptime(record["time"], "%Y-%m-%dT%H:%M:%SZ")) < oldest:
+    if calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ")) < oldest:
         return None
-    parameters = record["parameters"]
-    if record.get("pinned"):  # one node's, not the target's
+    if not {"parameters", "overridden", "tier"} <= {*record.order}:  # older, or never decided
+        return None
+    if record.pinned:  # one node's, not the target's
         return None
     # The tier is compared below.
-    if set(record["overridden"]) - {"tier"} or any(
-        parameters[k] != value for k, value in source.fixed.items()
+    if set(record.overridden) - {"tier"} or any(
+        record.parameters[k] != value for k, value in source.fixed.items()
     ):
         return None
-    if type(record["session"]) is not str:
-        raise TypeError("a record without a session")
-    tier = record["tier"]
-    if tier not in (source.tier, ""):  # empty: refused before the tier was known
+    if record.tier not in (source.tier, ""):  # empty: refused before the tier was known
         return None
-    x = float(parameters[source.varied]) if source.varied else 0.0
+    x = float(record.parameters[source.varied]) if source.varied else 0.0
     if source.expected and x not in source.expected:
         return None
+    values = record.to_json() if source.alike else {}
     return _Case(
         x=x,
-        name=_name(source, x) if source.varied else str(record["case"]),
-        verdict=Verdict(record["verdict"]).value,
-        same_tier=tier == source.tier,
-        metrics={
-            m["name"]: (Metric(m["name"], m["unit"], m["better"]), m["verdict"], m["median"])
-            for m in record["metrics"]
-        },
-        alike=tuple((key, record[key]) for key in source.alike),
+        name=_name(source, x) if source.varied else record.case,
+        same_tier=record.tier == source.tier,
+        metrics={m.name: m for m in record.metrics},
+        alike=tuple((key, values[key]) for key in source.alike),
         record=record,
     )
 
@@ -291,11 +287,11 @@ def _name(source: Source, x: float) -> str:
     return f"{source.varied}={x:g}"
 
 
-def newest_points(records: Iterable[Mapping[str, Any]], source: Source, oldest: float) -> Operands:
+def newest_points(records: Iterable[Record], source: Source, oldest: float) -> Operands:
     """The newest valid value of every point and metric, and what has none.
 
     ``records`` come newest first and are read no further than needed; ``oldest`` in seconds since the epoch.
-    A record of another form is passed over.
+    A record without what the source names is passed over.
     """
     metrics = {metric.name: metric for metric in source.metrics}
     found: dict[str, dict[str, Point]] = {name: {} for name in metrics}
@@ -304,13 +300,13 @@ def newest_points(records: Iterable[Mapping[str, Any]], source: Source, oldest: 
     for record in records:
         try:
             case = _case(record, source, oldest)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if case is None:
             continue
         if not case.metrics:
-            refused.setdefault((None, case.name), f"{case.verdict} in {record['session']}")
-        for one in source.metrics or [metric for metric, _, _ in case.metrics.values()]:
+            refused.setdefault((None, case.name), f"{record.verdict.value} in {record.session}")
+        for one in source.metrics or map(_metric, case.metrics.values()):
             name, metric = one.name, metrics.setdefault(one.name, one)
             points = found.setdefault(name, {})
             if case.name in points:
@@ -331,23 +327,27 @@ def newest_points(records: Iterable[Mapping[str, Any]], source: Source, oldest: 
     return Operands(metrics, {name: tuple(p.values()) for name, p in found.items()}, tuple(left))
 
 
+def _metric(measured: MetricRecord) -> Metric:
+    return Metric(measured.name, measured.unit, measured.better)
+
+
 def _value(
     case: _Case, metric: Metric, agreed: tuple[tuple[str, object], ...] | None
 ) -> float | str:
     """A case's value of a metric, or why it is no operand."""
-    session = case.record["session"]
-    known, verdict, value = case.metrics.get(metric.name, (metric, case.verdict, None))
-    if verdict not in VALID:
-        return f"{verdict} in {session}"
-    if known != metric:
-        return f"in {known.unit}, not {metric.unit}, in {session}"
-    if not case.same_tier or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+    session, found = case.record.session, case.metrics.get(metric.name)
+    verdict = found.verdict if found else case.record.verdict
+    if not verdict.is_valid:
+        return f"{verdict.value} in {session}"
+    if found and _metric(found) != metric:
+        return f"in {found.unit}, not {metric.unit}, in {session}"
+    if not found or not case.same_tier or found.median <= 0:
         return f"without a value in {session}"
     if agreed is not None and case.alike != agreed:
         was = ", ".join(f"{key}={value}" for key, value in case.alike)
         now = ", ".join(f"{key}={value}" for key, value in agreed)
         return f"with {was} in {session}, newer points with {now}"
-    return float(value)
+    return float(found.median)
 
 
 def _left_out(

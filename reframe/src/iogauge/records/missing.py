@@ -11,9 +11,10 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from iogauge.records import journal
+from iogauge.records.record import Record
 
 #: Earlier sessions of a selection that are looked at; a run with derived checks has two.
 _SESSIONS: Final = 30
@@ -26,15 +27,12 @@ def selection(arguments: Sequence[str]) -> str:
     return shlex.join(arguments)
 
 
-def case_of(record: Mapping[str, Any]) -> Case:
-    """Partition, environment and name of a record's case."""
-    return (str(record["partition"]), str(record["environment"]), str(record["case"]))
-
-
 def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[Case, str]:
     """Cases that gates of a selection have recorded on a system, and the newest session of each.
 
     ``mine`` are the sessions that are to be compared with them.
+
+    A record that is damaged elsewhere counts: what it names was measured.
 
     Of the newest sessions, back to the last in which somebody accepted that cases are gone. Cases that were
     pinned to a node are left out: nodes come and go.
@@ -57,15 +55,14 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
         for record in (first, *records):
             if not record.get("pinned"):
                 with contextlib.suppress(KeyError):  # history names it
-                    found.setdefault(case_of(record), file.stem)
+                    case = (record["partition"], record["environment"], record["case"])
+                    found.setdefault((str(case[0]), str(case[1]), str(case[2])), file.stem)
     return found
 
 
-def gone(
-    before: Mapping[Case, str], records: Iterable[Mapping[str, Any]], system: str
-) -> list[str]:
+def gone(before: Mapping[Case, str], records: Iterable[Record], system: str) -> list[str]:
     """A line for each case that was recorded before and is not now."""
-    now = {case_of(record) for record in records if record["system"] == system}
+    now = {(r.partition, r.environment, r.case) for r in records if r.system == system}
     return [
         f"{name} ({system}:{partition}, {environment}) was recorded in {session}, and is gone"
         for (partition, environment, name), session in sorted(before.items())

@@ -7,7 +7,6 @@ could be compared.
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -16,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from rich.console import Group
 from rich.table import Table
@@ -26,16 +25,13 @@ from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge.core.paths import history_dir, project_root
 from iogauge.core.text import visible
 from iogauge.core.units import UnitError, convert, format_bytes, format_value
-from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import short_name
+from iogauge.records.record import Record as CaseRecord
 from iogauge.tools import darshan
 from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord
 
 #: Values whose ratio is nearer to 1 than this are called alike.
 TOLERANCE: Final = 0.10
-
-_JUDGED: Final = (Verdict.PASS.value, Verdict.FAIL.value, Verdict.UNREFERENCED.value)
 
 #: Keys of a record that say nothing of how the figures came about, or are compared as figures.
 _NOT_FACTS: Final = frozenset(
@@ -297,29 +293,22 @@ def _layouts(lustre: Sequence[FileRecord]) -> str:
     return "; ".join(layout for layout, _ in seen.most_common())
 
 
-def of_record(name: str, record: Mapping[str, Any]) -> Subject:
-    """The medians of a record's metrics; raises :class:`CompareError` for a record without its keys."""
-    try:
-        metrics = {m["name"]: m for m in record["metrics"]}
-        measured = {n: m for n, m in metrics.items() if m["median"] is not None}
-        doubts = {n: m["verdict"] for n, m in metrics.items() if m["verdict"] not in _JUDGED}
-        notes = [f"{n} is {v}: {metrics[n]['reason']}" for n, v in doubts.items()]
-        if not metrics:
-            notes.append(f"nothing was measured: {record['verdict']}: {record['reason']}")
-        values = {n: Quantity(float(m["median"]), str(m["unit"])) for n, m in measured.items()}
-        if not all(math.isfinite(quantity.value) for quantity in values.values()):
-            raise ValueError("a median that is no finite number")
-        return Subject(
-            kind="record",
-            name=name,
-            values=values,
-            facts=_flat({k: v for k, v in record.items() if k not in _NOT_FACTS}),
-            better={n: m["better"] for n, m in metrics.items()},
-            doubts=doubts,
-            notes=tuple(notes),
-        )
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise CompareError(f"{name}: not a record of a case: {error!r}") from error
+def of_record(name: str, record: CaseRecord) -> Subject:
+    """The medians of a record's metrics."""
+    metrics = {m.name: m for m in record.metrics}
+    doubts = {n: m.verdict.value for n, m in metrics.items() if not m.verdict.is_valid}
+    notes = [f"{n} is {v}: {metrics[n].reason}" for n, v in doubts.items()]
+    if not metrics:
+        notes.append(f"nothing was measured: {record.verdict.value}: {record.reason}")
+    return Subject(
+        kind="record",
+        name=name,
+        values={n: Quantity(float(m.median), m.unit) for n, m in metrics.items()},
+        facts=_flat({k: v for k, v in record.to_json().items() if k not in _NOT_FACTS}),
+        better={n: m.better for n, m in metrics.items()},
+        doubts=doubts,
+        notes=tuple(notes),
+    )
 
 
 def _flat(value: object, prefix: str = "") -> dict[str, str]:
@@ -336,7 +325,7 @@ def _flat(value: object, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def choose(records: Sequence[Mapping[str, Any]], case: str, where: str) -> Mapping[str, Any]:
+def choose(records: Sequence[CaseRecord], case: str, where: str) -> CaseRecord:
     """The only record of a case: by name (with or without ReFrame's parameter names), check or hash.
 
     ``#3`` is the third record. Without a case there must be one record only. Raises
@@ -348,19 +337,15 @@ def choose(records: Sequence[Mapping[str, Any]], case: str, where: str) -> Mappi
         chosen = [r for r in records if not case or case in _names(r)]
     if len(chosen) == 1:
         return chosen[0]
-    listed = "".join(
-        f"\n  #{n}  {r.get('hash')}  {short_name(str(r.get('case')))}"
-        for n, r in enumerate(records, 1)
-    )
+    listed = "".join(f"\n  #{n}  {r.hash}  {r.short_name}" for n, r in enumerate(records, 1))
     raise CompareError(
         f"{where}: {len(chosen) or 'no'} records{f' of {case!r}' if case else ''}, expected 1; name one as "
         f"{where}:<case or hash>, or {where}:#<number> of{listed or ' none'}"
     )
 
 
-def _names(record: Mapping[str, Any]) -> set[str]:
-    case = str(record.get("case"))
-    return {case, short_name(case), str(record.get("hash")), str(record.get("check"))}
+def _names(record: CaseRecord) -> set[str]:
+    return {record.case, record.short_name, str(record.hash), record.check}
 
 
 def read(text: str) -> Subject:
@@ -385,11 +370,11 @@ def read(text: str) -> Subject:
             f"{', '.join(newest) or 'none'})"
         )
     try:
-        records = [r for f in files for r in journal.read(f) if isinstance(r, dict)]
+        records = [r for f in files for r in journal.read_records(f) if isinstance(r, CaseRecord)]
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     chosen = choose(records, case, place)
-    return of_record(f"{chosen.get('session')} {short_name(str(chosen.get('case')))}", chosen)
+    return of_record(f"{chosen.session} {chosen.short_name}", chosen)
 
 
 def _parser() -> str:

@@ -17,7 +17,7 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import short_name
+from iogauge.records.record import Excerpt, excerpts
 
 _ORIGIN: Final = ("source", "number")
 
@@ -114,7 +114,7 @@ def moment(text: str, *, end: bool = False) -> datetime:
         raise ValueError(message) from error
 
 
-def table(found: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
+def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
     """Records, each with the metrics that are shown, as a table for a terminal; text from outside is escaped."""
     view = Table(pad_edge=False, show_lines=False)
     view.add_column("time", no_wrap=True)
@@ -123,29 +123,19 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
     for heading in ("metric", "median ±spread", "verdict"):
         view.add_column(heading, no_wrap=True)
     view.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
-    for record, names in found:
-        for cells in _lines(record, names):
-            view.add_row(*(escape(visible(cell)) for cell in cells))
+    for record, names in chosen:
+        for found in excerpts(record, names):
+            view.add_row(*(escape(visible(cell)) for cell in _cells(found)))
     return view
 
 
-def _lines(record: dict[str, Any], names: set[str | None]) -> Iterator[tuple[str, ...]]:
-    """Cells of each metric with one of these names; of the case where it has none."""
-    head = (
-        str(record.get("time")),
-        f"{record.get('system')}:{record.get('partition')}",
-        short_name(str(record.get("case"))),
-    )
-    if not record.get("metrics"):
-        yield (*head, "-", "-", str(record.get("verdict")), str(record.get("reason") or ""))
-        return
-    for metric in record["metrics"]:
-        if metric["name"] not in names:
-            continue
-        median, spread = metric.get("median"), metric.get("spread")
-        measured = "-" if median is None else f"{format_value(median)} {metric.get('unit') or ''}"
-        if spread is not None:
-            measured += f" ±{spread:.1%}"
-        verdict = str(metric.get("verdict"))
-        reason = str(metric.get("reason") or "") if verdict != Verdict.PASS.value else ""
-        yield (*head, metric["name"], measured, verdict, reason)
+def _cells(found: Excerpt) -> tuple[str, ...]:
+    """Cells of one line of the table."""
+    head = (found.time, found.where, found.case)
+    if found.metric is None:
+        return (*head, "-", "-", found.verdict, found.reason)
+    measured = "-" if found.median is None else f"{format_value(found.median)} {found.unit}"
+    if found.spread is not None:
+        measured += f" ±{found.spread:.1%}"
+    reason = found.reason if found.verdict != Verdict.PASS.value else ""
+    return (*head, found.metric, measured, found.verdict, reason)

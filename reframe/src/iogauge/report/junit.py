@@ -5,15 +5,14 @@ ReFrame's own calls a skipped case a passed one; here nothing but PASS looks lik
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree
 
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import short_name
-from iogauge.report import outcome
+from iogauge.records.record import Record
+from iogauge.report.outcome import SessionRecords
 
 _ELEMENT: Final = {
     Verdict.FAIL: "failure",
@@ -22,36 +21,34 @@ _ELEMENT: Final = {
 }
 
 
-def junit(records: Sequence[dict[str, Any]], gate: bool) -> str:
+def junit(records: SessionRecords, gate: bool) -> str:
     """Test suites, one a partition, a test case each case; the reason is the message of what is no PASS.
 
     UNREFERENCED, UNSTABLE and CONTAMINATED are skipped, and fail as a gate. A failure that is expected, or that a
     second run refuted, is skipped.
     """
-    refuted = {id(record) for record in outcome.unconfirmed(records)}
     top = ElementTree.Element("testsuites", name="iogauge")
     suites: dict[str, ElementTree.Element] = {}
     counts: dict[str, dict[str, int]] = {}
     for record in records:
-        place = visible(f"{record.get('system')}:{record['partition']}")
+        place = visible(f"{record.system}:{record.partition}")
         if place not in suites:
             suites[place] = ElementTree.SubElement(top, "testsuite", name=place)
             counts[place] = {"tests": 0, "failure": 0, "error": 0, "skipped": 0}
-        verdict = Verdict(record["verdict"])
         case = ElementTree.SubElement(
             suites[place],
             "testcase",
-            classname=f"{place}.{visible(str(record.get('check')))}",
-            name=visible(short_name(record["case"])),
+            classname=f"{place}.{visible(record.check)}",
+            name=visible(record.short_name),
         )
         counts[place]["tests"] += 1
-        if verdict is not Verdict.PASS:
-            kind = _ELEMENT.get(verdict, "failure" if gate else "skipped")
-            if record.get("expected") or id(record) in refuted:
+        if record.verdict is not Verdict.PASS:
+            kind = _ELEMENT.get(record.verdict, "failure" if gate else "skipped")
+            if not records.counts(record):
                 kind = "skipped"
             counts[place][kind] += 1
-            reason = visible(str(record["reason"]))
-            told = ElementTree.SubElement(case, kind, message=f"{verdict.value}: {reason}")
+            message = f"{record.verdict.value}: {visible(record.reason)}"
+            told = ElementTree.SubElement(case, kind, message=message)
             told.text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
     for place, suite in suites.items():
@@ -63,12 +60,11 @@ def junit(records: Sequence[dict[str, Any]], gate: bool) -> str:
     return ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _table(record: dict[str, Any]) -> str:
+def _table(record: Record) -> str:
     """Session, and a line for each metric."""
-    lines = [f"session {record.get('session')}, {record.get('time')}: {record['verdict']}"]
+    lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
     lines += [
-        f"{m['name']}: {format_value(m['median'])} {m['unit']}: {m['verdict']}: {m['reason']}"
-        for m in record["metrics"]
-        if m["median"] is not None
+        f"{m.name}: {format_value(m.median)} {m.unit}: {m.verdict.value}: {m.reason}"
+        for m in record.metrics
     ]
     return "\n".join(visible(line) for line in lines)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from rich.markup import escape
 from rich.table import Table
 
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
+from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.derive import POINTS, VALID, cost_per_gb_s_month
-from iogauge.records.record import short_name
+from iogauge.records.derive import POINTS, cost_per_gb_s_month
+from iogauge.records.record import MetricRecord, PriceRecord, Record
 
 _STYLE: Final = {
     Verdict.PASS: "green",
@@ -45,60 +46,50 @@ def plain(text: str) -> str:
     return escape(visible_lines(text))
 
 
-def _reason(record: dict[str, Any], metric: dict[str, Any]) -> str:
+def _reason(record: Record, metric: MetricRecord) -> str:
     objections = [
-        f"{f['guard']}: {f['saw']}; demanded: {f['demands']}"
-        for f in record["findings"]
-        if f["metric"] in (None, metric["name"]) and f["outcome"] == metric["verdict"].lower()
+        f"{f.guard}: {f.saw}; demanded: {f.demands}"
+        for f in record.findings
+        if f.metric in (None, metric.name) and f.objects(metric.verdict)
     ]
     if objections:
         return "; ".join(objections)
     remarks = [
-        f"{f['guard']}: {f['saw']}"
-        for f in record["findings"]
-        if f["metric"] in (None, metric["name"])
-        and f["outcome"] == "warn"
-        and not (f["guard"] == "G4" and record.get("tier") == "quick")
+        f"{f.guard}: {f.saw}"
+        for f in record.findings
+        if f.metric in (None, metric.name)
+        and f.outcome == Outcome.WARN.value
+        and not (f.guard == "G4" and record.tier == "quick")
     ]
-    text = metric["reason"] if metric["verdict"] != Verdict.PASS.value else ""
+    text = metric.reason if metric.verdict is not Verdict.PASS else ""
     return "; ".join([*([text] if text else []), *remarks])
 
 
-def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
+def rows(records: Iterable[Record]) -> list[Row]:
     """Rows of a session's records; a case without metrics has one row."""
     found = []
     for record in records:
-        name = visible(short_name(record["case"]))
-        target = (record.get("target") or {}).get("path", record["partition"])
-        if not record["metrics"]:
-            found.append(
-                Row(
-                    name,
-                    target,
-                    "-",
-                    "-",
-                    "-",
-                    "-",
-                    Verdict(record["verdict"]),
-                    visible(record["reason"]),
-                )
-            )
-        for metric in record["metrics"]:
-            unit, reference, ceiling = metric["unit"], metric["reference"], metric["ceiling"]
-            spread = "" if metric["spread"] is None else f" ±{metric['spread']:.1%}"
+        name = visible(record.short_name)
+        target = record.target_path
+        if not record.metrics:
+            reason = visible(record.reason)
+            found.append(Row(name, target, "-", "-", "-", "-", record.verdict, reason))
+        for metric in record.metrics:
+            reference = metric.reference
+            spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
             bound = ""
             if reference:
-                lower = reference["lower"]
-                bound = format_value(reference["value"]) + (f" {lower:+.0%}" if lower else "")
+                lower = f" {reference.lower:+.0%}" if reference.lower else ""
+                bound = format_value(reference.value) + lower
             found.append(
                 Row(
                     name,
                     target,
-                    metric["name"],
-                    f"{format_value(metric['median'])} {unit}{spread}",
+                    metric.name,
+                    f"{format_value(metric.median)} {metric.unit}{spread}",
                     bound or "none",
-                    format_value(ceiling) if ceiling else "unknown",
-                    Verdict(metric["verdict"]),
+                    format_value(metric.ceiling) if metric.ceiling else "unknown",
+                    metric.verdict,
                     visible(_reason(record, metric)),
                 )
             )
@@ -106,17 +97,17 @@ def rows(records: Iterable[dict[str, Any]]) -> list[Row]:
     return found
 
 
-def _not_computed(record: dict[str, Any], name: str, target: str) -> list[Row]:
+def _not_computed(record: Record, name: str, target: str) -> list[Row]:
     """Rows of the metrics that a derived case could not compute beside those that it could."""
-    computed = {metric["name"] for metric in record["metrics"]}
+    computed = {metric.name for metric in record.metrics}
     rows = []
-    for finding in record["findings"] if computed else ():
-        if finding["guard"] != POINTS or finding["metric"] in computed:
+    for finding in record.findings if computed else ():
+        if finding.guard != POINTS or finding.metric is None or finding.metric in computed:
             continue
-        invalid = finding["outcome"] == "invalid"
+        invalid = finding.objects(Verdict.INVALID)
         verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
-        reason = visible(finding["saw"])
-        rows.append(Row(name, target, finding["metric"], "-", "-", "-", verdict, reason))
+        reason = visible(finding.saw)
+        rows.append(Row(name, target, finding.metric, "-", "-", "-", verdict, reason))
     return rows
 
 
@@ -166,37 +157,36 @@ class Cost:
     source: str
 
 
-def costs(records: Iterable[dict[str, Any]]) -> list[Cost]:
+def costs(records: Iterable[Record]) -> list[Cost]:
     """Cost by partition and bandwidth metric, from records in the order in which they were made.
 
     Of each case the newest valid value counts, of each metric the best case; partitions without a price
     have none.
     """
-    newest: dict[tuple[str, str], dict[str, tuple[float, dict[str, Any]]]] = {}
+    newest: dict[tuple[str, str], dict[str, tuple[float, Record, PriceRecord]]] = {}
     for record in records:
-        for metric in record["metrics"] if record.get("price") else ():
-            if metric["unit"] not in BANDWIDTH_UNITS or metric["verdict"] not in VALID:
+        price = record.price
+        for metric in record.metrics if price else ():
+            if metric.unit not in BANDWIDTH_UNITS or not metric.verdict.is_valid:
                 continue
-            if metric["median"] <= 0:
+            if price is None or metric.median <= 0:
                 continue
-            cases = newest.setdefault((record["partition"], metric["name"]), {})
-            cases[record["case"]] = (convert(metric["median"], metric["unit"], "B/s"), record)
+            bytes_s = convert(metric.median, metric.unit, "B/s")
+            cases = newest.setdefault((record.partition, metric.name), {})
+            cases[record.case] = (bytes_s, record, price)
     found = []
-    for (partition, name), cases in newest.items():
-        bytes_s, record = max(cases.values(), key=lambda one: one[0])
-        price = record["price"]
+    for (_, name), cases in newest.items():
+        bytes_s, record, price = max(cases.values(), key=lambda one: one[0])
         found.append(
             Cost(
-                target=(record.get("target") or {}).get("path", partition),
-                currency=price["currency"],
-                per_gb_month=price["per_gb_month"],
+                target=record.target_path,
+                currency=price.currency,
+                per_gb_month=price.per_gb_month,
                 metric=name,
-                case=short_name(record["case"]),
+                case=record.short_name,
                 gb_s=bytes_s / 1e9,
-                per_gb_s_month=cost_per_gb_s_month(
-                    price["per_gb_month"], price["capacity"], bytes_s
-                ),
-                source=price["source"],
+                per_gb_s_month=cost_per_gb_s_month(price.per_gb_month, price.capacity, bytes_s),
+                source=price.source,
             )
         )
     return found

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from iogauge.records.derive import VALID
+from iogauge.judge.verdict import Verdict
 from iogauge.trend import detector
 from iogauge.trend.detector import Counts, Doubles
 
@@ -198,7 +198,7 @@ def _valid(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows that count in statistics: valid, and no confirmation, which a failure on the same day chose."""
     return frame.filter(
         pl.col("confirms").is_null(),
-        pl.col("metric_verdict").is_in(sorted(VALID)),
+        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_finite() & (pl.col("median") > 0),
     )
 

@@ -14,7 +14,6 @@ import json
 import os
 import pwd
 import re
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
+from iogauge.core.files import replace_file
 from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission, removal
 from iogauge.workspace.removal import NotRemoved, Removal
@@ -184,7 +184,7 @@ def create(
     owner = {
         "session": session,
         "user": user_name(),
-        "host": host or socket.gethostname(),
+        "host": host or os.uname().nodename,
         "process": owner_process or processes.identity(os.getpid()),
         "created": _utc(time.time()),
         "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
@@ -234,7 +234,7 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
     with contextlib.suppress(FileNotFoundError):
         before = _read(fd)
     if any(before.get(key) != owner[key] for key in ("host", "process")):
-        here = before.get("host") == socket.gethostname()
+        here = before.get("host") == os.uname().nodename
         if here and "process" in before and processes.runs(before["process"]):
             raise WorkdirError(
                 f"session {owner['session']} is that of process {before['process']} as well, which runs: "
@@ -248,15 +248,8 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
 
 
 def _write(fd: int, owner: dict[str, Any]) -> None:
-    scratch = f"{MARKER}.{socket.gethostname()}.{os.getpid()}"
-    new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
-    with open(new, "w", encoding="utf-8") as file:
-        json.dump(owner, file)
-        file.flush()
-        os.fsync(new)
-    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync
-    # this.
+    replace_file(MARKER, json.dumps(owner).encode(), mode=0o600, dir_fd=fd, sync=True)
+    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync this.
     try:
         os.fsync(fd)
     except OSError as error:
@@ -316,7 +309,7 @@ def may_be_alive(session: FoundSession) -> bool:
     """
     if not session.owner.keys() & {"host", "expires", "session"}:
         return session.age_s < _UNKNOWN_S
-    here = session.owner.get("host") == socket.gethostname()
+    here = session.owner.get("host") == os.uname().nodename
     if here and "process" in session.owner:
         return processes.runs(session.owner["process"])
     expires = session.owner.get("expires")

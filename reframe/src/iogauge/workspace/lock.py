@@ -56,7 +56,6 @@ import os
 import re
 import stat
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -95,7 +94,7 @@ class Occupied(Exception):
 
 
 def _new_name() -> str:
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 def folder(place: str) -> str:
