@@ -149,7 +149,7 @@ MUTANTS = (
     ),
     Mutant(
         "operands-of-an-earlier-run", "check", "derived.py",
-        "        selected = current.current().open_cases",
+        "        selected = current().open_cases",
         "        selected = set[tuple[str, str, str, str]]()",
         "tests/unit/test_derive.py::test_operands_that_this_run_has_not_decided_are_waited_for",
         "a derived value is computed before this run has decided its operands",
