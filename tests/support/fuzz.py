@@ -535,7 +535,7 @@ def _history(data: bytes) -> object:
         frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
-        rows, _ = history_table.Choice(limit=0).of(folder, Path(folder, "cache"))
+        rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
         console.print(history_table.table(history_table.records(folder, rows)))
         for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem

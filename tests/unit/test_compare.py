@@ -49,7 +49,7 @@ def subject(values: dict[str, float], unit: str = "s", **more: Any) -> Subject:
     )
 
 
-def row(a: Subject, b: Subject) -> compare.Row:
+def row(a: Subject, b: Subject) -> compare.ComparedRow:
     (one,) = compare.compare(a, b).rows
     return one
 
@@ -116,8 +116,12 @@ def test_units_that_cannot_be_brought_together_give_no_ratio() -> None:
 
 
 def test_a_value_that_one_does_not_have() -> None:
-    assert row(subject({"v": 2}), subject({})) == compare.Row("v", "s", 2, None, None, "differs")
-    assert row(subject({}), subject({"v": 2})) == compare.Row("v", "s", None, 2, None, "differs")
+    assert row(subject({"v": 2}), subject({})) == compare.ComparedRow(
+        "v", "s", 2, None, None, "differs"
+    )
+    assert row(subject({}), subject({"v": 2})) == compare.ComparedRow(
+        "v", "s", None, 2, None, "differs"
+    )
 
 
 def test_only_facts_that_differ_are_told() -> None:

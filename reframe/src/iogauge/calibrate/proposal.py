@@ -155,8 +155,8 @@ def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) ->
     written.
 
     It is found as ReFrame finds it. A check without an entry gets an ``$index`` of the partition
-    and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the index
-    does not name.
+    and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the
+    index does not name.
     """
     if "parameters" not in record.order:
         raise Refused(

@@ -1,4 +1,4 @@
-"""What is there, what is missing, and the one command that brings it."""
+"""Examine the machine: what is available, what is missing, and the one command that provides it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from iogauge.site import settings
 from iogauge.site.machine import Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
-#: The command that brings a program, where it is missing.
+#: The command that installs a missing program.
 BRINGS: Final = {
     "ior": "ci/build-stack",
     "mdtest": "ci/build-stack",
@@ -30,7 +30,7 @@ BRINGS: Final = {
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
 }
 
-#: Checks that a program is needed for, as a person would name them.
+#: The checks that need a program, in words.
 NEEDED_FOR: Final = {
     "ior": "bandwidth with IOR (IorPosix, IorMpiio)",
     "mdtest": "metadata rates with mdtest (MdtestEasy, MdtestHard)",
@@ -50,7 +50,7 @@ class Check:
 
 
 def describe_stack(machine: Machine) -> list[str]:
-    """One line a program that was found."""
+    """Return one line for each program that was found."""
     return [
         f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
         for p in machine.programs.values()
@@ -58,7 +58,7 @@ def describe_stack(machine: Machine) -> list[str]:
 
 
 def not_run(machine: Machine, target: str) -> list[str]:
-    """What could not run, each with the one command that brings it."""
+    """Return what could not run, each with the one command that provides it."""
     lines = [
         f"not run: {NEEDED_FOR[name]}: {name} is missing. It comes with: {BRINGS[name]}"
         for name in ("ior", "mdtest", "fio")
@@ -84,7 +84,10 @@ def not_run(machine: Machine, target: str) -> list[str]:
 
 
 def launch_check(machine: Machine) -> Check | None:
-    """Run IOR on two tasks over a few KiB: do launcher and program belong to the same MPI?"""
+    """Run IOR on two tasks over a few KiB, to see whether launcher and program use the same MPI.
+
+    Returns None if one of them is missing.
+    """
     if not {"ior", "mpirun"} <= set(machine.programs):
         return None
     ior, mpirun = machine.programs["ior"].path, machine.programs["mpirun"].path
@@ -117,7 +120,7 @@ def launch_check(machine: Machine) -> Check | None:
 
 
 def site_mistakes(folder: Path) -> list[Mistake]:
-    """Mistakes of a site, references to checks that do not exist included."""
+    """Return the mistakes of a site, including references to checks that do not exist."""
     return settings.read_site(folder)[1]
 
 
@@ -213,7 +216,7 @@ def _target(path: str) -> list[Check]:
 
 
 def examine() -> list[Check]:
-    """Everything that the doctor looks at, in the order in which one would ask."""
+    """Return all results of the doctor, in a sensible order."""
     machine = site_machine.machine()
     found = [*_versions(), *_programs(machine)]
     launch = launch_check(machine)

@@ -23,7 +23,10 @@ from iogauge.report.table import plain
 def _sessions(
     console: Console, names: list[str]
 ) -> tuple[SessionRecords, bool, list[journal.Damaged]]:
-    """Records of the named sessions, of the newest where none is, whether one was a gate, and what is no record."""
+    """Return the records of the named sessions, whether any ran as a gate, and the damaged lines.
+
+    Without names it is the newest session. Raises BadParameter for an unknown session.
+    """
     files = sorted(paths.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
     known = [file.stem for file in files]
     wanted = names or known[-1:]
@@ -46,14 +49,14 @@ def _sessions(
 
 def show_report(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest where left out.")
+        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
     ] = None,
     html: Annotated[
         Path | None, typer.Option(help="Write a page: one file that needs no network.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
 ) -> None:
-    """Show the table of a session again; with --html and --junit also as files."""
+    """Show the table of a session again; with --html and --junit also write files."""
     console = new_console()
     records, gate, damaged = _sessions(console, names or [])
     if html:
@@ -66,32 +69,32 @@ def show_report(
         from iogauge.report.junit import junit as as_junit
 
         junit.write_text(as_junit(records, gate), encoding="utf-8")
-    # Nobody knows what a damaged record had to say: it may have been a failure.
+    # A damaged record may have been a failure.
     raise typer.Exit(show_outcome(console, records, gate, 1 if damaged else 0))
 
 
 def raise_alarm(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest where left out.")
+        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
     ] = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(help="system:partition that must have been measured; may be repeated."),
     ] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="Only PASS is no trouble.")] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="Everything but PASS is trouble.")] = False,
     send: Annotated[
         bool,
-        typer.Option("--send", help="To what IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL … name."),
+        typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
     ] = False,
-    link: Annotated[str, typer.Option(help="Where the whole report is.")] = "",
+    link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
     figures: Annotated[
         Path | None, typer.Option(help="Directory for a figure of each trouble.")
     ] = None,
 ) -> None:
-    """Say what failed in a session and what it measured that has become worse, and send it.
+    """Say what failed in a session and which metrics have become worse, and send it.
 
-    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: the question is wrong; 3: trouble, and a
-    receiver does not have it. Nothing is sent where there is no trouble.
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option; 3: trouble
+    that a receiver did not get. Nothing is sent without trouble.
     """
     from iogauge.alarm import figure, receivers  # with SciPy and polars
     from iogauge.alarm.collect import collect
@@ -140,10 +143,10 @@ def show_comparison(
     a: Annotated[
         str, typer.Argument(help="A Darshan log; or a session or its .jsonl, with :case.")
     ],
-    b: Annotated[str, typer.Argument(help="What is put in relation to it; of the same kind.")],
+    b: Annotated[str, typer.Argument(help="The other; it is put in relation to the first.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Put two Darshan logs, or two records, side by side, and say what else was different."""
+    """Compare two Darshan logs, or two records, and say what else was different."""
     try:
         found = compare.compare(compare.read(a), compare.read(b))
     except compare.CompareError as error:
@@ -156,28 +159,28 @@ def show_comparison(
 
 
 def propose_references(
-    system: Annotated[str, typer.Option(help="System; all that have records where left out.")] = "",
+    system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
     name: Annotated[
-        str, typer.Option("-n", "--name", help="Regular expression that the case's name holds.")
+        str, typer.Option("-n", "--name", help="Regular expression, found in the case's name.")
     ] = "",
     metric: Annotated[
-        list[str] | None, typer.Option(help="Metric; may be repeated; all where left out.")
+        list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
     ] = None,
-    since: Annotated[str, typer.Option(help="Only runs from this day or moment on (UTC).")] = "",
-    runs: Annotated[int | None, typer.Option(help="Only the newest so many runs.")] = None,
+    since: Annotated[str, typer.Option(help="Only runs since this day or time (UTC).")] = "",
+    runs: Annotated[int | None, typer.Option(help="Only this many newest runs.")] = None,
     coverage: Annotated[
         float, typer.Option(min=0.5, max=0.9999, help="Share of healthy runs that meet the bound.")
     ] = 0.99,
     confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="How sure that is.")
+        float, typer.Option(min=0.5, max=0.9999, help="Confidence in this share.")
     ] = 0.95,
     write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
     lower: Annotated[
-        str | None, typer.Option(help="Why references may be made softer; without it none is.")
+        str | None, typer.Option(help="Reason to make references softer; needed for that.")
     ] = None,
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
-    # With SciPy and polars, which no other command waits for.
+    # Imported here because SciPy and polars start slowly.
     from iogauge.calibrate import command, proposal
     from iogauge.calibrate.runs import RunChoice
     from iogauge.report.history_table import moment
@@ -205,31 +208,35 @@ def propose_references(
 
 
 def show_history(
-    system: Annotated[str, typer.Option(help="System; all where left out.")] = "",
+    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
     name: Annotated[
         str,
-        typer.Option("-n", "--check", help="Regular expression that the case's name holds."),
+        typer.Option("-n", "--check", help="Regular expression, found in the case's name."),
     ] = "",
     verdict: Annotated[
         list[Verdict] | None,
-        typer.Option(case_sensitive=False, help="Of the case or a metric; may be repeated."),
+        typer.Option(
+            case_sensitive=False, help="Verdict of the case or a metric; may be repeated."
+        ),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric; all where left out.")] = "",
-    since: Annotated[str, typer.Option(help="Day or moment (UTC), or 12h, 7d, 4w ago.")] = "",
-    until: Annotated[str, typer.Option(help="As --since; a day to its end.")] = "",
-    limit: Annotated[int, typer.Option(min=0, help="Newest records that are shown; 0: all.")] = 20,
+    metric: Annotated[str, typer.Option(help="Metric; all if omitted.")] = "",
+    since: Annotated[str, typer.Option(help="Day or time (UTC), or 12h, 7d, 4w ago.")] = "",
+    until: Annotated[str, typer.Option(help="As --since; a day includes its end.")] = "",
+    limit: Annotated[
+        int, typer.Option(min=0, help="Number of newest records to show; 0 for all.")
+    ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="List the lines that are no records.")
+        bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
 ) -> None:
-    """Show what was recorded, the newest first."""
-    from iogauge.records import query  # with polars, which no run of checks waits for
+    """Show the records, the newest first."""
+    from iogauge.records import query  # imported here because polars starts slowly
     from iogauge.report import history_table
 
     folder, console = paths.history_dir(), new_console()
     try:
-        choice = history_table.Choice(
+        choice = history_table.RecordChoice(
             system=system,
             name=name,
             verdicts=tuple(verdict or ()),
@@ -258,21 +265,25 @@ def show_history(
 
 def show_trend(
     system: Annotated[str, typer.Option(help="Only this system.")] = "",
-    name: Annotated[str, typer.Option("--name", "-n", help="Only cases that fit this regex.")] = "",
-    since: Annotated[str, typer.Option(help="Only runs from this day on, YYYY-MM-DD.")] = "",
-    baseline: Annotated[int, typer.Option(help="Runs that later ones are compared with.")] = 30,
+    name: Annotated[
+        str, typer.Option("--name", "-n", help="Only cases that match this regular expression.")
+    ] = "",
+    since: Annotated[str, typer.Option(help="Only runs since this day, YYYY-MM-DD.")] = "",
+    baseline: Annotated[
+        int, typer.Option(help="Number of runs with which later runs are compared.")
+    ] = 30,
     false_alarms: Annotated[
         float, typer.Option(help="Share of stable series with an alarm in 30 runs.")
     ] = 0.05,
     offline: Annotated[
-        bool, typer.Option("--offline", help="All changes of the newest series, seen from today.")
+        bool, typer.Option("--offline", help="All changes of the newest series, in retrospect.")
     ] = False,
     method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say which metrics have become worse, since when, by how much, and what changed just before.
 
-    Exit status 1: there is an alarm; 2: the question is wrong. Improvements and short series are no alarm.
+    Exit status 1: there is an alarm; 2: a wrong option. Improvements and short series are no alarm.
     """
     from iogauge.report.history_table import moment
     from iogauge.trend import command
