@@ -1,7 +1,7 @@
 """How soon do detectors find a drop, at the same share of false alarms? Writes detectors.md and detectors.svg.
 
     python benchmarks/detectors.py [--quick] [--write]    # the comparison, and the best that is possible
-    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/changepoint.py
+    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/detector.py
 
 Every detector's limit is set on stable series of the same noise, such that each of the 30 runs after the
 baseline is as likely as any other to raise a false alarm, and 5 % of the series raise one. "as shipped" is

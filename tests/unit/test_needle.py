@@ -414,13 +414,14 @@ def test_rounds_without_servers(tmp_path: Path) -> None:
     assert printed.splitlines() == ["needle 1 -", one, "needle 2 -", one]
 
 
-def test_the_first_failure_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("address", "turns"), [("a", 1), ("b", 2)])
+def test_the_first_failure_ends_it(tmp_path: Path, address: str, turns: int) -> None:
     (tmp_path / "servers.txt").write_text("n1 a,7 11\nn2 b,8 12\n")
-    fio = "case $* in *client=b*) exit 7 ;; esac"
+    fio = f"case $* in *client={address}*) exit 7 ;; esac"
     process = run_sweep(tmp_path, fio, "w.fio", "2", "servers.txt")
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 7
-    assert printed.splitlines() == ["needle 1 n1", "needle 1 n2"]
+    assert printed.splitlines() == ["needle 1 n1", "needle 1 n2"][:turns]
 
 
 def test_without_a_list_of_servers_nothing_is_done(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from iogauge.calibrate.proposal import Settings, propose
 from iogauge.calibrate.runs import CalibrateError, RunChoice, newest_record, runs_of
 from iogauge.calibrate.statistics import Refused
 from iogauge.core import untrusted
+from iogauge.core.files import written_beside
 from iogauge.records import query
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import FILE
@@ -109,12 +109,6 @@ def read_text(file: Path) -> str:
 def write_text(file: Path, text: str) -> None:
     """Replace a file's text in one step and keep its mode; raises OSError."""
     file = file.resolve()
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as opened:
-            opened.write(text)
-        os.chmod(name, file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        os.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with written_beside(file, text.encode()) as scratch:
+        os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+        os.rename(scratch, file)

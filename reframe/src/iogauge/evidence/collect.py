@@ -54,14 +54,14 @@ from iogauge.plan.stage import (
 )
 from iogauge.tools.mpi import Binding, parse_bindings
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
 PATIENCE_S = 10.0
 
 
 def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
-    """Return the agent's files of every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
+    """Return the agent's answers, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
     answers, deadline = [], time.monotonic() + PATIENCE_S
     while True:
         files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
@@ -114,9 +114,7 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 
 def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
-    """Return the bytes that all tasks fetched, from fetched.sh, or None if a kernel does not count
-    them.
-    """
+    """Return the bytes that all tasks fetched (fetched.sh), or None if a kernel does not count."""
     name = fetched_stem(phase.name, repetition)
     files = list(stage.glob(f"{glob.escape(name)}.*"))
     if not files:
@@ -140,9 +138,7 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
 
 
 def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of every judged repetition, or of the preparing one if files are made
-    once.
-    """
+    """Return the layouts of each judged repetition, or of the preparing one if it writes."""
     repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
     layouts = []
     for repetition in repetitions if plan.striped else ():
@@ -164,7 +160,7 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
 def _facts(
     stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
 ) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[NodeActivity, ...]]:
-    """Return fingerprints, first looks and changes of the nodes, without missing or damaged ones."""
+    """Return the nodes' fingerprints, first looks and changes; skip missing or damaged files."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}
     ran = {run.name for run in runs}
@@ -236,8 +232,8 @@ def _collect(
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        views = (opened.view,) if opened.view else ()
-        return Evidence(views=views, refused=opened.refused, occupied=opened.occupied)
+        first = (opened.view,) if opened.view else ()
+        return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
@@ -328,7 +324,7 @@ class _Outputs:
 
 
 def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
-    """Return the parsed outputs and evictions of all executions; raises :class:`ToolOutputError`."""
+    """Parse the outputs and evictions of all executions; raises :class:`ToolOutputError`."""
     emptied = [phase.name for phase in plan.phases if phase.access.evict]
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},
@@ -348,5 +344,5 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
     return outputs
 
 
-def _frozen(values: Mapping[str, Sequence[Item]]) -> dict[str, tuple[Item, ...]]:
+def _frozen(values: Mapping[str, Sequence[_Item]]) -> dict[str, tuple[_Item, ...]]:
     return {name: tuple(items) for name, items in values.items()}

@@ -127,7 +127,7 @@ def judge(
         )
         notes = "; ".join(_notes(plan, evidence, metric.name))
         decided.append(
-            dataclasses.replace(metric_verdict, reason=f"{verdict_of_metric.reason}: {notes}")
+            dataclasses.replace(metric_verdict, reason=f"{metric_verdict.reason}: {notes}")
             if notes
             else metric_verdict
         )

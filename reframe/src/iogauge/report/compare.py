@@ -28,7 +28,7 @@ from iogauge.core.units import UnitError, convert, format_bytes, format_value
 from iogauge.records import journal
 from iogauge.records.record import Record as CaseRecord
 from iogauge.tools import darshan
-from iogauge.tools.darshan import ALL_RANKS, DarshanLog, Record
+from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
@@ -207,14 +207,14 @@ def of_log(name: str, log: DarshanLog) -> Subject:
     return Subject(kind="Darshan log", name=name, values=values, facts=facts, notes=tuple(notes))
 
 
-def _sum(records: Iterable[Record], *counters: str) -> float:
+def _sum(records: Iterable[FileRecord], *counters: str) -> float:
     """Return the sum of counters over records; counters that Darshan could not watch (-1) count as
     0.
     """
     return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
 
 
-def _amplification(log: DarshanLog, posix: Sequence[Record]) -> dict[str, Quantity]:
+def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     mpiio = log.of("MPI-IO")
     files = {record.file for record in mpiio}
     below = [record for record in posix if record.file in files]
@@ -226,7 +226,7 @@ def _amplification(log: DarshanLog, posix: Sequence[Record]) -> dict[str, Quanti
     return values
 
 
-def _posix_values(posix: Sequence[Record]) -> dict[str, Quantity]:
+def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     values = {}
     operations = _sum(posix, "READS", "WRITES")
     for word, counters in (
@@ -243,7 +243,7 @@ def _posix_values(posix: Sequence[Record]) -> dict[str, Quantity]:
     return {**values, "files opened": Quantity(len(opened), "1")}
 
 
-def _rank_values(posix: Sequence[Record]) -> dict[str, Quantity]:
+def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     """Return the POSIX time of the slowest and the fastest rank.
 
     If files were reduced over the ranks, the times are those of the reduced file with most bytes.
@@ -261,9 +261,9 @@ def _rank_values(posix: Sequence[Record]) -> dict[str, Quantity]:
     return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
 
 
-def _most_written_shared(posix: Sequence[Record]) -> list[Record]:
+def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
     """Return the records of the file with most bytes written that several ranks opened."""
-    files: dict[str, list[Record]] = defaultdict(list)
+    files: dict[str, list[FileRecord]] = defaultdict(list)
     for record in posix:
         files[record.file].append(record)
     shared = [
@@ -274,7 +274,7 @@ def _most_written_shared(posix: Sequence[Record]) -> list[Record]:
     return max(shared, key=lambda records: _sum(records, "BYTES_WRITTEN"), default=[])
 
 
-def _access_sizes(posix: Sequence[Record]) -> str:
+def _access_sizes(posix: Sequence[FileRecord]) -> str:
     """Return the four most frequent sizes, of the four that Darshan keeps of each record."""
     counts: Counter[int] = Counter()
     for record in posix:
@@ -285,7 +285,7 @@ def _access_sizes(posix: Sequence[Record]) -> str:
     return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))
 
 
-def _file_system(posix: Sequence[Record]) -> str:
+def _file_system(posix: Sequence[FileRecord]) -> str:
     moved: Counter[str] = Counter()
     for record in posix:
         text = f"{record.fs_type} on {record.mount}"
@@ -293,7 +293,7 @@ def _file_system(posix: Sequence[Record]) -> str:
     return moved.most_common(1)[0][0] if moved else ""
 
 
-def _layouts(lustre: Sequence[Record]) -> str:
+def _layouts(lustre: Sequence[FileRecord]) -> str:
     """Return stripe count and size of the files' components.
 
     Each combination appears once, the most frequent first.

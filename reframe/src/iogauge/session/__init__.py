@@ -1,0 +1,6 @@
+"""One run of ReFrame: its name, its options, and its cleanup.
+
+- current: name, directories and end of the session
+- gate: a gate passes only if something was decided
+- janitor: removal of the remains of killed sessions
+"""
