@@ -1,7 +1,7 @@
 """How soon do detectors find a drop, at the same share of false alarms? Writes detectors.md and detectors.svg.
 
     python benchmarks/detectors.py [--quick] [--write]    # the comparison, and the best that is possible
-    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/changepoint.py
+    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/detector.py
 
 Every detector's limit is set on stable series of the same noise, such that each of the 30 runs after the
 baseline is as likely as any other to raise a false alarm, and 5 % of the series raise one. "as shipped" is
@@ -588,7 +588,7 @@ def speed() -> list[str]:
         pl.lit(None, pl.String).alias("confirms"),
     )
     start = time.process_time(), time.perf_counter()
-    found = states.judge(frame)
+    found = states.states_of(frame)
     cpu, wall = time.process_time() - start[0], time.perf_counter() - start[1]
     alarms = sum(one.state is states.State.ALARM for one in found)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -192,7 +192,7 @@ def command(folder: Path, *arguments: str) -> float:
     """Seconds of ``iogauge history`` with arguments."""
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", "from iogauge.cli import app; app()", "history", *arguments],
+        [sys.executable, "-c", "from iogauge.cli.app import app; app()", "history", *arguments],
         env=os.environ | {"PYTHONPATH": str(SOURCE), "IOGAUGE_HOME": str(folder.parent)},
         stdout=subprocess.DEVNULL,
         check=True,

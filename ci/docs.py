@@ -9,6 +9,8 @@ library: run it in a shell where `. ./activate` was done, or by make.
 
 from __future__ import annotations
 
+import configparser
+import importlib
 import inspect
 import re
 from pathlib import Path
@@ -29,8 +31,24 @@ def guards() -> str:
     return "\n".join(rows)
 
 
+def rooms() -> str:
+    """The table of the library's rooms, the uppermost floor first, from their docstrings."""
+    layers = configparser.ConfigParser()
+    layers.read(ROOT / "reframe" / ".importlinter", encoding="utf-8")
+    floors = layers["importlinter:contract:rooms"]["layers"].split("\n")[1:]
+    rows = ["| floor | room | purpose | modules |", "|---|---|---|---|"]
+    for number, floor in zip(range(len(floors), 0, -1), floors, strict=True):
+        for package in floor.split(" | "):
+            sentence, *modules = (importlib.import_module(package).__doc__ or "").splitlines()
+            names = [line[2:].partition(":")[0] for line in modules if line.startswith("- ")]
+            purpose = sentence.removesuffix(".").replace("``", "`")
+            room = package.removeprefix("iogauge.")
+            rows.append(f"| {number} | `{room}/` | {purpose} | {', '.join(names)} |")
+    return "\n".join(rows)
+
+
 #: Page, name of the part, what makes it.
-PARTS = (("docs/guards.md", "guards", guards),)
+PARTS = (("docs/guards.md", "guards", guards), ("CONTRIBUTING.md", "rooms", rooms))
 
 
 def filled(page: str, name: str, content: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.alarm import collect, figure, page
-from iogauge.alarm.collect import DRIFT, Alarm
+from iogauge.alarm.collect import DRIFT, Alarm, Trouble
 from iogauge.alarm.figure import Curve, Point
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
@@ -278,6 +279,33 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     assert seen.tags.count("svg") == 2
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
+    records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
+    text = page.page(collected(tmp_path, records), records)
+    assert text.count(f'<td class="{verdict.value}"><span class="word">{verdict.value}<') == 2
+    assert ("What somebody must look at" in text) == collected(tmp_path, records).failed
+
+
+@pytest.mark.parametrize(
+    "field", [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")]
+)
+def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
+    texts: dict[str, Any] = {"where": "w", "case": "c", field: NASTY}
+    alarm = Alarm(
+        sessions=(NASTY,),
+        systems=(NASTY,),
+        summary=NASTY,
+        failed=True,
+        troubles=(Trouble(kind="FAIL", **texts),),
+        curves=(),
+    )
+    text = page.page(alarm, [])
+    seen = Page(text)
+    assert "script" not in seen.tags and "\x1b" not in text
+    assert seen.words.count("<script>alert(1)</script>") == 5  # four times around the trouble
 
 
 def test_junit_calls_nothing_but_pass_a_pass() -> None:

@@ -100,14 +100,26 @@ def test_a_page_without_its_part_is_refused() -> None:
         pages().filled("# Guards\n", "guards", "")
 
 
-def test_an_agent_loads_nothing_that_judges() -> None:
+@pytest.mark.parametrize(
+    ("command", "needs"),
+    [
+        (["open", "/nonexistent"], "iogauge.guards.preflight"),
+        (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
+        (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
+    ],
+    ids=["open", "facts", "remove"],
+)
+def test_an_agent_loads_nothing_that_judges(command: list[str], needs: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", "import iogauge.job.agent, iogauge.job.opening"],
+        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command],
         capture_output=True,
         text=True,
-        check=True,
+        cwd=tmp_path,
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
-    assert "iogauge.guards.preflight" in loaded
-    heavy = r"(pydantic|polars|reframe|rich|iogauge\.(judge|evidence|site))(\.|$)"
+    assert needs in loaded, done.stderr
+    heavy = (
+        r"(pydantic|polars|reframe|rich|typer|iogauge\.(judge|evidence|site|records|session|check))"
+        r"(\.|$)"
+    )
     assert not sorted(name for name in loaded if re.match(heavy, name))

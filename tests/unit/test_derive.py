@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from iogauge.check import derived
 from iogauge.check.derived import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
 from iogauge.records import derive
 from iogauge.records.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
 from iogauge.records.record import Record
-from iogauge.session import current
 from support import records
 from support.records import append
 
@@ -474,7 +474,7 @@ def test_operands_that_this_run_has_not_decided_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run = SimpleNamespace(open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")})
-    monkeypatch.setattr(current, "current", lambda: run)
+    monkeypatch.setattr(derived, "current", lambda: run)
     check: Any = None
     with pytest.raises(NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"):
         DerivedCheck._await(check, [SOURCE])

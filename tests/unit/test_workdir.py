@@ -607,7 +607,7 @@ def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool
         "session": f"t-h-{processes}",
         "host": socket.gethostname() if host == "here" else host,
     }
-    found = directory.Session("/x", {} if host == "nobody" else owner, age)
+    found = directory.FoundSession("/x", {} if host == "nobody" else owner, age)
     assert directory.may_be_alive(found) is alive
 
 
@@ -666,7 +666,7 @@ def test_a_session_without_a_process_in_its_marker_expires(
         owner["host"] = socket.gethostname()
     if expires is not None:
         owner["expires"] = utc(time.time() + expires)
-    assert directory.may_be_alive(directory.Session("/x", owner, 1)) is alive
+    assert directory.may_be_alive(directory.FoundSession("/x", owner, 1)) is alive
 
 
 def utc(moment: float) -> str:

@@ -142,7 +142,7 @@ def collect(
     frame = query.load(folder, columns=_COLUMNS)
     mine = {record.line for record in records}
     rows = frame.filter(pl.col("line").is_in(sorted(mine)))
-    judged = {(one.line, one.metric): one for one in states.judge(rows)}
+    judged = {(one.line, one.metric): one for one in states.states_of(rows)}
     known = _Known(folder, rows, judged)
     found: list[Trouble] = []
     told: set[tuple[str, str]] = set()

@@ -1,4 +1,17 @@
-"""ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import."""
+"""ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
+
+- compared: a partition against its baseline
+- configuration: ReFrame's configuration of all sites
+- derived: cases that are computed from records of other cases
+- fio: scenarios that run fio
+- ior: scenarios that run IOR
+- job_files: what ReFrame's host writes for a job
+- judged: the base class of every case, measured or computed
+- mdtest: scenarios that run mdtest
+- needle: every storage target alone, every node alone
+- storage: the base class of every measured case
+- sweep: points of a sweep, as partitions declare them
+"""
 
 from iogauge.check import sweep
 from iogauge.check.compared import BaselineCheck, baseline_checks

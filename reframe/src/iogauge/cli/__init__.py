@@ -1,0 +1,8 @@
+"""The command ``iogauge``: parse, call, print, exit; nothing is decided here.
+
+- app: which commands there are
+- doctor: what is here, what is missing, what to do
+- results: report, alarm, compare, calibrate, history, trend
+- running: run and bench
+- site: doctor, validate, plan, clean, allow
+"""

@@ -179,7 +179,7 @@ def propose_references(
     """Propose references from what was measured, as a diff to review."""
     # With SciPy and polars, which no other command waits for.
     from iogauge.calibrate import command, proposal
-    from iogauge.calibrate.runs import Choice
+    from iogauge.calibrate.runs import RunChoice
     from iogauge.report.history_table import moment
 
     console = new_console()
@@ -187,7 +187,7 @@ def propose_references(
         fine = command.calibrate(
             paths.history_dir(),
             paths.sites_dir(),
-            Choice(
+            RunChoice(
                 system=system,
                 name=name,
                 metrics=tuple(metric or ()),

@@ -13,14 +13,14 @@ LIBRARY: Final = Path(__file__).resolve().parents[1]
 JOB_FILES: Final = LIBRARY / "job"
 
 
-#: What no target's path may hold, see :class:`iogauge.site.extras.Target`.
+#: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
 
 
 def expand(path: str) -> str:
-    """A path whose first component is exactly one variable (``$DW_JOB_STRIPED/x``), with its value.
+    """Replace a variable that is a path's whole first component (``$DW_JOB_STRIPED/x``).
 
-    Every other path is returned as it is. Raises OSError where the variable holds no absolute path.
+    Every other path is returned as it is. Raises OSError if the value is not an absolute path.
     """
     first, slash, rest = path.partition("/")
     if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):

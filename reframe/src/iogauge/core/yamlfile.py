@@ -90,7 +90,7 @@ def parse(text: str, name: str) -> Any:
         yaml.YAMLError,
         RecursionError,
         ValueError,
-        LookupError,  # what PyYAML's constructors raise for a value that its tag does not fit
+        LookupError,  # PyYAML's constructors raise these for a value that its tag does not fit
         TypeError,
         AttributeError,
         OverflowError,

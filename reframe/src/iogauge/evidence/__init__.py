@@ -1,0 +1,8 @@
+"""What a finished job left, as values.
+
+- changes: what a node's counters say of the time between two looks
+- collect: read a stage directory once and in full
+- failure: why a job or a tool failed, in its own words
+- fingerprint: join the facts of the nodes, and name a change
+- model: the types of all evidence
+"""

@@ -54,7 +54,7 @@ from iogauge.plan.stage import (
 )
 from iogauge.tools.mpi import Binding, parse_bindings
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
 PATIENCE_S = 10.0
@@ -114,9 +114,7 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 
 def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
-    """Return the bytes that all tasks fetched, from fetched.sh, or None if a kernel does not count
-    them.
-    """
+    """Return the bytes that all tasks fetched (fetched.sh), or None if a kernel does not count."""
     name = fetched_stem(phase.name, repetition)
     files = list(stage.glob(f"{glob.escape(name)}.*"))
     if not files:
@@ -140,9 +138,7 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
 
 
 def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of every judged repetition, or of the preparing one if files are made
-    once.
-    """
+    """Return the layouts of each judged repetition, or of the preparing one if it writes."""
     repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
     layouts = []
     for repetition in repetitions if plan.striped else ():
@@ -236,11 +232,8 @@ def _collect(
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        return Evidence(
-            views=(opened.view,) if opened.view else (),
-            refused=opened.refused,
-            occupied=opened.occupied,
-        )
+        seen = (opened.view,) if opened.view else ()
+        return Evidence(views=seen, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
@@ -351,5 +344,5 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
     return outputs
 
 
-def _frozen(values: Mapping[str, Sequence[Item]]) -> dict[str, tuple[Item, ...]]:
+def _frozen(values: Mapping[str, Sequence[_Item]]) -> dict[str, tuple[_Item, ...]]:
     return {name: tuple(items) for name, items in values.items()}

@@ -55,15 +55,6 @@ STARRED: Final = (
 #: Number of distinct values that a merged key keeps; further values are only counted.
 _DISTINCT: Final = 8
 
-#: Keys whose text may name hosts.
-_WITH_HOSTS: Final = (
-    "command.text",
-    "hints",
-    "hints.environment",
-    "mount.options",
-    "mount.source",
-)
-
 
 #: Scripts of ours that have moved, with their first paths: a new path would start new series.
 _MOVED: Final = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
@@ -202,33 +193,3 @@ def of_case(
     if data_types:
         facts["data_type"] = ",".join(sorted(set(data_types)))
     return facts
-
-
-def anonymised(fingerprint: Mapping[str, Value], hosts: Sequence[str]) -> Fingerprint:
-    """Return the fingerprint with hashes instead of host names and IPv4 addresses.
-
-    ``hosts`` are the nodes of the case. A hash reveals a name that can be guessed: this hides names
-    from readers, not from an attacker.
-    """
-    names = {part for host in hosts for part in (host, host.partition(".")[0])} - {""}
-
-    def hashed(name: str) -> str:
-        return f"host-{text_digest(name)[:8]}"
-
-    def hide(text: str) -> str:
-        for name in sorted(names, key=len, reverse=True):
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", hashed(name), text)
-        return re.sub(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])", lambda m: hashed(m[0]), text)
-
-    hidden = dict(fingerprint)
-    for key in _WITH_HOSTS:
-        if isinstance(text := hidden.get(key), str):
-            hidden[key] = hide(text)
-    if "nodes" in hidden:
-        hidden["nodes"] = ",".join(sorted(hashed(host) for host in set(hosts)))
-    source = str(hidden.get("mount.source", ""))
-    # host:/export, //host/share, host@tcp:/fsname
-    if match := re.match(r"(//)(?!host-)([\w.-]+)|()(?!host-)([\w.-]+)(?=[:@])", source):
-        slashes, name = match[1] or "", match[2] or match[4]
-        hidden["mount.source"] = slashes + hashed(name) + source[match.end() :]
-    return hidden

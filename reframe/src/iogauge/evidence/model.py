@@ -67,9 +67,7 @@ class Evidence:
 
 
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
-    """Return the phases of that name in a tool's output; raises :class:`ToolOutputError` if they
-    are not ``count``.
-    """
+    """Return the ``count`` phases of a name; raises :class:`ToolOutputError` for another number."""
     named = [phase for phase in output.phases if phase.name == name]
     if len(named) != count:
         names = ", ".join(phase.name for phase in output.phases) or "none"

@@ -1,0 +1,11 @@
+"""Whether a measurement may be believed: one function a rule, and when it speaks.
+
+- cache: client and server caches, write-back, compression
+- catalogue: every guard, a line each
+- figures: duration, tail, ceiling, units, bytes, spread, order, tool
+- finding: what a guard answers
+- nodes: placement, load of others, connections, modes of the client
+- preflight: the target before the first byte: identity, room, inodes, health
+- seen: what guards read: a case, its phases, its metrics
+- striping: layouts of files
+"""

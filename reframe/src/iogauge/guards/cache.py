@@ -68,9 +68,7 @@ def client_cache(
 
 
 def _why_not_past(nodes: int, task_offset: int | None, o_direct: bool, sharing: str) -> str:
-    """Return why a read may have hit the page caches. ``sharing`` says which nodes share a page
-    cache.
-    """
+    """Return why a read may have hit the page caches; ``sharing`` names nodes that share them."""
     if o_direct:
         return "O_DIRECT, which this file system is not known to honour"
     if nodes == 1:
@@ -281,9 +279,7 @@ def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _compressing(seen: CaseSeen) -> str:
-    """Return what shrinks data on their way, as the site declares or a node saw; empty if nothing
-    is known.
-    """
+    """Return what shrinks the data, as the site declares or a node saw; empty if unknown."""
     declared = seen.extras.target.compresses
     if declared is not None:
         return "a target that compresses, as its site declares" if declared else ""

@@ -20,9 +20,7 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True)
 class Entry:
-    """A rule with its number and name, the outcome if it does not hold, and the settings of its
-    limits.
-    """
+    """A rule with number and name, the outcome if it does not hold, and its settings."""
 
     number: str
     name: str
@@ -33,9 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Guard(Entry, Generic[Seen]):
-    """A rule that the judge applies. ``speak`` yields its findings, or nothing if it does not
-    apply.
-    """
+    """A rule that the judge applies; ``speak`` yields its findings, if it applies."""
 
     speak: Callable[[Seen], Iterator[Finding]]
 

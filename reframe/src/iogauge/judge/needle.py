@@ -39,9 +39,7 @@ _TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """A target or node: median rate of its rounds in MiB/s, its ``share`` of the median of all,
-    robust z.
-    """
+    """A target or node: its median rate in MiB/s, its ``share`` of the median of all, robust z."""
 
     name: str
     rate: float
@@ -70,9 +68,7 @@ class Needle:
         return self.probes[0]
 
     def describe(self) -> str:
-        """Return the outliers by name, or the slowest probe if there are none, for the reason of a
-        verdict.
-        """
+        """Return the outliers, or the slowest probe if there are none, for a verdict's reason."""
         parts = [self._say(probe) for probe in self.slow[:_NAMED]]
         if len(self.slow) > _NAMED:
             parts.append(f"and {len(self.slow) - _NAMED} more that are slow")
@@ -124,14 +120,14 @@ def outliers(rates: Mapping[str, Sequence[float]], *, max_deviation: float) -> N
                 raise ToolOutputError(
                     f"needle: {name}, round {number}: {value!r} MiB/s: a rate is finite and positive"
                 )
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    median = statistics.median(medians.values())
-    logs = {name: math.log(rate / median) for name, rate in medians.items()}
+    rate_of = {name: statistics.median(values) for name, values in rates.items()}
+    median = statistics.median(rate_of.values())
+    logs = {name: math.log(rate / median) for name, rate in rate_of.items()}
     scale = max(LEAST_SCALE, MAD_TO_SIGMA * statistics.median(map(abs, logs.values())))
     probes = sorted(
         (
             Probe(name=name, rate=rate, share=rate / median, z=logs[name] / scale)
-            for name, rate in medians.items()
+            for name, rate in rate_of.items()
         ),
         key=lambda probe: (probe.rate, probe.name),
     )
@@ -154,9 +150,7 @@ def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """The planned rounds. ``targets`` are the names of fio's jobs; if empty, the probes are
-    ``nodes`` hosts.
-    """
+    """The planned rounds. The probes are ``targets``, fio's jobs, or else ``nodes`` hosts."""
 
     direction: Literal["read", "write"]
     rounds: int

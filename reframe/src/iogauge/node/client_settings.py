@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core import untrusted
+from iogauge.core.files import replace_file
 
 #: Checksums of bulk data: one parameter for each storage target that this client is connected to.
 #: The metadata servers' own connections, seen if client and server share a node, end in
@@ -93,12 +94,8 @@ def switch_checksums(on: bool, source: str, folder: Path) -> None:
     file = _file(folder, fsname)
     if not file.exists():  # else a change is under way, and the file holds the values before it
         folder.mkdir(parents=True, exist_ok=True)
-        scratch = file.with_suffix(".new")
-        with open(scratch, "w", encoding="utf-8") as out:
-            json.dump({"since": time.time(), "found": values}, out)
-            out.flush()
-            os.fsync(out.fileno())
-        scratch.replace(file)
+        kept = {"since": time.time(), "found": values}
+        replace_file(file, json.dumps(kept).encode(), sync=True)
     _write(dict.fromkeys(values, "1" if on else "0"))
 
 

@@ -75,8 +75,7 @@ def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     checked = _run("lfs", "check", "osts")
     failed = parse_check(checked.stdout + checked.stderr)
     addresses = ""
-    # Without an answer the servers are unknown; lctl's exit status does not show whether it has
-    # one.
+    # Without an answer the servers are unknown; lctl's exit status does not show that.
     with contextlib.suppress(LustreError):
         addresses = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
     return join_targets(osts=osts, shown=shown, servers=parse_servers(addresses), failed=failed)

@@ -36,8 +36,8 @@ class Traits:
     accounts_reads: bool = False
 
 
-#: Known types, by the name in mountinfo. ZFS ignores O_DIRECT before 2.3 and keeps an ARC; FUSE file
-#: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
+#: Known types, by the name in mountinfo. ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. FUSE
+#: file systems may cache in their daemon and drop the flag. Spectrum Scale has its page pool.
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(("ext2", "ext3", "ext4", "xfs", "f2fs"), Traits("page-cache", True, True)),
     **dict.fromkeys(
@@ -227,8 +227,8 @@ def cache_id(path: str) -> str:
 def cached_below(mount: Mount) -> bool:
     """Return whether a mounted file system is itself served from memory or this page cache.
 
-    Examples are a loop device whose file goes through the page cache (``dio`` 0) or lies in memory,
-    and an overlay whose upper directory lies in memory. Only what is visible from here counts.
+    So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is an
+    overlay whose upper directory lies in memory. Only files visible from here are examined.
     """
     upper = (
         re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None

@@ -1,0 +1,8 @@
+"""What a case will do, what it costs, and what crosses to its job and back.
+
+- case: phases and their command lines
+- cost: expected speed and time, and the budget of a session
+- launchers: options of launchers and schedulers
+- script: the lines of a job script
+- stage: the files that cross between a job and its judge
+"""

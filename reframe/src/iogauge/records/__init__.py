@@ -1,0 +1,9 @@
+"""What is kept of every case, and how it is found again.
+
+- columns: records as rows of a table
+- derive: quantities computed from records of several cases
+- journal: append to the history, and read it
+- missing: cases that a gate should have measured
+- query: the history as columns, with its cache
+- record: the form of a record
+"""

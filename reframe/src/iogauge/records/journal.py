@@ -1,7 +1,8 @@
-"""Records: what is kept of every case, whatever its verdict.
+"""Append records to a session's file and read them back, whatever their verdict.
 
-One JSON Lines file a session, a line a case, appended when the case is decided and flushed to disk before
-the next one starts. Nothing is rewritten. The form of a record is described in docs/history.md.
+Each session has one JSON Lines file, with one line a case. A record is appended when its case is
+decided, and flushed to disk before the next case starts. Nothing is rewritten. docs/history.md
+describes the form of a record.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from iogauge.records.record import Record, decode
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A line that is not a record; line 0: the file cannot be read."""
+    """A line that is not a record; ``line`` is 0 if the file cannot be read."""
 
     file: Path
     line: int
@@ -27,17 +28,18 @@ class Damaged:
 
 
 class NotRecorded(OSError):
-    """A record could not be written; what was recorded before is as it was. The message names the file."""
+    """A record could not be written; earlier records are unchanged. The message names the file."""
 
 
 def append(file: Path, line: bytes) -> None:
-    """Append one record's line in a single write and flush it to disk; raises :class:`NotRecorded`.
+    """Append a record's line in a single write and flush it to disk; raises :class:`NotRecorded`.
 
-    A line that an earlier write left unfinished is closed first, so that it costs no second record.
+    A line that an earlier write left unfinished is ended first, so that it does not spoil this
+    record.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # A named pipe in its place is not waited for.
+        # O_NONBLOCK: do not wait if a named pipe is there instead of the file.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         fd = os.open(file, flags, 0o644)
         try:
@@ -59,16 +61,17 @@ def append(file: Path, line: bytes) -> None:
 
 
 def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
-    """JSON of the records of one session in order; a line without is yielded as :class:`Damaged`.
+    """Yield the JSON of one session's records in order.
 
-    The values are not looked at. Raises OSError if the file cannot be read.
+    Lines that cannot be parsed as records are yielded as :class:`Damaged`. The values are not
+    checked. Raises OSError if the file cannot be read.
     """
-    for _, found in read_numbered(file):
-        yield found
+    for _, values in read_numbered(file):
+        yield values
 
 
 def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
-    """As :func:`read`, each with the number of its line, counted from 1."""
+    """Yield as :func:`read` does, each with the number of its line, counted from 1."""
     with untrusted.open_file(file, _FILE_BYTES) as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1):
             if len(line) > _LINE_BYTES:
@@ -85,25 +88,26 @@ def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
                 yield number, Damaged(file, number, str(error))
 
 
-#: A record has a few thousand bytes; what is a thousand times as long is none.
+#: A record has a few thousand bytes; a line a thousand times as long is not a record.
 _LINE_BYTES: Final = 32 << 20
 _FILE_BYTES: Final = 1 << 40
 
 
 def read_records(file: Path) -> Iterator[Record | Damaged]:
-    """Records of one session in order; a line that is no record is yielded as :class:`Damaged`.
+    """Yield the records of one session in order.
 
-    Raises OSError if the file cannot be read.
+    Lines that cannot be parsed as records are yielded as :class:`Damaged`. Raises OSError if the
+    file cannot be read.
     """
-    for number, found in read_numbered(file):
+    for number, values in read_numbered(file):
         try:
-            yield found if isinstance(found, Damaged) else Record.from_json(found)
+            yield values if isinstance(values, Damaged) else Record.from_json(values)
         except (TypeError, ValueError) as error:
             yield Damaged(file, number, str(error))
 
 
 def read_whole(file: Path) -> Iterator[Record | Damaged]:
-    """As :func:`read_records`; a file that cannot be read is damaged in line 0."""
+    """Yield as :func:`read_records` does; a file that cannot be read is damaged in line 0."""
     try:
         yield from read_records(file)
     except OSError as error:

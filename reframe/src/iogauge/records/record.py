@@ -1,4 +1,4 @@
-"""What is kept of a case: the form of a record.
+"""The form of a record: what is kept of a case.
 
 A record is one line of JSON in a session's file; docs/history.md describes its keys.
 """
@@ -19,10 +19,10 @@ from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records.form import LEFT_OUT, Form, named
 
-#: Version of the record's form; grows when a key changes its meaning, stays when keys are added.
+#: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
 SCHEMA: Final = 1
 
-#: Keys without which nobody can say what a record is of.
+#: Keys that identify the case of a record.
 CASE_KEYS: Final = (
     "session",
     "time",
@@ -34,7 +34,7 @@ CASE_KEYS: Final = (
     "verdict",
 )
 
-#: What says what is measured, beside the parameters; with the value for a record that is older than the key.
+#: Keys that, with the parameters, name what is measured; each with its value for older records.
 _MEASURED: Final[Mapping[str, Any]] = {
     "system": None,
     "partition": None,
@@ -47,27 +47,30 @@ _MEASURED: Final[Mapping[str, Any]] = {
     "overridden": {},
 }
 
-#: The largest figure that is believed, and the last moment: what is drawn and sorted stays finite.
+#: The largest figure and the latest time that are accepted, so that drawing and sorting stay finite.
 _MOST: Final = 1e300
 _LAST: Final = 200_000_000_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def microseconds(text: object) -> int:
-    """Microseconds since 1970 of a time such as 2026-01-31T12:00:00Z; raises ValueError, also for times before that."""
+    """Return the microseconds since 1970 of a time such as 2026-01-31T12:00:00Z.
+
+    Raises ValueError, also for earlier times.
+    """
     try:
         moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-        found = (moment - _EPOCH) // timedelta(microseconds=1)
+        since_epoch = (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, TypeError, OverflowError):
-        found = -1
-    if not 0 <= found < _LAST:
+        since_epoch = -1
+    if not 0 <= since_epoch < _LAST:
         raise ValueError(f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z")
-    return found
+    return since_epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRecord(Form):
-    """What a guard saw; ``metric`` None: it speaks of the whole case."""
+    """What a guard saw; ``metric`` is None if it concerns the whole case."""
 
     guard: str
     outcome: str
@@ -78,7 +81,7 @@ class FindingRecord(Form):
 
     @classmethod
     def of(cls, finding: Finding) -> FindingRecord:
-        """Return what is kept of a finding."""
+        """Return the record of a finding."""
         return cls(
             guard=finding.guard,
             outcome=finding.outcome.value,
@@ -89,13 +92,13 @@ class FindingRecord(Form):
         )
 
     def objects(self, verdict: Verdict) -> bool:
-        """Whether the guard is a reason for a verdict."""
+        """Return whether the guard is a reason for a verdict."""
         return self.outcome == verdict.value.lower()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRecord(Form):
-    """The reference that a metric was held against; bounds are shares of the value, None: open."""
+    """The reference for a metric; bounds are shares of the value, None if open."""
 
     value: float
     lower: float | None
@@ -106,7 +109,7 @@ class ReferenceRecord(Form):
 
     @classmethod
     def of(cls, reference: Reference) -> ReferenceRecord:
-        """Return what is kept of a reference."""
+        """Return the record of a reference."""
         return cls(
             value=reference.value,
             lower=reference.lower,
@@ -117,14 +120,14 @@ class ReferenceRecord(Form):
         )
 
     def _check(self, where: str) -> None:
-        """Refuse a value that nothing can be a share of."""
+        """Raise ValueError for a reference that is not positive."""
         if self.value <= 0:
             raise ValueError(f"{where}value is not more than 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRecord(Form):
-    """What was measured of one metric, in its unit, and the verdict on it."""
+    """The measured values of one metric, in its unit, and the verdict on it."""
 
     name: str
     unit: str
@@ -151,9 +154,11 @@ class MetricRecord(Form):
         cold: float | None,
         probes: Mapping[str, float],
     ) -> MetricRecord:
-        """Return what is kept of a verdict: the value of the warm-up and of each part stand beside it."""
+        """Return the record of a verdict, with the values of the warm-up (``cold``) and of each
+        part.
+        """
         metric, reference = decided.metric, decided.reference
-        median: Any = decided.median  # a verdict without samples would be seen as damaged
+        median: Any = decided.median  # None for a verdict without samples, which is read as damaged
         return cls(
             name=metric.name,
             unit=metric.unit,
@@ -172,7 +177,7 @@ class MetricRecord(Form):
 
     @property
     def failed_as_expected(self) -> bool:
-        """Whether it failed, and the reference says to expect that."""
+        """Return whether the metric failed and its reference says to expect that."""
         return (
             self.verdict is Verdict.FAIL
             and self.reference is not None
@@ -180,11 +185,13 @@ class MetricRecord(Form):
         )
 
     def is_trouble(self, gate: bool) -> bool:
-        """Whether somebody must look at it."""
+        """Return whether somebody must look at the metric."""
         return self.verdict.is_trouble(gate) and not self.failed_as_expected
 
     def _check(self, where: str) -> None:
-        """Refuse a name that is no Unicode, and a figure that cannot be drawn."""
+        """Raise ValueError for a name that is not valid Unicode, and for a figure too large to
+        draw.
+        """
         self.name.encode()
         if abs(self.median) > _MOST:
             raise ValueError(f"{where}median is {self.median!r}: expected {_MOST:g} at most")
@@ -192,7 +199,7 @@ class MetricRecord(Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceRecord(Form):
-    """What the target costs; ``capacity`` in bytes."""
+    """The price of the target; ``capacity`` in bytes."""
 
     source: str
     currency: str
@@ -202,7 +209,7 @@ class PriceRecord(Form):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Form):
-    """What is kept of a case. The fields stand in the order in which a new record has its keys."""
+    """The record of a case. The fields are in the order in which a new record has its keys."""
 
     schema: Any = SCHEMA
     session: str
@@ -241,15 +248,23 @@ class Record(Form):
 
     @classmethod
     def from_line(cls, line: bytes) -> Record:
-        """Return the record in a line of a session's file; raises TypeError or ValueError that says what is wrong."""
+        """Return the record in a line of a session's file.
+
+        Raises TypeError or ValueError, which say what is wrong.
+        """
         return cls.from_json(decode(line))
 
     def to_line(self) -> bytes:
-        """Return the line in a session's file, without its end; raises ValueError for a number that is not finite."""
+        """Return the line in a session's file, without its end.
+
+        Raises ValueError for a number that is not finite.
+        """
         return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":")).encode()
 
     def _check(self, where: str) -> None:
-        """Refuse text that is no Unicode, a time that no run can have had, and a target without a path."""
+        """Raise for text that is not valid Unicode, an impossible time, and a target without a
+        path.
+        """
         names = (self.session, self.time, self.system, self.partition, self.environment)
         for text in (*names, self.check, self.case, self.own_line, self.own_series):
             (text or "").encode()
@@ -258,57 +273,59 @@ class Record(Form):
             _Target.from_json(self.target, f"{where}target.")
 
     def with_fingerprint(self, fingerprint: Mapping[str, Any]) -> Record:
-        """Return a new record with its fingerprint, and the line and the series that follow."""
+        """Return a new record with its fingerprint, and with the line and series that follow from
+        it.
+        """
         line = line_of(self.to_json())
         series = series_of(line, series_subset(fingerprint))
         return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)
 
     @property
     def line(self) -> str:
-        """Name of what was measured; see docs/history.md."""
+        """Return the name of what was measured; see docs/history.md."""
         return self.own_line or keys_of(self.to_json())[0]
 
     @property
     def series(self) -> str:
-        """Name of the line under one fingerprint; see docs/history.md."""
+        """Return the name of the line under one fingerprint; see docs/history.md."""
         return self.own_series or keys_of(self.to_json())[1]
 
     @property
     def short_name(self) -> str:
-        """The case's name without ReFrame's parameter names."""
+        """Return the case's name without ReFrame's parameter names."""
         return short_name(self.case)
 
     @property
     def target_path(self) -> str:
-        """Path of the target; the partition's name if none is known."""
+        """Return the path of the target; returns the partition's name if no path is known."""
         return self.partition if self.target is None else str(self.target["path"])
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """System, partition and environment."""
+        """Return system, partition and environment."""
         return (self.system, self.partition, self.environment)
 
     @property
     def needs_confirmation(self) -> bool:
-        """Whether the case failed in a way that a second run may refute: a FAIL that nobody expects."""
+        """Return whether a second run may refute the failure: a FAIL that nobody expects."""
         return self.verdict is Verdict.FAIL and not self.expected and not self.confirms
 
     def is_trouble(self, gate: bool) -> bool:
-        """Whether the case's verdict fails a run; as a gate, all but PASS do."""
+        """Return whether the verdict fails a run; in a gate all but PASS do."""
         return self.verdict.is_trouble(gate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target(Form):
-    """What a record of a target must have."""
+    """The keys that the record of a target must have."""
 
     path: str
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Return the object in a line, if it is one of this version's records; raises ValueError that says what it is.
+    """Return the object in a line if it is a record of this version; else raise ValueError.
 
-    The values are as they are: :meth:`Record.from_json` looks at them.
+    The values are not checked: :meth:`Record.from_json` does that.
     """
     try:
         values = _JSON.decode(line.decode("utf-8"))
@@ -328,31 +345,30 @@ def _no_number(name: str) -> NoReturn:
 _JSON: Final = json.JSONDecoder(parse_constant=_no_number)
 
 
-# What records have in common.
 def line_of(record: Mapping[str, Any]) -> str:
-    """Twelve hex digits that name what a record measured: where, which case, at which scale.
+    """Return twelve hex digits that name what a record measured: where, which case, at which scale.
 
     A record that is older than ``parameters`` has them in the case's name.
     """
     parameters = record.get("parameters")
     if not isinstance(parameters, Mapping):
         parameters = dict(re.findall(r"%([\w.]+)=(\S+)", str(record.get("case"))))
-    if pinned := record.get("pinned"):  # a line for each node
+    if pinned := record.get("pinned"):  # each node has a line of its own
         parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
     return digest([measured, {name: _word(value) for name, value in parameters.items()}])
 
 
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
-    """Twelve hex digits that name a series: a line, and what its fingerprint says where it matters."""
+    """Return twelve hex digits that name a series: a line and the relevant part of its fingerprint."""
     return digest([line, dict(subset)])
 
 
 def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Line and series of a record.
+    """Return line and series of a record.
 
-    For a record that is older than these keys they are computed: the series from the tools and the stack's
-    fingerprint, which is what such a record knows of the software.
+    Both are computed for a record that is older than these keys. The series then comes from the
+    tools and the stack's fingerprint, which is all such a record knows of the software.
     """
     line, series = record.get("line"), record.get("series")
     if not (isinstance(line, str) and line):
@@ -368,23 +384,23 @@ def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _word(value: object) -> str:
-    """A parameter's value as text, so that 4 in a record is 4 in the name of a case."""
+    """Return a parameter's value as text, so that 4 in a record is 4 in the name of a case."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def short_name(case: str) -> str:
-    """A case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
+    """Return a case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
 
-    The partition that ``--distribute`` adds is left out: it stands elsewhere.
+    The partition that ``--distribute`` adds is left out, since it is shown elsewhere.
     """
     return re.sub(r" %\.part=\S+|%[\w.]+=", "", case)
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """What the history shows of one metric, or of a case without any: texts, as they stand in the record.
+    """What the history shows of a metric, or of a case without metrics, as texts from the record.
 
-    A record may have a place in the history, and lack what a report needs: then it is no :class:`Record`.
+    A record that lacks keys which a report needs is not a :class:`Record`, but has an excerpt.
     """
 
     time: str
@@ -399,7 +415,9 @@ class Excerpt:
 
 
 def excerpts(record: Mapping[str, Any], names: Collection[str | None]) -> Iterator[Excerpt]:
-    """Yield the excerpt of each metric with one of these names; of the case if it has no metrics."""
+    """Yield the excerpt of each metric whose name is in ``names``; of the case if it has no
+    metrics.
+    """
 
     def excerpt(values: Mapping[str, Any], **more: Any) -> Excerpt:
         return Excerpt(

@@ -28,7 +28,7 @@ from iogauge.core.units import UnitError, convert, format_bytes, format_value
 from iogauge.records import journal
 from iogauge.records.record import Record as CaseRecord
 from iogauge.tools import darshan
-from iogauge.tools.darshan import ALL_RANKS, DarshanLog, Record
+from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord
 
 #: Values whose ratio is nearer to 1 than this are called alike.
 TOLERANCE: Final = 0.10
@@ -198,12 +198,12 @@ def of_log(name: str, log: DarshanLog) -> Subject:
     return Subject(kind="Darshan log", name=name, values=values, facts=facts, notes=tuple(notes))
 
 
-def _sum(records: Iterable[Record], *counters: str) -> float:
+def _sum(records: Iterable[FileRecord], *counters: str) -> float:
     """Sum of counters over records; what Darshan could not watch (-1) counts as nothing."""
     return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
 
 
-def _amplification(log: DarshanLog, posix: Sequence[Record]) -> dict[str, Quantity]:
+def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     mpiio = log.of("MPI-IO")
     files = {record.file for record in mpiio}
     below = [record for record in posix if record.file in files]
@@ -215,7 +215,7 @@ def _amplification(log: DarshanLog, posix: Sequence[Record]) -> dict[str, Quanti
     return found
 
 
-def _posix_values(posix: Sequence[Record]) -> dict[str, Quantity]:
+def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     found = {}
     operations = _sum(posix, "READS", "WRITES")
     for word, counters in (
@@ -232,7 +232,7 @@ def _posix_values(posix: Sequence[Record]) -> dict[str, Quantity]:
     return {**found, "files opened": Quantity(len(opened), "1")}
 
 
-def _rank_values(posix: Sequence[Record]) -> dict[str, Quantity]:
+def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     """POSIX time of the slowest and the fastest rank; of the reduced file with most bytes, if there is one."""
     reduced = [r for r in posix if r.rank == ALL_RANKS]
     if reduced:
@@ -247,9 +247,9 @@ def _rank_values(posix: Sequence[Record]) -> dict[str, Quantity]:
     return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
 
 
-def _most_written_shared(posix: Sequence[Record]) -> list[Record]:
+def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
     """Records of the file with most bytes written of those that several ranks opened."""
-    files: dict[str, list[Record]] = defaultdict(list)
+    files: dict[str, list[FileRecord]] = defaultdict(list)
     for record in posix:
         files[record.file].append(record)
     shared = [
@@ -260,7 +260,7 @@ def _most_written_shared(posix: Sequence[Record]) -> list[Record]:
     return max(shared, key=lambda records: _sum(records, "BYTES_WRITTEN"), default=[])
 
 
-def _access_sizes(posix: Sequence[Record]) -> str:
+def _access_sizes(posix: Sequence[FileRecord]) -> str:
     """The four most frequent sizes, of the four that Darshan keeps of each record."""
     counts: Counter[int] = Counter()
     for record in posix:
@@ -271,7 +271,7 @@ def _access_sizes(posix: Sequence[Record]) -> str:
     return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))
 
 
-def _file_system(posix: Sequence[Record]) -> str:
+def _file_system(posix: Sequence[FileRecord]) -> str:
     moved: Counter[str] = Counter()
     for record in posix:
         text = f"{record.fs_type} on {record.mount}"
@@ -279,7 +279,7 @@ def _file_system(posix: Sequence[Record]) -> str:
     return moved.most_common(1)[0][0] if moved else ""
 
 
-def _layouts(lustre: Sequence[Record]) -> str:
+def _layouts(lustre: Sequence[FileRecord]) -> str:
     """Stripe count and size of the files' components, each combination once, the most frequent first."""
     seen: Counter[str] = Counter()
     for record in lustre:

@@ -1,4 +1,4 @@
-"""One run of ReFrame: its name, its paths, and what it must clean up when it ends."""
+"""One run of ReFrame: its name, its paths, and its cleanup at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes what killed sessions left behind."""
+"""Removes the remains of killed sessions."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def old_stages(days: float = 7.0) -> list[Path]:
 
 
 def _owner(stage: Path) -> dict[str, Any]:
-    """Return what a stage directory says of its session; empty if it says nothing."""
+    """Return process and host of a stage directory's session; empty if unknown."""
     with contextlib.suppress(OSError, ValueError):
         owner = untrusted.read_json(stage / OWNER)
         if isinstance(owner, dict):

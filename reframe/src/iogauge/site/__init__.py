@@ -1,0 +1,9 @@
+"""What a site declares: partitions, targets, limits, topology, references.
+
+- extras: what a partition's ``extras`` say
+- machine: what this machine has: programs, cores, memory
+- references: the site's reference file, read strictly
+- settings: load the sites, and list every mistake
+- stack: the software that a Spack environment installed
+- topology: what a target is built of, and the most that it can carry
+"""

@@ -1,0 +1,9 @@
+"""The benchmark programs: options become arguments, output becomes values.
+
+- darshan: words that put Darshan under a tool, and its log
+- fio: job files of fio, and its JSON
+- ior: command lines of IOR, and its JSON
+- mdtest: command lines of mdtest, and its tables
+- mpi: MPI-IO hints in the words of the MPI library
+- parsing: what all parsers share: numbers that must be there and positive
+"""

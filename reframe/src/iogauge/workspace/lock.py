@@ -123,7 +123,7 @@ def _open_folders(place: str, make: bool = False) -> Iterator[tuple[int, int, in
 
 
 def _node() -> list[str]:
-    """Return what processes that can check each other share: host name, boot, namespace."""
+    """Return the marks that processes share if they can check each other: host, boot, namespace."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return [os.uname().nodename, file.read().strip(), os.readlink("/proc/self/ns/pid")]
 
@@ -366,7 +366,7 @@ class Lock:
 
 
 def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int]) -> bytes:
-    """Return what a lock's file says of its holder, who is dead when all processes have ended."""
+    """Return the content of a lock's file; its holder is dead when all processes have ended."""
     details = {
         "user": directory.user_name(),
         "session": session,

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from iogauge.core.files import written_beside
 from iogauge.node.mounts import Mount, mount_of
 
 MARKER: Final = ".iogauge-allowed"
@@ -441,25 +442,15 @@ def allow(
                 raise ValueError(f"expires is {expires}, which is over")
         except ValueError as error:
             raise NotAllowed(f"that would allow nobody: {error}") from error
-        scratch = f"{MARKER}.{os.getpid()}"
-        new = os.open(
-            scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd
-        )
         try:
-            with open(new, "w", encoding="utf-8") as out:
-                os.fchmod(new, 0o644)
-                out.write(marker.to_yaml())
-                out.flush()
-                os.fsync(new)
-            if replace:
-                os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-            else:
-                _name(fd, scratch)
+            with written_beside(MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True) as scratch:
+                os.chmod(scratch, 0o644, dir_fd=fd)  # others must read it, whatever the umask
+                if replace:
+                    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+                else:
+                    _name(fd, scratch)
         except FileExistsError:
             raise NotAllowed(
                 f"{path} has a {MARKER} already: read it, and write it anew with --replace"
             ) from None
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(scratch, dir_fd=fd)
     return marker

@@ -240,7 +240,7 @@ class Removal:
         below = _Directory(fd, directory, name)
         try:
             place = (os.fstat(fd).st_dev, mount_id(fd))
-        except OSError as error:  # too many open files, for one
+        except OSError as error:  # such as too many open files
             if error.errno not in GONE:
                 self._problem(f"{name} in {directory.name}: {error.strerror}")
             return self._finish(below, given_up=error.errno not in GONE)

@@ -1,0 +1,5 @@
+"""fio: job files from options, values from its JSON.
+
+- options: job files and arguments
+- output: the JSON as values
+"""

@@ -1,0 +1,172 @@
+"""The form of the library: rooms that say what they hold, short functions, one name for one thing."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import itertools
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from iogauge.plan import stage
+
+ROOT = Path(__file__).parents[2]
+LIBRARY = ROOT / "reframe" / "src" / "iogauge"
+JOB_FILES = LIBRARY / "job"
+ROOMS = sorted(file.parent for file in LIBRARY.glob("*/__init__.py"))
+FOLDERS = sorted(file.parent for file in LIBRARY.rglob("__init__.py") if file.parent != LIBRARY)
+
+# What is still longer or named twice. A name that is no longer needed here makes a test fail.
+LONG_FUNCTIONS = {
+    "alarm/collect.py collect",
+    "alarm/figure.py svg",
+    "cli/doctor.py _target",
+    "cli/results.py raise_alarm",
+    "evidence/collect.py _collect",
+    "judge/needle.py parse_sweep",
+    "tools/fio/output.py parse_json",
+    "tools/ior/options.py arguments",
+    "tools/ior/output.py parse_json",
+    "tools/mdtest/output.py parse_table",
+}
+LONG_MODULES = {
+    "records/query.py",
+    "report/compare.py",
+    "tools/ior/output.py",
+    "workspace/permission.py",
+}
+CLASSES_NAMED_TWICE = {
+    *("Baseline", "Change", "Choice", "Cost", "Evidence", "LeftOut"),
+    *("Opened", "Outcome", "Place", "Point", "Row", "Session"),
+}
+
+
+def modules() -> Iterator[tuple[str, ast.Module, str]]:
+    """Path below the library, tree and text of every module."""
+    for file in sorted(LIBRARY.rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        yield str(file.relative_to(LIBRARY)), ast.parse(text), text
+
+
+def test_no_function_has_more_than_60_lines() -> None:
+    long = {
+        f"{path} {node.name}"
+        for path, tree, _ in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
+    }
+    assert long == LONG_FUNCTIONS
+
+
+def test_no_module_has_more_than_450_lines() -> None:
+    long = {path for path, _, text in modules() if len(text.splitlines()) > 450}
+    assert long == LONG_MODULES
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    names = Counter(
+        node.name
+        for _, tree, _ in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+    )
+    twice = {name for name, count in names.items() if count > 1 and not name.startswith("_")}
+    assert twice == CLASSES_NAMED_TWICE
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(LIBRARY)))
+def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder: Path) -> None:
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    sentence, empty, *listed = (ast.get_docstring(tree) or "\n").splitlines()
+    assert re.fullmatch(r"\w[^.]+\.", sentence)
+    assert not empty
+    said = [re.fullmatch(r"- ([\w.]+): \S.*[^.]", line) for line in listed]
+    assert all(said), listed
+    held = [file.stem for file in folder.glob("*.py") if file.stem != "__init__"]
+    held += [file.name for file in folder.glob("*.sh")]
+    held += [inner.parent.name for inner in folder.glob("*/__init__.py")]
+    assert [line[1] for line in said if line] == sorted(held)
+
+
+def test_only_the_room_of_checks_hands_on_names() -> None:
+    code = {path for path, tree, _ in modules() if path.endswith("__init__.py") and tree.body[1:]}
+    assert code == {"check/__init__.py"}
+
+
+def test_every_room_has_a_floor() -> None:
+    layers = configparser.ConfigParser()
+    layers.read(ROOT / "reframe" / ".importlinter", encoding="utf-8")
+    floors = layers["importlinter:contract:rooms"]["layers"]
+    assert sorted(re.findall(r"iogauge\.(\w+)", floors)) == [room.name for room in ROOMS]
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "checks").glob("[!_]*.py")), ids=lambda file: file.name
+)
+def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file: Path) -> None:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.module == "iogauge.check" or (node.module or "").startswith("reframe.")
+        if isinstance(node, ast.Import):
+            assert [name.name for name in node.names] == ["reframe"]
+
+
+def files_of_the_stage() -> dict[str, str]:
+    """Constants of plan/stage.py that name a file."""
+    values = {name: value for name, value in vars(stage).items() if name.isupper()}
+    return {
+        name: value for name, value in values.items() if re.fullmatch(r"[a-z]+\.[a-z]+", str(value))
+    }
+
+
+def test_files_of_the_stage_are_named_in_one_module() -> None:
+    names = {*files_of_the_stage().values(), *stage.FACTS}
+    literal = [
+        f"{path}:{node.lineno}: {node.value}"
+        for path, tree, _ in modules()
+        if path != "plan/stage.py"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and str(node.value).rpartition("/")[2] in names
+    ]
+    assert not literal
+
+
+def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> None:
+    written = files_of_the_stage()
+    for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS"):  # before the job
+        del written[name]
+    listed: dict[str, str] = {}
+    for script in ("job.sh", "fio_servers.sh"):
+        lines = (JOB_FILES / script).read_text(encoding="utf-8").splitlines()
+        header = "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
+        listed |= re.findall(r"^#   ([A-Z]+) +(\S+) ", header, re.MULTILINE)
+    assert listed == written
+
+
+def test_every_module_that_a_text_names_is_there() -> None:
+    texts = [*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.sh"), *ROOT.glob("*.md")]
+    for folder in (
+        "benchmarks",
+        "checks",
+        "ci",
+        "docs",
+        "tests/e2e",
+        "tests/support",
+        "tests/unit",
+    ):
+        texts += [*(ROOT / folder).glob("*.py"), *(ROOT / folder).glob("*.md")]
+    named = {
+        path
+        for file in texts
+        for path in re.findall(
+            r"(?<![\w/])iogauge(?:\.(?!sh\b)[A-Za-z]\w*)+", file.read_text(encoding="utf-8")
+        )
+    }
+    assert len(named) > 100
+    for path in sorted(named):
+        pkgutil.resolve_name(path)
