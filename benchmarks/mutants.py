@@ -141,8 +141,8 @@ MUTANTS = (
     ),
     Mutant(
         "override-forgotten", "check", "storage.py",
-        "            if (value := getattr(self, name)) and value != known",
-        "            if (value := getattr(self, name)) and value == known",
+        "(value := getattr(self, name)) and value != default",
+        "(value := getattr(self, name)) and value == default",
         "tests/e2e/test_never_pass.py::TestOverrides::test_a_reference_holds_for_what_the_site_declares[tasks_per_node=1]",
         "what `-S` sets is compared with references for something else",
         passes=True,
@@ -563,7 +563,7 @@ MUTANTS = (
     ),
     Mutant(
         "alarm-without-status", "trend", "command.py",
-        "    return 1 if any(one.state is State.ALARM for one in found) else 0",
+        "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",
         "`iogauge trend` ends with 0 in spite of an alarm",
