@@ -588,7 +588,7 @@ def speed() -> list[str]:
         pl.lit(None, pl.String).alias("confirms"),
     )
     start = time.process_time(), time.perf_counter()
-    found = states.judge(frame)
+    found = states.states_of(frame)
     cpu, wall = time.process_time() - start[0], time.perf_counter() - start[1]
     alarms = sum(one.state is states.State.ALARM for one in found)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -27,7 +27,7 @@ SOURCE = ROOT / "reframe" / "src"
 sys.path.insert(0, str(SOURCE))
 
 from iogauge.records import journal  # noqa: E402
-from iogauge.records.record import line_of, series_of  # noqa: E402
+from iogauge.records.record import SCHEMA, line_of, series_of  # noqa: E402
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=timezone.utc)
 
@@ -100,7 +100,7 @@ def record(number: int, metrics: int, noise: random.Random) -> dict[str, Any]:
     ]
     medians = [noise.lognormvariate(7, 0.05) for _ in range(metrics)]
     made: dict[str, Any] = {
-        "schema": journal.SCHEMA,
+        "schema": SCHEMA,
         "session": "",
         "time": when.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "gate": False,
@@ -192,7 +192,7 @@ def command(folder: Path, *arguments: str) -> float:
     """Seconds of ``iogauge history`` with arguments."""
     start = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-c", "from iogauge.cli import app; app()", "history", *arguments],
+        [sys.executable, "-c", "from iogauge.cli.app import app; app()", "history", *arguments],
         env=os.environ | {"PYTHONPATH": str(SOURCE), "IOGAUGE_HOME": str(folder.parent)},
         stdout=subprocess.DEVNULL,
         check=True,
@@ -237,7 +237,7 @@ def main() -> None:
         show("warm, seven columns", load(folder, some))
         newest = max(files, key=lambda file: file.name)
         last = next(r for r in journal.read(newest) if isinstance(r, dict))
-        journal.append(newest, last)
+        journal.append(newest, json.dumps(last, separators=(",", ":")).encode())
         show("after one more record", load(folder))
         show("warm again", load(folder))
         for arguments in ((), ("--verdict", "FAIL"), ("--json", "--limit", "1000")):

@@ -1,4 +1,4 @@
-"""Makes the library importable for every check, and refuses to go on without a usable site.
+"""Make the library importable for every check, and end the process without a usable site.
 
 ReFrame imports this package before each check in it.
 """

@@ -1,4 +1,4 @@
-"""fio random reads with O_DIRECT, at three block sizes."""
+"""Random reads with fio and O_DIRECT, at three block sizes."""
 
 import reframe as rfm
 from reframe.core.builtins import parameter

@@ -1,4 +1,4 @@
-"""IOR through POSIX: files, order and cache in all combinations."""
+"""IOR through POSIX: all combinations of files, order and cache."""
 
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after

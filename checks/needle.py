@@ -1,4 +1,4 @@
-"""The slow one among many: every storage target alone, every node alone."""
+"""A slow part among many: every storage target alone, every node alone."""
 
 import reframe as rfm
 from reframe.core.builtins import run_after

@@ -1,7 +1,7 @@
 """Bandwidth against the number of tasks on a node, and against the number of servers.
 
-One file for each task, each pinned to one storage target, round robin; what was written is read from
-another node.
+Each task has a file, pinned to one storage target, round robin. Another node reads what a task
+wrote.
 """
 
 from reframe.core.builtins import parameter, run_after
@@ -33,7 +33,8 @@ class TaskScaling(PinnedFilesCheck):
 
     def declared(self):
         declared = super().declared()
-        # Every task moves as much at every point, and the largest point as much as the limits allow.
+        # A task moves as many bytes at every point; the largest point moves as many as the limits
+        # allow.
         most = max(self.site.sweeps.tasks_per_node)
         share = declared["total_bytes"] // most * self.tasks
         return {**declared, "tasks_per_node": self.tasks, "total_bytes": share}

@@ -1,4 +1,4 @@
-"""A file that all tasks write together: stripe count, stripe size, and who writes on behalf of whom."""
+"""A file that all tasks write together: stripe count, stripe size, and number of aggregators."""
 
 from reframe.core.builtins import parameter, run_after
 

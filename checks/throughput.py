@@ -1,7 +1,8 @@
-"""Throughput of a whole file system: a burst, a steady stream, and the matrix of order, cache and size.
+"""Throughput of a whole file system: a burst, a steady stream, and the matrix of order, cache and
+size.
 
-The three scenarios of a provider that runs them every day; see docs/scenarios.md for the document. Each has
-the form of the document as variant ``published`` (``-S variant=published``).
+A provider runs these three scenarios every day; docs/scenarios.md names the document. The variant
+``published`` has the form of the document (``-S variant=published``).
 """
 
 import reframe as rfm
@@ -37,7 +38,7 @@ class Steady(IorCheck):
     reads = False
     segmented = True
     transfer = 4 << 20
-    #: Minutes long: what comes before its steady state is a small part of it.
+    #: A run takes minutes: its start, before the steady state, is a small part of it.
     warm_up = False
     variants = ("sound", "published")
     published = (

@@ -33,7 +33,7 @@ from e2e.test_never_pass import (
     RANDOM_READ,
 )
 from e2e.test_scenarios import STAND_INS, striped
-from iogauge.records.derive import VALID
+from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory
 from support.hanging import Unavailable, mounted
 
@@ -528,7 +528,7 @@ def test_the_clock_is_set_in_the_middle(
     run = rig.finish(process)
     took = time.monotonic() - began
     (record,) = run.records
-    if record["verdict"] in VALID:
+    if Verdict(record["verdict"]).is_valid:
         for finding in record["findings"]:
             if finding["guard"] == "G4":
                 (seconds,) = re.findall(r"lasted ([0-9.]+) s", finding["saw"])

@@ -12,7 +12,7 @@ import pytest
 from e2e.rig import Rig, Run, mounted
 from e2e.test_never_pass import GENEROUS, METADATA
 from iogauge.records import journal
-from support.fuzz import RECORD
+from support.records import RECORD, append
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.needs_fio]
 
@@ -40,7 +40,7 @@ def run(rig: Rig, *words: str) -> Run:
 def earlier(rig: Rig) -> Path:
     """A session's file with a record, from before."""
     file = rig.home / "history" / "rig" / "20270131T120000-n1-1.jsonl"
-    journal.append(file, EARLIER)
+    append(file, EARLIER)
     return file
 
 

@@ -12,7 +12,9 @@ import pytest
 from e2e.rig import Rig
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, METADATA
-from iogauge.records import journal, query
+from iogauge.records import query
+from iogauge.records.record import Record
+from support.records import append
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +44,12 @@ class TestMeasured:
         run = measured.iogauge("history", "--json")
         found = [json.loads(line) for line in run.out.splitlines()]
         assert found == sorted(measured.records(), key=lambda r: str(r["time"]), reverse=True)
+
+    def test_lines_are_written_back_as_they_were(self, measured: Rig) -> None:
+        files = (measured.home / "history" / "rig").glob("*.jsonl")
+        lines = [line for file in files for line in file.read_bytes().splitlines()]
+        assert len(lines) == 2
+        assert [Record.from_line(line).to_line() for line in lines] == lines
 
     @pytest.mark.parametrize(
         ("options", "count"),
@@ -97,7 +105,7 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
         "reason": "the tool failed",
         "metrics": [],
     }
-    journal.append(file, record | change)
+    append(file, record | change)
     return file
 
 

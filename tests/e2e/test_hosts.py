@@ -108,7 +108,7 @@ class Job:
         environment = os.environ | {
             "CASE_DIR": str(self.directory),
             "IOG_SERVERS_LEASE": "4",
-            "IOG_SERVERS_PATIENCE": "15",
+            "IOG_SERVERS_SECONDS": "15",
             "OMPI_MCA_plm_rsh_agent": str(self.cluster.agent),
             "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",

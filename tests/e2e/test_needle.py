@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
-from iogauge.judge.needle import Sweep, parse_sweep
+from iogauge.judge.needle import Rounds, parse_rounds
 from support import hosts as support
 from support.hosts import Hosts
 
@@ -105,8 +105,8 @@ def test_alike_targets_pass_with_the_figures_of_fio(rig: Rig) -> None:
     for way in ("write", "read"):
         text = done.file(f"{way}.1.out").read_text()
         names = tuple(f"ost000{index}" for index in range(4))
-        sweep = Sweep(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
-        rates: Any = parse_sweep(text, sweep).parameters["rates"]
+        sweep = Rounds(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
+        rates: Any = parse_rounds(text, sweep).parameters["rates"]
         medians = [statistics.median(values) for values in rates.values()]
         assert of(done, f"{way}_median")["samples"] == [statistics.median(medians)]
         probes = of(done, f"{way}_median")["probes"]

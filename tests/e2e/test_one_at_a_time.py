@@ -52,7 +52,7 @@ def keeper_of(rig: Rig) -> int:
     """The process that keeps the lock of a rig's target."""
     holder = lock.standing(str(rig.target))
     assert holder is not None
-    return int(holder.said["processes"][0][0])
+    return int(holder.details["processes"][0][0])
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import pytest
 
 from e2e.rig import ROOT, Rig, Run
 from iogauge.records import query
-from iogauge.trend.states import BASELINE, State, judge
+from iogauge.trend.states import BASELINE, State, states_of
 
 FILE = ROOT / "tests" / "data" / "history" / "real_series.jsonl.gz"
 #: Runs at 40 MiB/s, then at 34, then at 40 again.
@@ -117,7 +117,7 @@ def test_how_soon(tmp_path: Path, sessions: Sessions) -> None:
     raised = {}
     for slow in range(1, SLOW + 1):
         write(tmp_path / str(slow), sessions[: HEALTHY + slow])
-        for one in judge(query.load(tmp_path / str(slow))):
+        for one in states_of(query.load(tmp_path / str(slow))):
             if one.state is State.ALARM:
                 raised.setdefault((one.case.split()[0], one.metric), slow)
     assert set(raised) == SERIES

@@ -30,8 +30,8 @@ from e2e.rig import ROOT, Rig, Run, processes, program_of
 from iogauge.core.measurement import Metric, Reference
 from iogauge.judge.verdict import Verdict, decide_metric
 from iogauge.node.mounts import traits
-from iogauge.records import journal
 from iogauge.site import stack
+from support.records import append
 from support.replay.figures import case_key
 
 pytestmark = pytest.mark.slow
@@ -499,7 +499,7 @@ class Replay(Rig):
     def derive(self, records: Iterable[dict[str, Any]]) -> Run:
         """``reframe -c checks/ -r -t derived`` over records; of those, the new ones."""
         for record in records:
-            journal.append(self.home / "history" / self.name / "measured.jsonl", record)
+            append(self.home / "history" / self.name / "measured.jsonl", record)
         words = ["reframe", "--system", self.name, "-c", "checks/", "-r", "-t", "derived"]
         done = self.finish(self.start(words))
         new = [record for record in done.records if record["session"] != "measured"]

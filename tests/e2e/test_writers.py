@@ -19,7 +19,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.report import compare
 from iogauge.site import machine
 from iogauge.tools import darshan, mpi
-from iogauge.tools.mpi import Wish
+from iogauge.tools.mpi import MpiHints
 
 TASKS = 4
 _STACK = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"
@@ -108,32 +108,32 @@ def count(log: Path, tasks: int = TASKS) -> float:
 def test_aggregators_of_ompio(watched: Watched, dialect: str, tasks: int, aggregators: int) -> None:
     if not dialect.startswith("ompio"):
         pytest.skip(f"this MPI has no OMPIO: {dialect}")
-    given = mpi.words(dialect, Wish(aggregators=aggregators), nodes=1).environment
+    given = mpi.environment(dialect, MpiHints(aggregators=aggregators), nodes=1)
     assert count(watched(given, *COLLECTIVE, tasks=tasks), tasks) == aggregators
 
 
 @pytest.mark.parametrize("aggregators", [1, 2, 3])
 def test_aggregators_of_romio(watched: Watched, aggregators: int) -> None:
-    given = mpi.words("romio", Wish(aggregators=aggregators), nodes=1).environment
+    given = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=1)
     log = watched(given, *COLLECTIVE)
     assert count(log) == aggregators
     assert compare.read(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
 
 
 def test_romio_without_its_list_of_hosts_has_one_writer_a_host(watched: Watched) -> None:
-    given = mpi.words("romio", Wish(aggregators=3), nodes=1).environment
+    given = mpi.environment("romio", MpiHints(aggregators=3), nodes=1)
     del given["IOR_HINT__MPI__cb_config_list"]
     assert count(watched(given, *COLLECTIVE)) == 1
 
 
 def test_romio_does_not_aggregate_what_does_not_interleave_unless_told(watched: Watched) -> None:
-    given = mpi.words("romio", Wish(aggregators=1), nodes=1).environment
+    given = mpi.environment("romio", MpiHints(aggregators=1), nodes=1)
     del given["IOR_HINT__MPI__romio_cb_write"]
     assert count(watched(given, *COLLECTIVE)) == TASKS
 
 
 def test_independent_writers_are_all_ranks(watched: Watched, dialect: str) -> None:
-    given = mpi.words(dialect, Wish(aggregators=1), nodes=1).environment
+    given = mpi.environment(dialect, MpiHints(aggregators=1), nodes=1)
     assert count(watched(given, "-b", "4m")) == TASKS
 
 

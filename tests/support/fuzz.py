@@ -44,6 +44,7 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
 from iogauge.plan import stage
 from iogauge.records import journal, missing, query
+from iogauge.records.record import Record
 from iogauge.report import compare, history_table, junit, outcome, table
 from iogauge.report.compare import CompareError
 from iogauge.site import references, settings, stack
@@ -57,6 +58,7 @@ from iogauge.tools.mdtest.output import parse_rank_csv, parse_table
 from support import stack as facts_of_stack
 from support import stage as healthy
 from support.lustre.recorded import sessions
+from support.records import RECORD
 
 DATA = Path(__file__).parents[1] / "data"
 ROOT = Path(__file__).parents[2]
@@ -382,15 +384,15 @@ def _darshan(data: bytes) -> object:
     return log
 
 
-_TARGETS = needle.Sweep(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
-_NODES = needle.Sweep(direction="read", rounds=2, max_deviation=0.2, nodes=2)
+_TARGETS = needle.Rounds(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
+_NODES = needle.Rounds(direction="read", rounds=2, max_deviation=0.2, nodes=2)
 
 
-def _sweep(data: bytes) -> object:
-    return proper(needle.parse_sweep(text_of(data), _NODES))
+def _needle_rounds(data: bytes) -> object:
+    return proper(needle.parse_rounds(text_of(data), _NODES))
 
 
-def _sweep_samples() -> list[bytes]:
+def _round_samples() -> list[bytes]:
     result = (DATA / "samples" / "fio_randread.json").read_bytes()
     turns = [f"needle {turn} {host}\n".encode() for turn in (1, 2) for host in ("n1", "n2")]
     return [b"".join(turn + result for turn in turns)]
@@ -422,7 +424,7 @@ def _targets(data: bytes) -> object:
     text = text_of(data)
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(text),
-        room=lustre_targets.parse_df(text),
+        shown=lustre_targets.parse_df(text),
         servers=lustre_targets.parse_servers(text),
         failed=lustre_targets.parse_check(text),
     )
@@ -507,71 +509,8 @@ def _view(answer: Any) -> object:
     return view
 
 
-RECORD: dict[str, Any] = {
-    "schema": 1,
-    "session": "20270131T120000-n1-1",
-    "time": "2027-01-31T12:00:00Z",
-    "gate": False,
-    "system": "mysite",
-    "partition": "lustre",
-    "environment": "default",
-    "check": "IorPosix",
-    "case": "IorPosix %files=shared %order=sequential",
-    "hash": "0a1b2c3d",
-    "verdict": "PASS",
-    "reason": "write_bw: median 540 MiB/s",
-    "expected": False,
-    "tier": "daily",
-    "variant": "sound",
-    "nodes": 1,
-    "tasks_per_node": 2,
-    "repetitions": 2,
-    "parameters": {"files": "shared", "order": "sequential"},
-    "overridden": {},
-    "price": {"source": "list", "currency": "EUR", "per_gb_month": 0.1, "capacity": 10**12},
-    "target": {"path": "/s", "type": "ext4", "source": None},
-    "tools": ["ior 4.0.0"],
-    "stack": {"fingerprint": "92718f76de22", "hashes": {"ior": "i"}},
-    "commands": ["ior -a POSIX"],
-    "line": "0123456789ab",
-    "series": "ba9876543210",
-    "fingerprint": {"kernel": "6.1", "nodes": "n1", "cpu.cores": 4, "cpu.smt": True},
-    "metrics": [
-        {
-            "name": "write_bw",
-            "unit": "MiB/s",
-            "better": "more",
-            "samples": [540.0, 541.5],
-            "median": 540.75,
-            "spread": 0.002,
-            "verdict": "PASS",
-            "reason": "median 540.8 MiB/s",
-            "cold": 500.0,
-            "ceiling": 600.0,
-            "ceiling_from": "1 device(s)",
-            "reference": {
-                "value": 500.0,
-                "lower": -0.1,
-                "upper": None,
-                "unit": "MiB/s",
-                "source": "acceptance",
-                "xfail": None,
-            },
-        }
-    ],
-    "findings": [
-        {
-            "guard": "G4",
-            "outcome": "warn",
-            "metric": "write_bw",
-            "saw": "the shortest repetition lasted 1.46 s",
-            "demands": "30 s",
-            "remedy": "more data",
-        }
-    ],
-}
 LINE = json.dumps(RECORD).encode()
-SELECTED = json.dumps(RECORD | {"selection": "-n x", "gate": True}).encode()
+SELECTED = json.dumps({**RECORD} | {"selection": "-n x", "gate": True}).encode()
 
 
 def _history(data: bytes) -> object:
@@ -579,12 +518,13 @@ def _history(data: bytes) -> object:
 
     def read(file: Path) -> object:
         folder = file.parent.parent
-        found = [record for record in journal.read_whole(file) if isinstance(record, dict)]
+        found = outcome.SessionRecords(
+            one for one in journal.read_whole(file) if isinstance(one, Record)
+        )
         console = _quiet()
         console.print(table.table(table.rows(found), "t"))
         console.print(table.cost_table(table.costs(found)))
-        outcome.summary(found)
-        outcome.exit_status(found, True)
+        assert found.summary() and found.exit_status(True) in (0, 1)
         for number, record in enumerate(found):
             try:
                 one = compare.of_record(str(number), record)
@@ -595,7 +535,7 @@ def _history(data: bytes) -> object:
         frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
-        rows, _ = history_table.Choice(limit=0).of(folder, Path(folder, "cache"))
+        rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
         console.print(history_table.table(history_table.records(folder, rows)))
         for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem
@@ -609,7 +549,7 @@ def _alarm(data: bytes) -> object:
 
     def read(file: Path) -> object:
         lines = list(journal.read_whole(file))
-        found = [line for line in lines if isinstance(line, dict)]
+        found = outcome.SessionRecords(line for line in lines if isinstance(line, Record))
         damaged = [line for line in lines if isinstance(line, journal.Damaged)]
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
@@ -647,11 +587,12 @@ RUN_REPORT = json.dumps(
 
 
 def _undecided(data: bytes) -> object:
-    found = _file(data, "run.json", lambda file: outcome.undecided(file, [RECORD]))
+    run = {"session": "s", "time": RECORD["time"], "gate": False}
+    records = [Record.from_json(RECORD)]
+    found = _file(data, "run.json", lambda file: outcome.undecided(file, records, run))
     assert isinstance(found, list)
     for record in found:
-        line = json.dumps({"schema": 1, **record}).encode()
-        _history(line)
+        _history(record.to_line())
     return found
 
 
@@ -773,7 +714,7 @@ READERS: tuple[Reader, ...] = (
         (ToolOutputError,),
         "fio",
     ),
-    Reader("needle.parse_sweep", _sweep_samples(), _sweep, (ToolOutputError,), "needle"),
+    Reader("needle.parse_rounds", _round_samples(), _needle_rounds, (ToolOutputError,), "needle"),
     Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),
     Reader(
         "lustre.parse_getstripe",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,81 +15,43 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.alarm import collect, figure, page
-from iogauge.alarm.collect import DRIFT, Alarm
-from iogauge.alarm.figure import Curve, Point
+from iogauge.alarm.collect import DRIFT, Alarm, Trouble
+from iogauge.alarm.figure import Curve, Run
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import line_of, series_of
+from iogauge.records.record import Record
 from iogauge.report.junit import junit
+from iogauge.report.outcome import SessionRecords
+from support import records
+from support.records import metric
 
 BEGIN = datetime(2026, 1, 5, 1, tzinfo=timezone.utc)
 NASTY = "<script>alert(1)</script> \x1b[31m `ls` & \"x\" 'y'"
 
 
-def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -> dict[str, Any]:
-    metric = {
-        "name": "write_bw",
-        "unit": "MiB/s",
-        "better": "more",
-        "samples": [value, value],
-        "median": value,
-        "spread": 0.01,
-        "verdict": verdict,
-        "reason": f"median {value}",
-        "cold": None,
-        "ceiling": None,
-        "ceiling_from": None,
-        "reference": {
-            "value": 100.0,
-            "lower": -0.1,
-            "upper": None,
-            "unit": "MiB/s",
-            "source": "acceptance",
-            "xfail": None,
-        },
-    }
-    change = {name: more.pop(name) for name in ("metric", "fingerprint") if name in more}
-    one = {
+def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -> Record:
+    reference = metric()["reference"] | {"value": 100.0} | more.pop("reference", {})
+    measured = {"median": value, "spread": 0.01, "reason": f"median {value}"}
+    plain = {
         "session": f"s{day}",
         "time": (BEGIN + timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "gate": False,
         "system": "site",
         "partition": "scratch",
-        "environment": "tools",
-        "check": "IorPosix",
         "case": "IorPosix %files=shared",
-        "hash": "abc",
-        "verdict": verdict,
         "reason": f"write_bw: median {value}",
-        "expected": False,
-        "tier": "daily",
-        "variant": "sound",
-        "nodes": 1,
-        "tasks_per_node": 2,
-        "repetitions": 2,
-        "parameters": {"files": "shared"},
-        "overridden": {},
         "price": None,
-        "target": {"path": "/scratch"},
-        "tools": ["ior 4.0.0"],
-        "stack": None,
-        "commands": [],
-        "metrics": [metric | change.get("metric", {})],
-        "findings": [],
-        "fingerprint": change.get("fingerprint", {"kernel": "5.14"}),
+        "fingerprint": {"kernel": "5.14"},
+        "metrics": [metric(verdict=verdict, reference=reference, **measured)],
     }
-    one |= more
-    line = line_of(one)
-    return one | {"line": line, "series": series_of(line, {})}
+    return records.record(verdict, **plain | more)
 
 
-def collected(
-    folder: Path, records: Sequence[dict[str, Any]], newest: int = 1, **options: Any
-) -> Alarm:
-    for one in records:
-        journal.append(folder / "site" / f"{one['session']}.jsonl", one)
+def collected(folder: Path, found: Sequence[Record], newest: int = 1, **options: Any) -> Alarm:
+    for one in found:
+        journal.append(folder / "site" / f"{one.session}.jsonl", one.to_line())
     options.setdefault("gate", False)
-    return collect.collect(folder, list(records)[len(records) - newest :], **options)
+    mine = SessionRecords(found[len(found) - newest :])
+    return collect.collect(folder, mine, **options)
 
 
 def test_nothing_to_say(tmp_path: Path) -> None:
@@ -147,15 +110,15 @@ def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
         "demands": "b",
         "remedy": "wait for the others",
     }
-    records = [record(0), record(1, 100.0, verdict, findings=[finding])]
-    found = collected(tmp_path / "a", records, gate=True)
+    both = [record(0), record(1, 100.0, verdict, findings=[finding])]
+    found = collected(tmp_path / "a", both, gate=True)
     assert found.failed and found.troubles[0].kind == verdict
     assert found.troubles[0].remedy == "G17: wait for the others"
-    assert collected(tmp_path / "b", records).failed == (verdict == "INVALID")
+    assert collected(tmp_path / "b", both).failed == (verdict == "INVALID")
 
 
 def test_a_gate_in_which_nothing_passed_fails(tmp_path: Path) -> None:
-    expected = record(0, 60.0, "FAIL", expected=True, metric={"reference": {"xfail": "known"}})
+    expected = record(0, 60.0, "FAIL", expected=True, reference={"xfail": "known"})
     found = collected(tmp_path, [expected], gate=True)
     assert found.failed and found.troubles == ()
 
@@ -170,9 +133,7 @@ def test_a_case_without_a_measurement(tmp_path: Path) -> None:
     assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("tasks_per_node", "2"), ("nodes", {}), ("variant", 5), ("time", None)]
-)
+@pytest.mark.parametrize(("key", "value"), [("tasks_per_node", "2"), ("nodes", {}), ("variant", 5)])
 def test_a_failure_that_the_history_takes_for_damaged_is_told(
     tmp_path: Path, key: str, value: object
 ) -> None:
@@ -188,8 +149,7 @@ def test_a_failure_that_the_history_takes_for_damaged_is_told(
 def test_a_reference_beyond_all_figures_is_not_drawn(
     tmp_path: Path, reference: dict[str, float]
 ) -> None:
-    failed = record(1, 50, "FAIL")
-    failed["metrics"][0]["reference"] |= reference
+    failed = record(1, 50, "FAIL", reference=reference)
     found = collected(tmp_path, [failed])
     assert "<svg" in page.page(found, [failed])
 
@@ -220,11 +180,11 @@ def test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not(tmp_
     assert (found.failed, found.troubles) == (False, ())
 
 
-def series(drop: float, after: int = 6, day: int = 40) -> list[dict[str, Any]]:
+def series(drop: float, after: int = 6, day: int = 40, verdict: str = "PASS") -> list[Record]:
     values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(day)]
     values += [v * (1 - drop) for v in values[:after]]
     return [
-        record(k, v, fingerprint={"kernel": "5.14" if k < day else "5.15"})
+        record(k, v, "PASS" if k < day else verdict, fingerprint={"kernel": f"5.1{4 + (k >= day)}"})
         for k, v in enumerate(values)
     ]
 
@@ -242,10 +202,7 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
 
 
 def test_a_failure_carries_its_trend_and_is_told_once(tmp_path: Path) -> None:
-    records = series(0.3)
-    for one in records[40:]:
-        one["verdict"] = one["metrics"][0]["verdict"] = "FAIL"
-    (trouble,) = collected(tmp_path, records).troubles
+    (trouble,) = collected(tmp_path, series(0.3, verdict="FAIL")).troubles
     assert trouble.kind == "FAIL" and "6 runs in a row" in trouble.since
     assert "session s40" in trouble.trend
 
@@ -257,9 +214,9 @@ def test_a_steady_series_is_none(tmp_path: Path) -> None:
 # Figures.
 
 
-def points(values: Sequence[float], **more: Any) -> list[Point]:
+def points(values: Sequence[float], **more: Any) -> list[Run]:
     return [
-        Point(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
+        Run(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
         for k, v in enumerate(values)
     ]
 
@@ -314,8 +271,8 @@ class Page(HTMLParser):
 
 def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     bad = record(1, 60.0, "FAIL", case=f"IorPosix %files={NASTY}", reason=NASTY, partition="home")
-    records = [record(0), bad]
-    text = page.page(collected(tmp_path, records, 2), records)
+    both = [record(0), bad]
+    text = page.page(collected(tmp_path, both, 2), both)
     seen = Page(text)
     assert "script" not in seen.tags and seen.links == [] and "@import" not in text
     assert "\x1b" not in text
@@ -324,10 +281,37 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
         assert words in seen.words
 
 
+@pytest.mark.parametrize("verdict", Verdict)
+def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
+    records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
+    text = page.page(collected(tmp_path, records), records)
+    assert text.count(f'<td class="{verdict.value}"><span class="word">{verdict.value}<') == 2
+    assert ("What somebody must look at" in text) == collected(tmp_path, records).failed
+
+
+@pytest.mark.parametrize(
+    "field", [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")]
+)
+def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
+    texts: dict[str, Any] = {"where": "w", "case": "c", field: NASTY}
+    alarm = Alarm(
+        sessions=(NASTY,),
+        systems=(NASTY,),
+        summary=NASTY,
+        failed=True,
+        troubles=(Trouble(kind="FAIL", **texts),),
+        curves=(),
+    )
+    text = page.page(alarm, [])
+    seen = Page(text)
+    assert "script" not in seen.tags and "\x1b" not in text
+    assert seen.words.count("<script>alert(1)</script>") == 5  # four times around the trouble
+
+
 def test_junit_calls_nothing_but_pass_a_pass() -> None:
-    records = [record(k, verdict=v.value) for k, v in enumerate(Verdict)]
+    found = SessionRecords(record(k, verdict=v.value) for k, v in enumerate(Verdict))
     for gate in (False, True):
-        (suite,) = ElementTree.fromstring(junit(records, gate).encode())
+        (suite,) = ElementTree.fromstring(junit(found, gate).encode())
         kinds = {
             str(case.get("name")) + str(k): [
                 child.tag for child in case if child.tag != "system-out"
@@ -345,7 +329,7 @@ def test_junit_calls_nothing_but_pass_a_pass() -> None:
 
 
 def test_junit_says_why() -> None:
-    text = junit([record(0, 60.0, "FAIL", reason=NASTY)], gate=False)
+    text = junit(SessionRecords([record(0, 60.0, "FAIL", reason=NASTY)]), gate=False)
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
     assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)

@@ -181,13 +181,13 @@ def top(tmp_path: Path) -> Path:
 
 def why_not(path: Path | str) -> str:
     with pytest.raises(NotAllowed) as found:
-        permission.by_what(str(path))
+        permission.reason(str(path))
     return str(found.value)
 
 
 def test_here(top: Path) -> None:
-    assert permission.by_what(str(top)).endswith("owns it")
-    assert permission.by_what(f"{top}//./") == permission.by_what(str(top))
+    assert permission.reason(str(top)).endswith("owns it")
+    assert permission.reason(f"{top}//./") == permission.reason(str(top))
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
@@ -209,10 +209,10 @@ def test_a_path_from_somewhere_is_refused(path: str) -> None:
 
 def test_what_is_missing_is_named_whole(top: Path) -> None:
     with pytest.raises(FileNotFoundError, match=str(top / "x")):
-        permission.by_what(str(top / "x" / "y"))
+        permission.reason(str(top / "x" / "y"))
     (top / "file").touch()
     with pytest.raises(NotADirectoryError, match=str(top / "file")):
-        permission.by_what(str(top / "file"))
+        permission.reason(str(top / "file"))
 
 
 def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -238,9 +238,9 @@ def test_a_marker_counts_only_from_root_or_the_owner(top: Path) -> None:
     assert "belongs to user 12345" in why_not(top)
     file = top / MARKER
     file.touch()
-    assert "everybody" in permission.by_what(str(top))
+    assert "everybody" in permission.reason(str(top))
     os.chown(file, 12345, 12345)
-    assert "everybody" in permission.by_what(str(top))
+    assert "everybody" in permission.reason(str(top))
     os.chown(file, 12346, 12346)
     assert "does not count: it belongs to user 12346" in why_not(top)
     os.chown(file, 0, 0)
@@ -276,7 +276,7 @@ def test_allow_writes_a_marker_that_counts(top: Path) -> None:
     day = datetime.date.today()
     written = permission.allow(str(top), (str(os.getuid()),), (), day)
     assert permission.parse_marker((top / MARKER).read_text()) == written
-    assert written.type and str(day) in permission.by_what(str(top))
+    assert written.type and str(day) in permission.reason(str(top))
     assert (top / MARKER).stat().st_mode & 0o777 == 0o644
     with pytest.raises(NotAllowed, match="--replace"):
         permission.allow(str(top), (), (), None)
@@ -329,14 +329,14 @@ def test_two_slashes_in_front_are_one() -> None:
     """normpath(3) keeps them, and the rules compare paths."""
     for path in ("//", "//etc", f"//{os.path.expanduser('~').lstrip('/')}"):
         with pytest.raises(NotAllowed):
-            permission.allow(path, (), (), None) if path != "//etc" else permission.by_what(path)
+            permission.allow(path, (), (), None) if path != "//etc" else permission.reason(path)
 
 
 @pytest.mark.parametrize("text", ["#" * 70_000 + "\nusers: [nobody]\n", "[" * 30_000])
 def test_a_marker_that_cannot_be_read_whole_allows_nothing(top: Path, text: str) -> None:
     (top / permission.MARKER).write_text(text)
     with pytest.raises(NotAllowed, match=r"longer than 65536 bytes|not YAML"):
-        permission.by_what(str(top))
+        permission.reason(str(top))
 
 
 def test_only_root_and_the_owner_can_allow() -> None:
@@ -371,7 +371,7 @@ def shallow() -> Iterator[Path]:
 def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
     assert "lies directly below /" in why_not(shallow)
     permission.allow(str(shallow), (), (), None)
-    assert "everybody" in permission.by_what(str(shallow))
+    assert "everybody" in permission.reason(str(shallow))
 
 
 def test_names_that_nobody_has_here_are_found() -> None:
@@ -389,4 +389,4 @@ def test_where_everybody_can_swap_directories_that_is_said(
     top: Path, mode: int, said: bool
 ) -> None:
     top.chmod(mode)
-    assert (f"chmod +t {top}" in permission.by_what(str(top))) is said
+    assert (f"chmod +t {top}" in permission.reason(str(top))) is said

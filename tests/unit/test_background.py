@@ -136,6 +136,14 @@ def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str, prepar
     assert number >= 2
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_what_counts_bytes_keeps_the_status(scripts: Scripts, status: int) -> None:
+    words = [*ACCOUNT[:3], "sh", "-c", f"exit {status}"]
+    assert scripts.start(words).wait(20) == status
+    (counted,) = scripts.base.glob("fetched.*")
+    assert counted.read_text().strip().isdecimal()
+
+
 def test_no_other_file_starts_a_program_in_the_background() -> None:
     """Whoever does has to remember and to end it as well, whenever a signal comes."""
     files = [file for file in LIBRARY.rglob("*.sh") if file.name != "background.sh"]

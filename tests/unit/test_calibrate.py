@@ -20,23 +20,32 @@ from scipy import stats
 
 from iogauge.calibrate import command as calibrating
 from iogauge.calibrate import statistics
-from iogauge.calibrate.proposal import Place, Proposal, Settings, follow, place_of, propose
-from iogauge.calibrate.runs import CalibrateError, Choice, LeftOut, Runs, runs_of
+from iogauge.calibrate.proposal import (
+    FilePosition,
+    Proposal,
+    Settings,
+    follow,
+    position_of,
+    propose,
+)
+from iogauge.calibrate.runs import CalibrateError, RunChoice, Runs, SkippedRuns, runs_of
 from iogauge.calibrate.statistics import (
-    Baseline,
     Refused,
-    baseline_of,
+    SeriesSummary,
     find_step,
     least_baseline,
     location_and_spread,
     outlook,
     robust_factor,
     runs_to_see,
+    summary_of,
     tolerance_factor,
     variation,
 )
 from iogauge.calibrate.yamledit import EditError, add_words, put
+from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
+from support import records
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"
 FILES = sorted(SITES.glob("*/references.yaml"))
@@ -56,9 +65,9 @@ def days(count: int) -> list[datetime]:
     return [START + timedelta(days=n) for n in range(count)]
 
 
-def judged(values: Sequence[float], **given: Any) -> Baseline:
+def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
     words = {"better": "more", "max_spread": 0.1, "coverage": 0.99, "confidence": 0.95} | given
-    return baseline_of(days(len(values)), values, **words)
+    return summary_of(days(len(values)), values, **words)
 
 
 # --- statistics -----------------------------------------------------------------------------------
@@ -269,7 +278,7 @@ def test_the_outlook_says_when_no_number_of_runs_is_enough() -> None:
 
 # --- a reference that follows ---------------------------------------------------------------------
 
-HERE = Baseline(runs=30, median=1000.0, spread=0.02, bound=930.0)
+HERE = SeriesSummary(runs=30, median=1000.0, spread=0.02, bound=930.0)
 
 
 def following(old: list[Any] | None, **given: Any) -> Any:
@@ -304,7 +313,7 @@ def test_a_reference_is_never_lowered_without_a_reason(accepted: bool) -> None:
 
 
 def test_a_time_is_never_raised_without_a_reason() -> None:
-    slow = Baseline(runs=30, median=10.0, spread=0.02, bound=10.8)
+    slow = SeriesSummary(runs=30, median=10.0, spread=0.02, bound=10.8)
     words: dict[str, Any] = {"unit": "s", "better": "less", "baseline": slow}
     with pytest.raises(Refused, match=r"would raise .* 9.000 to 10.00 s"):
         following([9, None, 0.5, "s"], **words)
@@ -332,7 +341,7 @@ def test_no_demand_ever_becomes_softer(
     accepted: bool,
 ) -> None:
     sign, side = (1, 1) if better == "more" else (-1, 2)
-    here = Baseline(
+    here = SeriesSummary(
         runs=runs, median=median, spread=spread, bound=median * math.exp(-sign * 3 * spread)
     )
     old: list[Any] = [median * factor, None, None, "s"]
@@ -353,7 +362,7 @@ def test_no_demand_ever_becomes_softer(
 # --- where an entry stands ------------------------------------------------------------------------
 
 
-def record(**given: Any) -> dict[str, Any]:
+def record(**given: Any) -> Record:
     base = {
         "system": "here",
         "partition": "disk",
@@ -361,12 +370,9 @@ def record(**given: Any) -> dict[str, Any]:
         "check": "Ior",
         "case": "Ior %files=shared",
         "parameters": {"files": "shared"},
-        "overridden": {},
-        "tier": "daily",
-        "variant": "sound",
         "nodes": 4,
     }
-    return base | given
+    return records.record(**base | given)
 
 
 @pytest.mark.parametrize(
@@ -374,49 +380,52 @@ def record(**given: Any) -> dict[str, Any]:
     [
         (
             None,
-            Place(keys=("here:disk", "shared", "bw"), index=("$partition", "files")),
+            FilePosition(keys=("here:disk", "shared", "bw"), index=("$partition", "files")),
         ),
         (
             {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}},
-            Place(keys=("shared", 4, "bw"), index=("files", "nodes")),
+            FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
         ),
         (
             {"$index": ["files", "nodes"], "shared": {2: {"bw": []}}},
-            Place(keys=("shared", 4, "bw"), index=("files", "nodes")),
+            FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
         ),
         (
             {"$index": ["$partition", "variant"], "here:.*": {"published": {}, "sound|x": {}}},
-            Place(
+            FilePosition(
                 keys=("here:.*", "sound|x", "bw"),
                 index=("$partition", "variant"),
                 wide=("here:.*", "sound|x"),
             ),
         ),
-        ({"here:disk": {"bw": []}}, Place(keys=("here:disk", "bw"))),
-        ({"here:disk": {"x": []}, "here": {"bw": []}}, Place(keys=("here", "bw"), wide=("here",))),
-        ({"*": {"bw": []}}, Place(keys=("*", "bw"), wide=("*",))),
-        ({"other:disk": {"bw": []}}, Place(keys=("here:disk", "bw"))),
+        ({"here:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
+        (
+            {"here:disk": {"x": []}, "here": {"bw": []}},
+            FilePosition(keys=("here", "bw"), wide=("here",)),
+        ),
+        ({"*": {"bw": []}}, FilePosition(keys=("*", "bw"), wide=("*",))),
+        ({"other:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
     ],
 )
-def test_an_entry_is_found_or_made(entry: Any, place: Place) -> None:
-    assert place_of(entry, record(), "bw") == place
+def test_an_entry_is_found_or_made(entry: Any, place: FilePosition) -> None:
+    assert position_of(entry, record(), "bw") == place
 
 
 def test_a_check_without_parameters_gets_no_index() -> None:
-    assert place_of(None, record(parameters={}), "bw") == Place(keys=("here:disk", "bw"))
+    assert position_of(None, record(parameters={}), "bw") == FilePosition(keys=("here:disk", "bw"))
 
 
 def test_what_one_node_did_is_no_reference_for_all() -> None:
-    with pytest.raises(LeftOut, match="pinned to n17 by --distribute"):
-        place_of(None, record(pinned="n17"), "write_bw")
+    with pytest.raises(SkippedRuns, match="pinned to n17 by --distribute"):
+        position_of(None, record(pinned="n17"), "write_bw")
 
 
 def test_an_overridden_variable_must_be_in_the_index() -> None:
     run = record(overridden={"nodes": 4})
-    with pytest.raises(LeftOut, match="nodes=4"):
-        place_of(None, run, "bw")
+    with pytest.raises(SkippedRuns, match="nodes=4"):
+        position_of(None, run, "bw")
     entry = {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}}
-    assert place_of(entry, run, "bw").keys == ("shared", 4, "bw")
+    assert position_of(entry, run, "bw").keys == ("shared", 4, "bw")
 
 
 @pytest.mark.parametrize(
@@ -431,17 +440,16 @@ def test_an_overridden_variable_must_be_in_the_index() -> None:
     ],
 )
 def test_an_index_that_a_record_cannot_answer_is_refused(
-    entry: Any, run: dict[str, Any], message: str
+    entry: Any, run: Record, message: str
 ) -> None:
     with pytest.raises(Refused, match=message):
-        place_of(entry, run, "bw")
+        position_of(entry, run, "bw")
 
 
 def test_records_that_are_older_than_parameters_are_refused() -> None:
-    old = record()
-    del old["parameters"]
+    old = Record.from_json({k: v for k, v in records.RECORD.items() if k != "parameters"})
     with pytest.raises(Refused, match="older than their parameters"):
-        place_of(None, old, "bw")
+        position_of(None, old, "bw")
 
 
 # --- text that stays ------------------------------------------------------------------------------
@@ -782,7 +790,7 @@ def test_only_proven_values_are_runs() -> None:
     verdicts = ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"]
     (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     assert found.values == (1.0, 2.0, 3.0)
-    assert found.record["session"] == "s2"
+    assert found.record.session == "s2"
 
 
 def test_a_run_that_confirms_another_is_left_out() -> None:
@@ -802,23 +810,23 @@ def test_lines_and_metrics_are_kept_apart() -> None:
 
 def test_a_choice_of_system_case_metric_and_time() -> None:
     data = pl.concat([frame([1.0, 2.0]), frame([3.0], system="there", case="Fio")])
-    assert Choice(system="there").of(data)["median"].to_list() == [3.0]
-    assert Choice(name="^Ior").of(data)["median"].to_list() == [1.0, 2.0]
+    assert RunChoice(system="there").of(data)["median"].to_list() == [3.0]
+    assert RunChoice(name="^Ior").of(data)["median"].to_list() == [1.0, 2.0]
     later = datetime(2026, 9, 2, tzinfo=timezone.utc)
-    assert Choice(since=later).of(data)["median"].to_list() == [2.0]
+    assert RunChoice(since=later).of(data)["median"].to_list() == [2.0]
 
 
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (Choice(system="nowhere"), "no record has the system 'nowhere'; there are: here"),
-        (Choice(metrics=("bw", "iops")), "no record has the metric 'iops'; there are: bw"),
-        (Choice(name="("), "no regular expression"),
-        (Choice(name="zzz"), "no record is chosen"),
-        (Choice(newest=19), "--runs 19: expected 20 or more"),
+        (RunChoice(system="nowhere"), "no record has the system 'nowhere'; there are: here"),
+        (RunChoice(metrics=("bw", "iops")), "no record has the metric 'iops'; there are: bw"),
+        (RunChoice(name="("), "no regular expression"),
+        (RunChoice(name="zzz"), "no record is chosen"),
+        (RunChoice(newest=19), "--runs 19: expected 20 or more"),
     ],
 )
-def test_a_choice_of_nothing_is_said(choice: Choice, message: str) -> None:
+def test_a_choice_of_nothing_is_said(choice: RunChoice, message: str) -> None:
     with pytest.raises(CalibrateError) as error:
         choice.of(frame([1.0]))
     assert message in str(error.value)

@@ -18,10 +18,12 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
-from iogauge.records import journal
+from iogauge.records.record import Record
 from iogauge.report import compare
 from iogauge.report.compare import CompareError, Subject, of_log, of_record
 from iogauge.tools import darshan
+from support import records
+from support.records import append
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 LARGE, SMALL, OMPIO, ROMIO, LUSTRE = (
@@ -47,7 +49,7 @@ def subject(values: dict[str, float], unit: str = "s", **more: Any) -> Subject:
     )
 
 
-def row(a: Subject, b: Subject) -> compare.Row:
+def row(a: Subject, b: Subject) -> compare.ComparedRow:
     (one,) = compare.compare(a, b).rows
     return one
 
@@ -114,8 +116,12 @@ def test_units_that_cannot_be_brought_together_give_no_ratio() -> None:
 
 
 def test_a_value_that_one_does_not_have() -> None:
-    assert row(subject({"v": 2}), subject({})) == compare.Row("v", "s", 2, None, None, "differs")
-    assert row(subject({}), subject({"v": 2})) == compare.Row("v", "s", None, 2, None, "differs")
+    assert row(subject({"v": 2}), subject({})) == compare.ComparedRow(
+        "v", "s", 2, None, None, "differs"
+    )
+    assert row(subject({}), subject({"v": 2})) == compare.ComparedRow(
+        "v", "s", None, 2, None, "differs"
+    )
 
 
 def test_only_facts_that_differ_are_told() -> None:
@@ -215,29 +221,20 @@ def test_a_log_without_records_of_files() -> None:
 # --- records --------------------------------------------------------------------------------------
 
 
-def metric(name: str = "write_bw", median: float | None = 100.0, **change: Any) -> dict[str, Any]:
-    base = {"name": name, "unit": "MiB/s", "better": "more", "median": median}
-    return {**base, "verdict": "PASS", "reason": "", **change}
+def metric(name: str = "write_bw", median: float = 100.0, **change: Any) -> dict[str, Any]:
+    return records.metric(name, median=median, **change)
 
 
-def record(*metrics: dict[str, Any], **change: Any) -> dict[str, Any]:
-    return {
-        "session": "s1",
-        "time": "2026-01-01T00:00:00Z",
-        "check": "IorPosix",
-        "case": "IorPosix %files=shared",
-        "hash": "12345678",
-        "verdict": "PASS",
-        "reason": "",
-        "nodes": 1,
-        "target": {"path": "/t", "type": "ext4"},
-        "tools": ["IOR 4.0.0"],
-        "stack": None,
-        "commands": ["ior -w", "ior -r"],
-        "metrics": list(metrics),
-        "findings": [],
-        **change,
-    }
+def of_case(*metrics: dict[str, Any], **change: Any) -> dict[str, Any]:
+    """JSON of a record with these metrics."""
+    plain = {"session": "s1", "case": "IorPosix %files=shared", "hash": "12345678", "reason": ""}
+    plain |= {"target": {"path": "/t", "type": "ext4"}, "tools": ["IOR 4.0.0"], "stack": None}
+    plain |= {"commands": ["ior -w", "ior -r"], "line": "a", "series": "b"}
+    return records.values(**{**plain, "metrics": list(metrics), **change})
+
+
+def record(*metrics: dict[str, Any], **change: Any) -> Record:
+    return Record.from_json(of_case(*metrics, **change))
 
 
 def test_the_medians_of_records() -> None:
@@ -258,7 +255,7 @@ def test_what_changed_between_records() -> None:
     other = record(
         metric(),
         session="s2",
-        time="later",
+        time="2026-02-01T00:00:00Z",
         hash="other",
         nodes=2,
         target={"path": "/t", "type": "xfs"},
@@ -299,13 +296,16 @@ def test_a_record_without_metrics_says_why() -> None:
         {},
         {"metrics": 3},
         {"metrics": [{}]},
-        {"metrics": [metric(median=math.nan)]},
         {"metrics": [metric(median="much")]},  # type: ignore[arg-type]
     ],
 )
-def test_what_is_no_record_is_refused(broken: dict[str, Any]) -> None:
-    with pytest.raises(CompareError, match="the name: not a record of a case"):
-        of_record("the name", broken)
+def test_what_is_no_record_is_no_subject(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    append(tmp_path / "history" / "here" / "s1.jsonl", broken and of_case() | broken)
+    with pytest.raises(CompareError, match="s1: no records, expected 1"):
+        compare.read("s1")
 
 
 def test_a_log_and_a_record_are_not_compared() -> None:
@@ -321,14 +321,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A state directory with one session of three records, one of a single record."""
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     folder = tmp_path / "history" / "here"
-    journal.append(folder / "s1.jsonl", record(metric()))
-    journal.append(
-        folder / "s1.jsonl", record(metric(), case="IorPosix %files=per-process", hash="87654321")
+    append(folder / "s1.jsonl", of_case(metric()))
+    append(
+        folder / "s1.jsonl", of_case(metric(), case="IorPosix %files=per-process", hash="87654321")
     )
-    journal.append(
-        folder / "s1.jsonl", record(metric("rate"), case="Fio", check="Fio", hash="aaaa")
-    )
-    journal.append(folder / "s2.jsonl", record(metric(median=130.0), session="s2"))
+    append(folder / "s1.jsonl", of_case(metric("rate"), case="Fio", check="Fio", hash="aaaa"))
+    append(folder / "s2.jsonl", of_case(metric(median=130.0), session="s2"))
     return tmp_path
 
 

@@ -225,6 +225,13 @@ def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
         collect(stage)
 
 
+def test_a_phase_that_ran_twice_is_an_error(stage: Path) -> None:
+    with open(stage / "phases.tsv", "a") as file:
+        file.write("1\twrite\t0\t1\t2\n")
+    with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: there twice"):
+        collect(stage)
+
+
 @pytest.mark.parametrize("status", [1, 137, 143])
 def test_a_job_that_failed_after_its_phases_is_an_error(stage: Path, status: int) -> None:
     with pytest.raises(ToolOutputError, match=f"all phases finished, but .*{status}"):

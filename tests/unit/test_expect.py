@@ -7,27 +7,28 @@ from typing import Any
 
 import pytest
 
-from iogauge.records import journal, missing
+from iogauge.records import missing
+from iogauge.records.record import Record
+from support import records
+from support.records import append
 
 CHOSEN = "--mode=daily"
 
 
-def record(session: str, case: str, **change: Any) -> dict[str, Any]:
-    return {
-        "session": session,
-        "system": "s",
-        "partition": "p",
-        "environment": "e",
-        "case": case,
-        "selection": CHOSEN,
-        "accepts": False,
-        **change,
-    }
+def values(session: str, case: str, **change: Any) -> dict[str, Any]:
+    """JSON of a record of a gate."""
+    place = {"system": "s", "partition": "p", "environment": "e"}
+    gate = {"selection": CHOSEN, "accepts": False}
+    return records.values(session=session, case=case, **place | gate | change)
+
+
+def record(session: str, case: str, **change: Any) -> Record:
+    return Record.from_json(values(session, case, **change))
 
 
 def write(folder: Path, session: str, *cases: str, **change: Any) -> None:
     for case in cases:
-        journal.append(folder / f"{session}.jsonl", record(session, case, **change))
+        append(folder / f"{session}.jsonl", values(session, case, **change))
 
 
 def names(folder: Path, *mine: str) -> dict[str, str]:
@@ -57,7 +58,7 @@ def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
 
 def test_a_record_that_names_no_case_is_passed_over(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a")
-    journal.append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
+    append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
     assert names(tmp_path) == {"a": "t1"}
 
 

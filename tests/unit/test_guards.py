@@ -10,7 +10,7 @@ import pytest
 
 from iogauge.core.measurement import Stonewall
 from iogauge.core.words import Tier
-from iogauge.evidence.changes import Change, change
+from iogauge.evidence.changes import NodeActivity, change
 from iogauge.guards import figures, nodes, preflight, striping
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
@@ -1060,8 +1060,8 @@ JOB_STATS = (
 )
 
 
-def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any) -> Change:
-    return Change(
+def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any) -> NodeActivity:
+    return NodeActivity(
         host="n1", cache_id=cache, seconds=1.0, bytes_read=read, bytes_written=written, **more
     )
 
@@ -1084,7 +1084,7 @@ def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any
     ],
 )
 def test_g19_believes_what_the_counters_explain(
-    changes: list[Change], own_read: int | None, own_written: int | None, saw: str
+    changes: list[NodeActivity], own_read: int | None, own_written: int | None, saw: str
 ) -> None:
     finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
     assert finding.outcome is OK, finding
@@ -1108,7 +1108,7 @@ def test_g19_believes_what_the_counters_explain(
     ],
 )
 def test_g19_sees_others(
-    changes: list[Change], own_read: int | None, own_written: int | None, saw: str
+    changes: list[NodeActivity], own_read: int | None, own_written: int | None, saw: str
 ) -> None:
     finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
     assert finding.outcome is Outcome.CONTAMINATED, finding

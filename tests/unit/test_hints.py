@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.tools import mpi
-from iogauge.tools.mpi import Wish
+from iogauge.tools.mpi import MpiHints
 
-ALL = Wish(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
+ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
 
 
 @pytest.mark.parametrize(
@@ -59,19 +59,19 @@ ALL = Wish(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
     ],
 )
 def test_a_wish_in_every_dialect(dialect: str, environment: dict[str, str]) -> None:
-    assert mpi.words(dialect, ALL, nodes=4, pattern="data*").environment == environment
+    assert mpi.environment(dialect, ALL, nodes=4, pattern="data*") == environment
 
 
 @pytest.mark.parametrize("dialect", mpi.DIALECTS)
 def test_what_is_not_wished_is_not_said(dialect: str) -> None:
-    said = mpi.words(dialect, Wish(stripe_count=3), nodes=4).environment
+    said = mpi.environment(dialect, MpiHints(stripe_count=3), nodes=4)
     text = " ".join(f"{name}={value}" for name, value in said.items())
     assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
     assert "3" in text
 
 
 def test_cray_hints_are_for_every_file_unless_said_otherwise() -> None:
-    said = mpi.words("cray", Wish(stripe_count=3), nodes=1).environment
+    said = mpi.environment("cray", MpiHints(stripe_count=3), nodes=1)
     assert said == {"MPICH_MPIIO_HINTS": "*:striping_factor=3"}
 
 
@@ -79,7 +79,7 @@ def test_cray_hints_are_for_every_file_unless_said_otherwise() -> None:
 def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
     aggregators: int, nodes: int
 ) -> None:
-    said = mpi.words("romio", Wish(aggregators=aggregators), nodes=nodes).environment
+    said = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=nodes)
     cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
     assert cap == math.ceil(aggregators / nodes)
     assert cap * nodes >= aggregators > (cap - 1) * nodes
@@ -100,7 +100,7 @@ def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
 )
 def test_a_wish_that_cannot_be_fulfilled_is_refused(wish: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        Wish(**wish)
+        MpiHints(**wish)
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_wish_that_cannot_be_fulfilled_is_refused(wish: dict[str, int], messag
     ],
 )
 def test_what_the_words_cannot_hold_is_refused(change: dict[str, object], message: str) -> None:
-    arguments: dict[str, object] = {"dialect": "cray", "wish": ALL, "nodes": 1} | change
+    arguments: dict[str, object] = {"dialect": "cray", "hints": ALL, "nodes": 1} | change
     with pytest.raises(ValueError, match=message):
-        mpi.words(**arguments)  # type: ignore[arg-type]
+        mpi.environment(**arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

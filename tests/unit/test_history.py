@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import multiprocessing
@@ -11,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,7 +29,8 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.records import columns, journal
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
-from iogauge.records.record import CASE_KEYS, keys_of, line_of, series_of
+from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
+from support.records import append
 
 
 def records(file: Path) -> list[object]:
@@ -40,7 +43,7 @@ def records(file: Path) -> list[object]:
 def test_what_is_appended_is_read(tmp_path: Path) -> None:
     file = tmp_path / "new" / "s.jsonl"
     for number in range(3):
-        journal.append(file, {"n": number, "text": "ü\n\r\u2028"})
+        append(file, {"n": number, "text": "ü\n\r\u2028"})
     found = list(journal.read(file))
     assert found == [{"schema": 1, "n": n, "text": "ü\n\r\u2028"} for n in range(3)]
     assert file.read_bytes().count(b"\n") == 3
@@ -51,17 +54,17 @@ def test_a_record_is_on_disk_when_append_returns(
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
-    journal.append(tmp_path / "s", {"n": 1})
+    append(tmp_path / "s", {"n": 1})
     assert synced == [(tmp_path / "s").stat().st_size]
 
 
 @pytest.mark.parametrize("rest", ['{"schema":1,"n":', "{", "\0\0\0"])
 def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) -> None:
     file = tmp_path / "s"
-    journal.append(file, {"n": 1})
+    append(file, {"n": 1})
     with open(file, "a") as lines:
         lines.write(rest)
-    journal.append(file, {"n": 2})
+    append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -85,11 +88,11 @@ def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) ->
 )
 def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
     file = tmp_path / "s"
-    journal.append(file, {"n": 1})
+    append(file, {"n": 1})
     with open(file, "a", errors="surrogateescape", newline="") as lines:
         lines.write(f"{line}\n\n")
     before = file.read_bytes()
-    journal.append(file, {"n": 2})
+    append(file, {"n": 2})
     first, damaged, last = records(file)
     assert (first, last) == (1, 2)
     assert isinstance(damaged, Damaged)
@@ -101,8 +104,9 @@ def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> 
 def test_a_value_that_is_no_number_is_refused_and_leaves_nothing(
     tmp_path: Path, value: float
 ) -> None:
+    record = replace(Record.from_json(NOW), nodes=value)
     with pytest.raises(ValueError, match="Out of range float"):
-        journal.append(tmp_path / "s", {"n": value})
+        journal.append(tmp_path / "s", record.to_line())
     assert not (tmp_path / "s").exists()
 
 
@@ -111,12 +115,12 @@ def test_a_record_that_does_not_fit_the_disk_is_an_error(
 ) -> None:
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
     with pytest.raises(OSError, match="No space left on device"):
-        journal.append(tmp_path / "s", {"n": 1})
+        append(tmp_path / "s", {"n": 1})
 
 
 def write_many(file: Path, who: int) -> None:
     for number in range(100):
-        journal.append(file, {"n": [who, number], "filler": "x" * 5000})
+        append(file, {"n": [who, number], "filler": "x" * 5000})
 
 
 def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
@@ -141,7 +145,7 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
 def append_until_killed(file: Path, life: int, done: Connection) -> None:
     """Append records, and say of each when it is finished."""
     for number in range(10_000):
-        journal.append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
+        append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
         done.send([life, number])
 
 
@@ -176,12 +180,12 @@ def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
 def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
     """Every possible length of what was written of a record."""
     whole = tmp_path / "whole"
-    journal.append(whole, {"n": 1})
+    append(whole, {"n": 1})
     data = whole.read_bytes()
     for length in range(len(data) + 1):
         file = tmp_path / f"s{length}"
         file.write_bytes(data + data[:length])
-        journal.append(file, {"n": 2})
+        append(file, {"n": 2})
         good = [r for r in records(file) if not isinstance(r, Damaged)]
         assert good in ([1, 2], [1, 1, 2])
         assert good == [1, 1, 2] or length < len(data) - 1
@@ -203,8 +207,8 @@ RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, ma
 def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    journal.append(file, record)
-    journal.append(file, record)
+    append(file, record)
+    append(file, record)
     assert list(journal.read(file)) == [{"schema": 1, **record}] * 2
 
 
@@ -216,7 +220,7 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
     file.unlink(missing_ok=True)
     count = data.draw(st.integers(1, 6))
     for number in range(count):
-        journal.append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
+        append(file, {"n": number, "text": data.draw(st.text(max_size=5))})
     whole = file.read_bytes()
     content = bytearray(whole)
     hit = set()
@@ -242,10 +246,10 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
 def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
-    journal.append(file, {"n": "first"})
+    append(file, {"n": "first"})
     with open(file, "ab") as out:
         out.write(junk)
-    journal.append(file, {"n": "last"})
+    append(file, {"n": "last"})
     found = [r.get("n") for r in journal.read(file) if isinstance(r, dict)]
     assert (found[0], found[-1]) == ("first", "last")
 
@@ -401,7 +405,7 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
     file = folder / f"{name}.jsonl"
     for second in seconds:
         record = NOW | {"session": file.stem, "time": moment(second)} | change
-        journal.append(file, record)
+        append(file, record)
     return file
 
 
@@ -469,7 +473,7 @@ def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
 
 
 def test_an_old_record_has_rows_too(folder: Path) -> None:
-    journal.append(folder / "rig" / "s.jsonl", old(NOW))
+    append(folder / "rig" / "s.jsonl", old(NOW))
     put(folder, "rig/t", 7200)
     frame = records_query.load(folder)
     assert frame["record"].to_list() == [0, 0, 1, 1]
@@ -541,7 +545,7 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     folder: Path, change: dict[str, Any], problem: str
 ) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, NOW | change)
+    append(file, NOW | change)
     put(folder, "rig/s", 2)
     before = file.read_bytes()
     for _ in ("from the file", "from the cache"):
@@ -557,7 +561,7 @@ def test_a_record_with_values_that_make_no_row_is_reported(
 )
 def test_a_moment_that_no_run_can_have_had_is_damage(folder: Path, moment: str) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, NOW | {"time": moment})
+    append(file, NOW | {"time": moment})
     assert records_query.load(folder)["record"].n_unique() == 1
     (found,) = records_query.damaged(folder)
     assert found.problem.startswith(f"time is '{moment}'")
@@ -600,10 +604,10 @@ def test_a_metric_that_cannot_be_shown_is_damage(
     case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
     case["time"] = NOW["time"]
     file = tmp_path / "s.jsonl"
-    journal.append(file, case | {"metrics": [metric]})
-    journal.append(file, case | {"metrics": [metric | change]})
+    append(file, case | {"metrics": [metric]})
+    append(file, case | {"metrics": [metric | change]})
     good, bad = journal.read_whole(file)
-    assert isinstance(good, dict) and isinstance(bad, Damaged)
+    assert isinstance(good, Record) and isinstance(bad, Damaged)
     assert problem in bad.problem
 
 
@@ -628,10 +632,10 @@ def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
     )
 )
 def test_any_record_makes_rows_or_is_reported(tmp_path: Path, change: dict[str, Any]) -> None:
-    journal.append(tmp_path / "s.jsonl", NOW | change)
-    batch = records_query._parse(tmp_path, ["s.jsonl"])
+    append(tmp_path / "s.jsonl", NOW | change)
+    frames, sources = records_query._parse(tmp_path, ["s.jsonl"])
     (tmp_path / "s.jsonl").unlink()
-    assert (batch.rows.height > 0) != bool(batch.sources["s.jsonl"].damaged)
+    assert any(frame.height for frame in frames) != bool(sources["s.jsonl"].damaged)
 
 
 # --- the cache ---------------------------------------------------------------------------------------
@@ -669,7 +673,7 @@ def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> 
     put(folder, "rig/b", 3)
     put(folder, "other/c", 4)
     second = records_query.load(folder)
-    assert reads == ["b.jsonl", "c.jsonl"]
+    assert sorted(reads) == ["b.jsonl", "c.jsonl"]
     assert_frame_equal(second, uncached(folder))
 
 
@@ -683,36 +687,49 @@ def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> 
     assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
-@pytest.mark.slow
-def test_the_cache_does_not_grow_with_every_load(folder: Path) -> None:
-    put(folder, "rig/begin", *range(100, 400))
-    records_query.load(folder)
-    for second in range(40):
-        put(folder, "rig/live", second)
-        records_query.load(folder)
-    parts = json.loads((folder.parent / "cache" / "history" / "index.json").read_text())["parts"]
-    assert len(parts) <= 3
-    assert_frame_equal(records_query.load(folder), uncached(folder))
+def cache_of(folder: Path) -> Path:
+    return folder.parent / "cache" / "history"
 
 
-def test_files_of_the_cache_that_nothing_names_go_after_an_hour(folder: Path) -> None:
-    put(folder, "rig/a", 1)
+def test_the_cache_has_a_file_for_each_month(folder: Path) -> None:
+    for name in ("rig/20260105T000000-a", "other/20260131T235959-b", "rig/20260201T000000-c"):
+        put(folder, name, 1)
+    put(folder, "rig/nameless", 2)
+    for _ in range(2):
+        assert records_query.load(folder)["record"].n_unique() == 4
+        names = sorted(file.name for file in cache_of(folder).iterdir())
+        assert names == ["2026-01.cache", "2026-02.cache", "other.cache"]
+
+
+def test_sessions_of_all_months_are_one_table_in_the_order_of_time(folder: Path) -> None:
+    noise = random.Random(1)
+    other = folder.parent / "flat"
+    for number, second in enumerate(noise.sample(range(80_000), 60)):
+        # Some sessions go on when their month is over.
+        month = 1 + second // 20_000 if number % 3 else noise.randrange(1, 6)
+        fingerprint = {"n": number % 2}
+        put(folder, f"x{number % 3}/2026{month:02}05T000000-s", second, fingerprint=fingerprint)
+        put(other, "one", second, fingerprint=fingerprint)
+    assert_frame_equal(
+        records_query.load(folder).drop("session"), records_query.load(other).drop("session")
+    )
+    assert records_query.fingerprints(folder) == records_query.fingerprints(other)
+
+
+def test_files_of_the_cache_that_belong_to_no_month_go_after_an_hour(folder: Path) -> None:
+    gone = put(folder, "rig/20260105T000000-a", 1)
+    put(folder, "rig/20260205T000000-b", 2)
     records_query.load(folder)
-    cache = folder.parent / "cache" / "history"
-    foreign = cache / "notes.txt"
-    foreign.write_text("mine")
-    kept = {file.name for file in cache.iterdir()}
-    abandoned = [cache / ("0" * 32 + ".parquet"), cache / "index.json.abcd"]
-    young = cache / ("1" * 32 + ".parquet")
-    for file in (*abandoned, young, foreign):
-        file.write_bytes(b"")
-    for file in (*abandoned, foreign):
+    cache = cache_of(folder)
+    foreign, young = cache / "notes.txt", cache / "2026-02.cache.host.17.abcd"
+    old = [cache / "2026-02.cache.host.16.abcd", cache / "2026-01.cache"]
+    for file in (foreign, young, old[0]):
+        file.write_text("mine")
+    for file in (*old, foreign, cache / "2026-02.cache"):
         os.utime(file, (1, 1))
-    put(folder, "rig/b", 2)
-    records_query.load(folder)
-    assert not any(file.exists() for file in abandoned)
-    assert young.exists() and foreign.exists()
-    assert len(kept - {file.name for file in cache.iterdir()}) <= 2  # merged, and as young
+    gone.unlink()
+    assert records_query.load(folder)["record"].n_unique() == 1
+    assert {file.name for file in cache.iterdir()} == {"2026-02.cache", foreign.name, young.name}
 
 
 def damage(file: Path) -> None:
@@ -721,45 +738,51 @@ def damage(file: Path) -> None:
     file.write_bytes(data)
 
 
-def other_history(file: Path) -> None:
-    index = json.loads(file.read_text()) | {"folder": "/another"}
-    file.write_text(json.dumps(index))
+def forge(file: Path, change: Callable[[str], str], table: bytes | None = None) -> None:
+    """Write a file of the cache whose digest is right."""
+    _, head, rows = file.read_bytes().split(b"\n", 2)
+    head, rows = change(head.decode()).encode(), rows if table is None else table
+    file.write_bytes(b"\n".join((records_query._digest(head, rows), head, rows)))
+
+
+def foreign_table() -> bytes:
+    buffer = io.BytesIO()
+    pl.DataFrame({"x": ["y"]}).write_parquet(buffer)
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("which", "harm"),
+    "harm",
     [
-        ("index.json", lambda file: file.unlink()),
-        ("index.json", lambda file: file.write_text("")),
-        ("index.json", lambda file: file.write_text("[1]")),
-        ("index.json", lambda file: file.write_text('{"form": "another"}')),
-        ("index.json", lambda file: file.write_bytes(b"\xff\xfe")),
-        ("index.json", lambda file: file.write_text(file.read_text().replace("[", "{"))),
-        ("index.json", lambda file: file.write_text(file.read_text().replace(".parquet", "/../x"))),
-        ("index.json", lambda file: file.write_text(file.read_text().replace("count", "x"))),
-        ("index.json", other_history),
-        ("*.parquet", lambda file: file.unlink()),
-        ("*.parquet", lambda file: file.write_bytes(b"")),
-        ("*.parquet", lambda file: file.write_bytes(file.read_bytes()[:-20])),
-        ("*.parquet", damage),
+        lambda file: file.unlink(),
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(b"\xff\xfe\n\n"),
+        lambda file: file.write_bytes(file.read_bytes()[:-20]),
+        damage,
+        lambda file: file.write_bytes(file.read_bytes().replace(b"write_bw", b"write_by")),
+        lambda file: forge(file, lambda head: "[1]"),
+        lambda file: forge(file, lambda head: "[" * 100_000),
+        lambda file: forge(file, lambda head: head.replace('"form": "', '"form": "x')),
+        lambda file: forge(file, lambda head: head.replace('"folder": "', '"folder": "/other')),
+        lambda file: forge(file, lambda head: head.replace('": [', '": ["x", ')),
+        lambda file: forge(file, lambda head: head.replace('"sources": {', '"sources": {"a": 5, ')),
+        lambda file: forge(file, lambda head: head, b"no parquet"),
+        lambda file: forge(file, lambda head: head, foreign_table()),
     ],
 )
-def test_a_cache_that_is_damaged_or_foreign_is_made_anew(
-    folder: Path, reads: list[str], which: str, harm: Any
+def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
+    folder: Path, reads: list[str], harm: Any
 ) -> None:
-    put(folder, "rig/a", 1, fingerprint={"kernel": "6.1"})
-    put(folder, "rig/b", 2, fingerprint={"kernel": "6.2"})
+    january, february = "20260105T000000-a", "20260205T000000-b"
+    put(folder, f"rig/{january}", 1, fingerprint={"kernel": "6.1"})
+    put(folder, f"rig/{february}", 2, fingerprint={"kernel": "6.2"})
     first = records_query.load(folder)
-    cache = folder.parent / "cache" / "history"
-    files = sorted(cache.glob(which))
-    assert files
-    for file in files:
-        reads.clear()
-        harm(file)
-        assert_frame_equal(records_query.load(folder), first)
-        assert reads == ["a.jsonl", "b.jsonl"]
-        assert len(records_query.fingerprints(folder)) == 2
-        assert reads == ["a.jsonl", "b.jsonl"], "the cache was not mended"
+    reads.clear()
+    harm(cache_of(folder) / "2026-01.cache")
+    assert_frame_equal(records_query.load(folder), first)
+    assert reads == [f"{january}.jsonl"]
+    assert len(records_query.fingerprints(folder)) == 2
+    assert reads == [f"{january}.jsonl"], "the cache was not mended"
 
 
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "no right to write"])
@@ -777,7 +800,7 @@ def test_where_no_cache_can_be_kept_all_is_read(
         def refuse(*_: object, **__: object) -> None:
             raise PermissionError("not here")
 
-        monkeypatch.setattr(records_query.tempfile, "mkstemp", refuse)
+        monkeypatch.setattr(records_query, "replace_file", refuse)
     assert records_query.load(folder).height == records_query.load(folder).height == 2
 
 
@@ -834,24 +857,16 @@ def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> Non
     assert frame["fingerprint"].n_unique() == 4
 
 
-@pytest.mark.slow
-def test_many_files_are_read_by_several_processes_as_by_one(
+def test_the_columns_of_many_rows_are_made_in_several_turns(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    noise = random.Random(1)
     for number in range(6):
-        seconds = [number * 100 + noise.randrange(200) for _ in range(5)]
-        file = put(folder, f"sys{number % 3}/s{number:02}", *seconds, fingerprint={"n": number % 2})
+        file = put(folder, f"rig/s{number}", *range(number, 60, 7), fingerprint={"n": number % 2})
     with open(file, "a") as lines:
         lines.write("junk\n")
-    alone = records_query.load(folder, folder.parent / "one")
-    monkeypatch.setattr(records_query, "_BATCH_BYTES", 10_000)
-    several = folder.parent / "several"
-    assert_frame_equal(records_query.load(folder, several), alone)
-    assert_frame_equal(records_query.load(folder, several), alone)
-    assert len(json.loads((several / "index.json").read_text())["parts"]) > 2
-    assert [one.line for one in records_query.damaged(folder, several)] == [6]
-    assert records_query.fingerprints(folder, None, several) == records_query.fingerprints(folder)
+    at_once = records_query.load(folder)
+    monkeypatch.setattr(records_query, "_CHUNK_ROWS", 5)
+    assert_frame_equal(uncached(folder), at_once)
 
 
 def load_often(folder: Path) -> None:
@@ -876,7 +891,8 @@ def test_readers_and_writers_at_once(folder: Path) -> None:
         "import test_history as t\n"
         "getattr(t, sys.argv[1])(Path(sys.argv[2]), *sys.argv[4:])\n"
     )
-    paths = f"{Path(journal.__file__).parents[1]}:{Path(__file__).parent}"
+    tests = Path(__file__).parents[1]
+    paths = f"{Path(journal.__file__).parents[2]}:{tests}:{tests / 'unit'}"
     jobs = [["load_often"], ["load_often"], ["append_often", "rig/a"], ["append_often", "rig/b"]]
     running = [
         subprocess.Popen([sys.executable, "-c", code, what, str(folder), paths, *rest])
@@ -910,7 +926,7 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
 @pytest.mark.parametrize("key", CASE_KEYS)
 def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
     file = put(folder, "rig/s", 1)
-    journal.append(file, {name: value for name, value in NOW.items() if name != key})
+    append(file, {name: value for name, value in NOW.items() if name != key})
     assert records_query.load(folder)["record"].n_unique() == 1
     (found,) = records_query.damaged(folder)
     assert found.problem == f"the key {key} is missing"

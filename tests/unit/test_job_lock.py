@@ -313,3 +313,39 @@ def test_a_refusal_gives_the_lock_up(job: Callable[..., Job], held_bytes: int) -
     one = job("one", held_bytes=held_bytes).start(WORK)
     assert one.end()[0] == (0 if held_bytes == 1 << 10 else 3)
     assert not one.held()
+
+
+def test_the_keeper_empties_the_directory_and_no_agent_is_started_for_it(
+    job: Callable[..., Job],
+) -> None:
+    body = (
+        'iog_phase put touch "$IOG_DIR/a" "$IOG_DIR/b"\niog_phase before ls -A "$IOG_DIR"\n'
+        'IOG_AGENT=(false)\niog_reset\niog_phase after ls -A "$IOG_DIR"\n'
+        'IOG_AGENT=("${AGENT[@]}")'
+    )
+    one = job("one").start('AGENT=("${IOG_AGENT[@]}")\n' + body)
+    status, printed = one.end()
+    assert (status, (one.stage / "before.1.out").read_text()) == (0, "a\nb\n"), printed
+    assert (one.stage / "after.1.out").read_text() == ""
+    assert left(one) == []
+
+
+def test_a_directory_that_the_keeper_cannot_empty_ends_the_job(job: Callable[..., Job]) -> None:
+    one = job("one").start('rm -r "$IOG_DIR"\niog_reset\niog_phase after true')
+    status, printed = one.end()
+    assert status == 1 and "iogauge: empty: " in printed
+    assert not (one.stage / "after.1.out").exists()
+
+
+@pytest.mark.parametrize("signal_", ["KILL", "STOP"])
+def test_without_the_keeper_an_agent_empties_the_directory(
+    job: Callable[..., Job], signal_: str
+) -> None:
+    body = (
+        'IOG_EMPTY_SECONDS=1\niog_phase put touch "$IOG_DIR/a"\n'
+        f'kill -{signal_} "$IOG_KEEPER_PID"\niog_reset\niog_phase after ls -A "$IOG_DIR"\n'
+        'kill -CONT "$IOG_KEEPER_PID" 2>/dev/null || true'
+    )
+    one = job("one").start(body)
+    one.end()
+    assert (one.stage / "after.1.out").read_text() == ""

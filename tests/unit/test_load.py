@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.evidence import changes
-from iogauge.evidence.changes import Change
+from iogauge.evidence.changes import NodeActivity
 from iogauge.node import counters as node_counters
 from iogauge.node.counters import Load
 from iogauge.tools.fio import output as tools_output
@@ -191,12 +191,12 @@ FIRST = Load(
 )
 
 
-def later(**change: Any) -> Change:
+def later(**change: Any) -> NodeActivity:
     return changes.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 
 def test_what_was_there_before_is_not_held_against_a_run() -> None:
-    assert later() == Change(
+    assert later() == NodeActivity(
         host="n1",
         cache_id="k:1",
         seconds=10.0,

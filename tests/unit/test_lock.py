@@ -167,7 +167,7 @@ def test_a_beat_changes_nothing_but_the_beat(tmp_path: Path) -> None:
     assert before is not None
     assert after is not None
     assert before != after
-    assert before.said == after.said == json.loads(mine.content)
+    assert before.details == after.details == json.loads(mine.content)
     assert len(before.content) == len(after.content)
 
 

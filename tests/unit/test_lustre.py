@@ -317,7 +317,7 @@ def joined(
     checked = answer("health.txt", check) if check else None
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(answer("health.txt", osts).stdout),
-        room=lustre_targets.parse_df(answer("health.txt", df).stdout),
+        shown=lustre_targets.parse_df(answer("health.txt", df).stdout),
         servers=lustre_targets.parse_servers(servers),
         failed=lustre_targets.parse_check(checked.stdout + checked.stderr) if checked else {},
     )
@@ -401,7 +401,7 @@ def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None
     osts = lustre_targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
     with pytest.raises(LustreError, match="lfs osts does not"):
         lustre_targets.join_targets(
-            osts=osts, room=lustre_targets.parse_df(df), servers={}, failed=()
+            osts=osts, shown=lustre_targets.parse_df(df), servers={}, failed=()
         )
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES
 from iogauge.judge import needle
-from iogauge.judge.needle import Needle, Sweep, judge_probes, parse_sweep
+from iogauge.judge.needle import Needle, Rounds, outliers, parse_rounds
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
@@ -30,7 +30,7 @@ SWEEP_SH = JOB_FILES / "rounds.sh"
 
 
 def judge(rates: Mapping[str, Sequence[float]], max_deviation: float = 0.2) -> Needle:
-    return judge_probes(rates, max_deviation=max_deviation)
+    return outliers(rates, max_deviation=max_deviation)
 
 
 def slow(found: Needle) -> list[str]:
@@ -262,11 +262,11 @@ def targets(rounds: Sequence[Sequence[tuple[str, float]]]) -> str:
 
 NAMES = ("ost0000", "ost0001", "ost000a")
 ONCE = [("ost0000", 100.0), ("ost0001", 20.0), ("ost000a", 110.0)]
-SWEEP = Sweep(direction="write", rounds=2, max_deviation=0.2, targets=NAMES)
+ROUNDS = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=NAMES)
 
 
 def test_a_sweep_of_targets() -> None:
-    output = parse_sweep(targets([ONCE, [(n, x * 2) for n, x in ONCE]]), SWEEP)
+    output = parse_rounds(targets([ONCE, [(n, x * 2) for n, x in ONCE]]), ROUNDS)
     (phase,) = output.phases
     assert phase.name == "write"
     assert phase.rates["slowest"].value == pytest.approx(0.2, rel=1e-4)
@@ -291,7 +291,7 @@ def test_a_record_keeps_every_probe_in_little_room() -> None:
 
 def test_a_complaint_of_fio_is_a_warning() -> None:
     """Which makes the case INVALID (G8)."""
-    output = parse_sweep(targets([ONCE, ONCE]) + "fio: something is odd\n", SWEEP)
+    output = parse_rounds(targets([ONCE, ONCE]) + "fio: something is odd\n", ROUNDS)
     assert output.warnings == ("fio: something is odd",)
 
 
@@ -312,13 +312,13 @@ def test_a_complaint_of_fio_is_a_warning() -> None:
 )
 def test_a_sweep_that_is_not_whole(text: str, cause: str) -> None:
     with pytest.raises(ToolOutputError, match=cause):
-        parse_sweep(text, SWEEP)
+        parse_rounds(text, ROUNDS)
 
 
 def test_a_target_that_failed() -> None:
     broken = document(entry("ost0000", 1.0), entry("ost0001", 1.0, error=108))
     with pytest.raises(ToolOutputError, match=r"round 1: .*'ost0001' failed with errno 108"):
-        parse_sweep(f"needle 1 -\n{broken}", SWEEP)
+        parse_rounds(f"needle 1 -\n{broken}", ROUNDS)
 
 
 def nodes(turns: Sequence[tuple[int, str, float]], way: str = "read") -> str:
@@ -334,11 +334,11 @@ def nodes(turns: Sequence[tuple[int, str, float]], way: str = "read") -> str:
 
 
 TURNS = [(r, f"n{i}", 10.0 if i == 3 else 100.0 + i) for r in (1, 2, 3) for i in (1, 2, 3, 4)]
-NODES = Sweep(direction="read", rounds=3, max_deviation=0.2, nodes=4)
+NODES = Rounds(direction="read", rounds=3, max_deviation=0.2, nodes=4)
 
 
 def test_a_sweep_of_nodes() -> None:
-    output = parse_sweep(nodes(TURNS), NODES)
+    output = parse_rounds(nodes(TURNS), NODES)
     assert output.notes["slowest"].startswith("n3: 10.00 MiB/s, 10% of the median")
     assert (output.nodes, output.tasks) == (4, 4)
     assert set(output.parameters["rates"]) == {"n1", "n2", "n3", "n4"}  # type: ignore[call-overload]
@@ -359,17 +359,17 @@ def test_a_sweep_of_nodes() -> None:
 )
 def test_a_sweep_of_nodes_that_is_not_whole(text: str, cause: str) -> None:
     with pytest.raises(ToolOutputError, match=cause):
-        parse_sweep(text, NODES)
+        parse_rounds(text, NODES)
 
 
 @given(st.integers(0, 20_000), st.integers(0, 20_000))
 def test_a_damaged_sweep_is_refused_or_whole(start: int, length: int) -> None:
     """What is cut out anywhere is either noticed or was of no meaning."""
     text = targets([ONCE, ONCE])
-    whole = parse_sweep(text, SWEEP).phases
+    whole = parse_rounds(text, ROUNDS).phases
     damaged = text[:start] + text[start + length :]
     try:
-        found = parse_sweep(damaged, SWEEP).phases
+        found = parse_rounds(damaged, ROUNDS).phases
     except ToolOutputError:
         return
     assert found[0].rates == whole[0].rates
@@ -414,13 +414,14 @@ def test_rounds_without_servers(tmp_path: Path) -> None:
     assert printed.splitlines() == ["needle 1 -", one, "needle 2 -", one]
 
 
-def test_the_first_failure_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("address", "turns"), [("a", 1), ("b", 2)])
+def test_the_first_failure_ends_it(tmp_path: Path, address: str, turns: int) -> None:
     (tmp_path / "servers.txt").write_text("n1 a,7 11\nn2 b,8 12\n")
-    fio = "case $* in *client=b*) exit 7 ;; esac"
+    fio = f"case $* in *client={address}*) exit 7 ;; esac"
     process = run_sweep(tmp_path, fio, "w.fio", "2", "servers.txt")
     printed, _ = process.communicate(timeout=30)
     assert process.returncode == 7
-    assert printed.splitlines() == ["needle 1 n1", "needle 1 n2"]
+    assert printed.splitlines() == ["needle 1 n1", "needle 1 n2"][:turns]
 
 
 def test_without_a_list_of_servers_nothing_is_done(tmp_path: Path) -> None:

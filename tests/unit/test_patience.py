@@ -16,7 +16,7 @@ from iogauge.workspace.permission import NotAllowed
 
 
 def test_what_is_returned_comes_back() -> None:
-    assert deadline.ask("/t", lambda: {"a": [1, "x" * 200_000]}) == {"a": [1, "x" * 200_000]}
+    assert deadline.call("/t", lambda: {"a": [1, "x" * 200_000]}) == {"a": [1, "x" * 200_000]}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_what_is_raised_is_raised_here(error: Exception) -> None:
         raise error
 
     with pytest.raises(type(error)) as found:
-        deadline.ask("/t", work)
+        deadline.call("/t", work)
     assert str(found.value) == str(error)
 
 
@@ -36,32 +36,32 @@ def test_silence_ends_and_names_the_place() -> None:
     with pytest.raises(
         NoAnswer, match=r"/t does not answer since 1 s: .*iogauge clean --target /t"
     ):
-        deadline.ask("/t", lambda: time.sleep(60), 1.0)
+        deadline.call("/t", lambda: time.sleep(60), 1.0)
     assert 0.9 < time.monotonic() - start < 5
 
 
 def test_who_is_getting_on_may_take_longer() -> None:
-    def work(tell: deadline.Tell) -> str:
+    def work(tell: deadline.Report) -> str:
         for count in range(6):
             time.sleep(0.3)
             tell(count)
         return "done"
 
     heard: list[int] = []
-    assert deadline.follow("/t", work, heard.append, 1.2) == "done"
+    assert deadline.watch("/t", work, heard.append, 1.2) == "done"
     assert heard == list(range(6))
 
 
 def test_a_child_that_is_killed_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="was killed"):
-        deadline.ask("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
+        deadline.call("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def test_no_child_and_no_descriptor_is_left() -> None:
     before = os.listdir("/proc/self/fd")
-    deadline.ask("/t", lambda: None)
+    deadline.call("/t", lambda: None)
     with pytest.raises(NoAnswer):
-        deadline.ask("/t", lambda: time.sleep(60), 0.1)
+        deadline.call("/t", lambda: time.sleep(60), 0.1)
     time.sleep(0.1)
     while True:
         try:
@@ -81,7 +81,7 @@ def test_a_child_holds_nothing_of_the_caller(capfd: pytest.CaptureFixture[str]) 
         links = [os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)]
         return links, os.getsid(0) == os.getpid()
 
-    assert deadline.ask("/t", look) == (["/dev/null"] * 3, True)
+    assert deadline.call("/t", look) == (["/dev/null"] * 3, True)
     assert capfd.readouterr() == ("", "")
 
 
@@ -96,7 +96,7 @@ def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
     asking = os.fork()
     if asking == 0:
         try:
-            deadline.ask("/t", work)
+            deadline.call("/t", work)
         finally:
             os._exit(0)
     while not file.exists() or not file.read_text():

@@ -164,7 +164,7 @@ def launch(
     run_tasks: str, launcher: str, nodes: int = 1, agent: tuple[str, ...] = ("agent",)
 ) -> Launch:
     each = per_node_launcher(launcher, nodes)
-    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, account="/fetched.sh")
+    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, fetched="/fetched.sh")
 
 
 def test_a_case_of_one_node() -> None:

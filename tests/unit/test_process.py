@@ -37,7 +37,7 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 def test_a_number_alone_names_nobody(start: Callable[..., subprocess.Popen[bytes]]) -> None:
-    pid, began = processes.named(start(None).pid)
+    pid, began = processes.identity(start(None).pid)
     assert processes.runs([pid, began])
     assert not processes.runs([pid, began - 1])
     assert processes.runs("damaged")  # that cannot be told
@@ -45,7 +45,7 @@ def test_a_number_alone_names_nobody(start: Callable[..., subprocess.Popen[bytes
 
 def test_one_that_has_ended_does_not_run(start: Callable[..., subprocess.Popen[bytes]]) -> None:
     one = start(None)
-    name = processes.named(one.pid)
+    name = processes.identity(one.pid)
     one.kill()
     os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
     assert not processes.runs(name)  # a zombie

@@ -122,7 +122,7 @@ def test_the_rate_is_kept(tmp_path: Path) -> None:
 def test_a_low_rate_shows_that_it_is_getting_on(tmp_path: Path, per_second: int) -> None:
     fill(tmp_path, 3 if per_second == 1 else 50)
     heard: list[int] = []
-    empty(tmp_path, per_second=per_second, tell=heard.append)
+    empty(tmp_path, per_second=per_second, report=heard.append)
     assert len(heard) >= 2 and heard == sorted(heard)
 
 

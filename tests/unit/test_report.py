@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +14,46 @@ import pytest
 from rich.console import Console
 
 from iogauge.judge.verdict import Verdict
-from iogauge.report import table
-from iogauge.report.outcome import exit_status, needs_confirmation, summary, unconfirmed, undecided
+from iogauge.records.record import Record
+from iogauge.report import outcome, table
+from iogauge.report.outcome import SessionRecords
+from support import records
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
 
 
 def metric(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
-    return {
-        "name": "write_bw",
-        "unit": "MiB/s",
-        "median": 540.8,
-        "spread": 0.0312,
-        "verdict": verdict,
-        "reason": "its reason",
-        "ceiling": 1144.4,
-        "reference": {"value": 500.0, "lower": -0.1},
-        **change,
-    }
+    plain = {"median": 540.8, "spread": 0.0312, "reason": "its reason", "ceiling": 1144.4}
+    return records.metric(**{"verdict": verdict, **plain, **change})
 
 
 def finding(outcome: str, about: str | None = "write_bw", guard: str = "G6") -> dict[str, Any]:
     return {"guard": guard, "outcome": outcome, "metric": about, "saw": "saw 5", "demands": "3"}
 
 
-def record(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
-    return {
-        "case": "Ior %api=posix",
-        "partition": "disk",
-        "environment": "env",
-        "verdict": verdict,
-        "reason": "the reason",
-        "target": {"path": "/s"},
-        "metrics": [metric(verdict)],
-        "findings": [],
-        **change,
-    }
+def record(verdict: str = "PASS", **change: Any) -> Record:
+    plain = {"case": "Ior %api=posix", "partition": "disk", "environment": "env", "price": None}
+    plain |= {"reason": "the reason", "metrics": [metric(verdict)]}
+    return records.record(verdict, **plain | change)
 
 
-def shown(records: list[dict[str, Any]], width: int = 200) -> str:
+def exit_status(found: Sequence[Record], gate: bool) -> int:
+    return SessionRecords(found).exit_status(gate)
+
+
+def summary(found: Sequence[Record]) -> str:
+    return SessionRecords(found).summary()
+
+
+#: What the command tells of the run that a case belongs to.
+RUN = {"session": "s", "time": "2027-01-31T12:00:00Z", "gate": False}
+
+
+def undecided(file: Path, found: Sequence[Record], **run: Any) -> list[Record]:
+    return outcome.undecided(file, found, RUN | run)
+
+
+def shown(records: list[Record], width: int = 200) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(
         table.table(table.rows(records), "t")
@@ -88,8 +90,8 @@ def test_an_expected_failure_fails_no_run(gate: bool) -> None:
 
 
 def test_an_unknown_verdict_is_no_pass() -> None:
-    with pytest.raises(ValueError, match="GREAT"):
-        exit_status([record("GREAT")], False)
+    with pytest.raises(TypeError, match="GREAT"):
+        record("GREAT")
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -218,13 +220,13 @@ def write(folder: Path, *cases: dict[str, Any]) -> Path:
 
 def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
     (found,) = undecided(write(tmp_path, case(), case("Md %x=1")), [record()])
-    assert (found["case"], found["check"], found["verdict"]) == ("Md %x=1", "Md", "ERROR")
-    assert found["reason"] == "run_wait: time limit"
+    assert (found.case, found.check, found.verdict) == ("Md %x=1", "Md", Verdict.ERROR)
+    assert found.reason == "run_wait: time limit"
     assert exit_status([record(), found], gate=False) == 1
     assert table.rows([found])[0].verdict is Verdict.ERROR
 
 
-#: What a decided case's record has beside what the command adds, and an undecided one has no knowledge of.
+#: What a decided case's record has, and an undecided one has no knowledge of.
 UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint"}
 
 
@@ -245,20 +247,31 @@ def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
         "tasks_per_node": 2,
         "repetitions": 3,
     }
-    (found,) = undecided(
-        write(tmp_path, case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix")), []
-    )
+    file = write(tmp_path, case("Ior %tasks=4 %api=posix %fix.x=1", **known, tasks=4, api="posix"))
+    (one,) = undecided(file, [], confirms="r", selection="-n x", accepts=False)
+    found = one.to_json()
     assert {key: found[key] for key in known} == known
-    assert found["parameters"] == {"tasks": 4, "api": "posix", "fix.x": "1"}
-    added = {"schema", "session", "confirms", "pinned", "selection", "accepts"}
-    assert documented() - set(found) == UNKNOWN | added
+    assert one.parameters == {"tasks": 4, "api": "posix", "fix.x": "1"}
+    assert documented() - set(found) == UNKNOWN | {"pinned"}
     assert set(found) <= documented()
+    assert Record.from_line(one.to_line()) == one
+
+
+def test_the_line_of_an_undecided_case_is_what_it_always_was(tmp_path: Path) -> None:
+    (one,) = undecided(write(tmp_path, case(tier="quick", nodes=2)), [], confirms="r")
+    assert one.to_line().decode() == (
+        '{"schema":1,"time":"2027-01-31T12:00:00Z","gate":false,"system":"here","partition":"disk",'
+        '"environment":"env","check":"Ior","case":"Ior %api=posix","hash":"abc","verdict":"ERROR",'
+        '"reason":"run_wait: time limit","expected":false,"tier":"quick","nodes":2,'
+        '"parameters":{"api":"posix"},"target":null,"tools":[],"commands":[],"metrics":[],"findings":[],'
+        '"session":"s","confirms":"r"}'
+    )
 
 
 def test_a_case_that_was_not_set_up_has_no_scale(tmp_path: Path) -> None:
     zero = {"tier": "", "variant": "", "nodes": 0, "tasks_per_node": 0, "repetitions": 0}
     (found,) = undecided(write(tmp_path, case(**zero)), [])
-    assert not set(zero) & set(found)
+    assert not set(zero) & set(found.to_json())
 
 
 @pytest.mark.parametrize(
@@ -277,8 +290,8 @@ def test_a_record_counts_once(tmp_path: Path) -> None:
 def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path) -> None:
     file = write(tmp_path, case(result="pass", fail_reason=None, fail_phase=None))
     (found,) = undecided(file, [])
-    assert found["reason"] == "run: ReFrame says pass, nothing was decided"
-    assert found["verdict"] == "ERROR"
+    assert found.reason == "run: ReFrame says pass, nothing was decided"
+    assert found.verdict is Verdict.ERROR
 
 
 @pytest.mark.parametrize(
@@ -307,15 +320,7 @@ def test_a_missing_report_is_refused(tmp_path: Path) -> None:
 
 
 def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
-    record = {
-        "case": "A\x1b[2J",
-        "partition": "p",
-        "verdict": "ERROR",
-        "reason": "gone\x1b]0;title\x07",
-        "metrics": [],
-        "findings": [],
-    }
-    (row,) = table.rows([record])
+    (row,) = table.rows([record(case="A\x1b[2J", reason="gone\x1b]0;title\x07", metrics=[])])
     assert "\x1b" not in row.scenario + row.reason
     assert "\\x1b[2J" in row.scenario
 
@@ -340,14 +345,14 @@ def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
 PRICE = {"currency": "USD", "per_gb_month": 0.095, "capacity": 51_200_000_000_000, "source": "list"}
 
 
-def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> dict[str, Any]:
-    measured = metric(verdict, median=gb_s, unit="GB/s", **change)
-    return record(verdict, metrics=[measured], price=PRICE)
+def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
+    measured = metric(verdict, median=gb_s, unit="GB/s")
+    return record(verdict, **{"metrics": [measured], "price": PRICE, **change})
 
 
 def test_cost_at_the_ceiling_of_the_published_server() -> None:
     (cost,) = table.costs([bandwidth(3.125)])
-    assert cost == table.Cost(
+    assert cost == table.BandwidthPrice(
         "/s",
         "USD",
         0.095,
@@ -360,7 +365,7 @@ def test_cost_at_the_ceiling_of_the_published_server() -> None:
 
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
-    other = {**bandwidth(2.0), "case": "Ior %api=mpiio"}
+    other = bandwidth(2.0, case="Ior %api=mpiio")
     found = table.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
@@ -376,12 +381,12 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
         record(price=PRICE, metrics=[]),
     ],
 )
-def test_without_price_or_valid_bandwidth_there_is_no_cost(one: dict[str, Any]) -> None:
+def test_without_price_or_valid_bandwidth_there_is_no_cost(one: Record) -> None:
     assert table.costs([one]) == []
 
 
 def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
-    one = {**bandwidth(3.125), "price": {**PRICE, "source": "[red]\x1b[2J"}}
+    one = bandwidth(3.125, price={**PRICE, "source": "[red]\x1b[2J"})
     stream = io.StringIO()
     Console(file=stream, width=200, color_system=None).print(table.cost_table(table.costs([one])))
     for text in ("0.095 USD", "3.125", "1,556.48 USD", "[red]\\x1b[2J"):
@@ -391,9 +396,8 @@ def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
 # --- a second run refutes a failure, or does not --------------------------------------------------
 
 
-def one(verdict: str, session: str, **change: Any) -> dict[str, Any]:
-    place = {"system": "s", "partition": "p", "environment": "e", "hash": "1"}
-    return {"verdict": verdict, "session": session, "expected": False, **place, **change}
+def one(verdict: str, session: str, **change: Any) -> Record:
+    return record(verdict, session=session, **change)
 
 
 @pytest.mark.parametrize(
@@ -408,15 +412,17 @@ def one(verdict: str, session: str, **change: Any) -> dict[str, Any]:
     ],
 )
 def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
-    second: dict[str, Any], status: int
+    second: Record, status: int
 ) -> None:
     first = one("FAIL", "a")
     assert exit_status([first, second], gate=False) == status
-    assert unconfirmed([first, second]) == ([first] if status == 0 else [])
+    session = SessionRecords([first, second])
+    assert [session.is_unconfirmed(record) for record in session] == [status == 0, False]
+    assert session.counts(first) == bool(status)
     assert ("not confirmed" in summary([first, second])) == (status == 0)
 
 
 def test_only_a_failure_can_be_refuted() -> None:
-    assert not needs_confirmation(one("INVALID", "a"))
-    assert not needs_confirmation(one("FAIL", "a", expected=True))
-    assert not needs_confirmation(one("FAIL", "b", confirms="a"))
+    assert not one("INVALID", "a").needs_confirmation
+    assert not one("FAIL", "a", expected=True).needs_confirmation
+    assert not one("FAIL", "b", confirms="a").needs_confirmation

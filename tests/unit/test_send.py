@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
+import shutil
 import socket
+import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +23,7 @@ import pytest
 
 from iogauge.alarm import receivers
 from iogauge.alarm.collect import Alarm, Trouble
-from iogauge.alarm.figure import Curve, Point
+from iogauge.alarm.figure import Curve, Run
 from iogauge.alarm.receivers import Message, SendError
 from iogauge.judge.verdict import Verdict
 
@@ -27,7 +32,7 @@ Answer = tuple[int, dict[str, str], str]
 
 
 def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
-    point = Point(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
+    point = Run(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
     curve = Curve(title=case, unit="MiB/s", points=[point])
     trouble = Trouble(
         kind="FAIL", where="site:scratch", case=case, metric="write_bw", measured="60", curve=curve
@@ -45,8 +50,8 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
     )
 
 
-#: An answer whose bytes come one after the other, for ever.
-ENDLESS = "endless"
+#: Answers that do not end: a byte now and then, and as much as can be sent.
+ENDLESS, FLOOD = "endless", "flood"
 
 
 class Server(ThreadingHTTPServer):
@@ -79,6 +84,10 @@ class Server(ThreadingHTTPServer):
                             self.wfile.write(b".")
                             time.sleep(0.1)
                     return
+                if answer[2] == FLOOD:
+                    with contextlib.suppress(OSError):
+                        while True:
+                            self.wfile.write(b"." * 4096)
                 self.wfile.write(answer[2].encode())
 
             do_GET = do_POST
@@ -204,6 +213,48 @@ def test_whose_answer_does_not_end(
     assert time.monotonic() - begin < 10
 
 
+def test_of_a_long_answer_only_the_beginning_is_read(serve: Callable[..., Server]) -> None:
+    receivers.receivers(to_webhook(serve((200, {}, FLOOD))))["webhook"](message())
+
+
+def test_a_password_file_does_not_replace_the_token(
+    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password mine\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    server = serve()
+    receivers.receivers(to_webhook(server))["webhook"](message())
+    assert server.got[0][1]["authorization"] == f"Bearer {TOKEN}"
+
+
+def test_no_log_holds_the_address(
+    serve: Callable[..., Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))["webhook"](
+        message()
+    )
+    assert DOOR not in caplog.text and TOKEN not in caplog.text
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_the_certificates_of_the_system_are_trusted_and_no_others(
+    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
+    name = "subjectAltName=IP:127.0.0.1"
+    subprocess.run([*words.split(), "-addext", name], cwd=tmp_path, check=True, capture_output=True)
+    server = serve()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    secure = {"IOGAUGE_WEBHOOK_URL": server.url.replace("http:", "https:") + f"/{DOOR}"}
+    assert "certificate" in failure(secure)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    receivers.receivers(secure)["webhook"](message())
+    assert len(server.got) == 1
+
+
 def test_who_is_not_there() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -325,9 +376,6 @@ def test_a_note_outside_of_gitlab() -> None:
 
 
 def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
-    import subprocess
-    import sys
-
     code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
     environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
     done = subprocess.run(

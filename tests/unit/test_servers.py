@@ -264,7 +264,7 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(
     ],
 )
 def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str) -> None:
-    servers.environment["IOG_SERVERS_PATIENCE"] = "2"
+    servers.environment["IOG_SERVERS_SECONDS"] = "2"
     status, printed = servers.run(start, "iog_phase never true")
     assert status != 0
     assert message in printed

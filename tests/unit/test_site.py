@@ -222,6 +222,13 @@ def test_content_that_is_no_mapping_is_a_mistake(data: object) -> None:
     assert mistake.endswith("a mapping with systems and environments")
 
 
+def test_whoever_looks_for_mistakes_changes_nothing() -> None:
+    data = changed("environments.0.extras", {"darshan": "/opt/libdarshan.so"})
+    before = copy.deepcopy(data)
+    assert mistakes(data) == []
+    assert data == before
+
+
 def test_two_systems_in_one_folder_are_a_mistake() -> None:
     data = copy.deepcopy(GOOD)
     data["systems"].append({**data["systems"][0], "name": "second"})

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from iogauge.cli.app import app
-from iogauge.records import journal
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
+from support.records import append
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SEEDS = st.integers(0, 10**6)
@@ -66,7 +66,7 @@ def frame(values: Sequence[float], **columns: object) -> pl.DataFrame:
 
 
 def judge(values: Sequence[float], **columns: object) -> Judged:
-    (one,) = states.judge(frame(values, **columns))
+    (one,) = states.states_of(frame(values, **columns))
     return one
 
 
@@ -154,22 +154,22 @@ def test_values_that_are_none_do_not_count() -> None:
     rows = frame([1.0] * 30).with_columns(
         median=pl.Series([None, 0.0, math.nan, math.inf, -1.0] + [1.0] * 25)
     )
-    (one,) = states.judge(rows)
+    (one,) = states.states_of(rows)
     assert one.runs == 25
 
 
 @pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
 def test_too_few_runs_are_said(runs: int, state: State) -> None:
-    found = states.judge(frame([5.0] * runs))
+    found = states.states_of(frame([5.0] * runs))
     assert found[0].state is state
-    assert view.few(found) == (
+    assert view.too_few_runs(found) == (
         [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
     )
 
 
 def test_nothing_gives_nothing() -> None:
-    assert states.judge(frame([])) == []
-    assert states.judge(frame([1.0], metric_verdict="ERROR")) == []
+    assert states.states_of(frame([])) == []
+    assert states.states_of(frame([1.0], metric_verdict="ERROR")) == []
 
 
 # Series.
@@ -241,7 +241,9 @@ def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
 @given(SEEDS)
 def test_the_order_of_rows_does_not_matter(seed: int) -> None:
     rows = frame(dropped(seed, 0.1))
-    assert states.judge(rows) == states.judge(rows.sample(fraction=1, shuffle=True, seed=seed))
+    assert states.states_of(rows) == states.states_of(
+        rows.sample(fraction=1, shuffle=True, seed=seed)
+    )
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
@@ -250,9 +252,9 @@ def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> N
         frame(dropped(seed, 0.1, after=20)[:runs], line=f"{k:02}")
         for k, (seed, runs) in enumerate(lines)
     ]
-    together = states.judge(pl.concat(frames))
+    together = states.states_of(pl.concat(frames))
     for one, alone in zip(together, frames, strict=True):
-        (expected,) = states.judge(alone)
+        (expected,) = states.states_of(alone)
         assert (one.line, one.state, one.runs) == (expected.line, expected.state, expected.runs)
         assert same(one, expected)
 
@@ -272,11 +274,11 @@ def test_what_drops_further_is_not_missed(seed: int, drop: float, more: float) -
 
 def test_a_baseline_that_is_too_short_is_refused() -> None:
     with pytest.raises(ValueError, match="expected 20 at least"):
-        states.judge(frame([1.0]), baseline=19)
+        states.states_of(frame([1.0]), baseline=19)
 
 
 def test_a_longer_baseline_is_used() -> None:
-    (one,) = states.judge(frame([1.0] * 70), baseline=60)
+    (one,) = states.states_of(frame([1.0] * 70), baseline=60)
     assert one.baseline == 60
 
 
@@ -296,7 +298,7 @@ def test_the_surest_alarm_comes_first() -> None:
         frame(dropped(seed, drop), line=f"{seed}", partition=f"p{seed}")
         for seed, drop in ((1, 0.0), (2, 0.12), (3, 0.3))
     ]
-    found = states.judge(pl.concat(frames))
+    found = states.states_of(pl.concat(frames))
     assert [one.state for one in found] == [State.STEADY, State.ALARM, State.ALARM]
     assert list(view.table(found, {}).columns[1].cells) == ["site:p3", "site:p2"]
 
@@ -349,7 +351,7 @@ def write(home: Path, values: Sequence[float], changed_at: int) -> None:
             "metrics": [metric],
             "findings": [],
         }
-        journal.append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
+        append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -567,12 +567,12 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
     try:
         dead = [one.pid, 1]
         first = make(tmp_path, owner_process=dead)
-        make(tmp_path, case="second", owner_process=processes.named(os.getpid()))
+        make(tmp_path, case="second", owner_process=processes.identity(os.getpid()))
         (found,) = directory.sessions(str(tmp_path))
-        assert found.owner["process"] == processes.named(os.getpid())
+        assert found.owner["process"] == processes.identity(os.getpid())
         assert directory.may_be_alive(found)
         with pytest.raises(WorkdirError, match="which runs: give this one another name"):
-            make(tmp_path, case="third", owner_process=processes.named(one.pid))
+            make(tmp_path, case="third", owner_process=processes.identity(one.pid))
         assert first.is_dir()
     finally:
         one.kill()
@@ -607,7 +607,7 @@ def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool
         "session": f"t-h-{processes}",
         "host": socket.gethostname() if host == "here" else host,
     }
-    found = directory.Session("/x", {} if host == "nobody" else owner, age)
+    found = directory.FoundSession("/x", {} if host == "nobody" else owner, age)
     assert directory.may_be_alive(found) is alive
 
 
@@ -666,7 +666,7 @@ def test_a_session_without_a_process_in_its_marker_expires(
         owner["host"] = socket.gethostname()
     if expires is not None:
         owner["expires"] = utc(time.time() + expires)
-    assert directory.may_be_alive(directory.Session("/x", owner, 1)) is alive
+    assert directory.may_be_alive(directory.FoundSession("/x", owner, 1)) is alive
 
 
 def utc(moment: float) -> str:

@@ -482,7 +482,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
     "changes",
     [
         {"pattern": "write", "block_bytes": 2**20, "fsync_at_end": True, "numjobs": 2},
-        {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False, "unlink": True},
+        {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False},
         {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
         {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
         {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1, "ramp_s": 1},

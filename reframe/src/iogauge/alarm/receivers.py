@@ -6,19 +6,20 @@ from outside goes into a block of code, in which it can neither mention anybody 
 
 from __future__ import annotations
 
-import http.client
 import json
-import secrets
+import logging
 import shlex
+import ssl
 import subprocess
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
+
+import requests
+import urllib3
 
 from iogauge.alarm.collect import Alarm
 from iogauge.alarm.figure import svg
@@ -40,6 +41,9 @@ LONGEST: Final = 12_000
 #: Figures that are added to a note.
 _FIGURES: Final = 3
 _ANSWER: Final = 1 << 16
+
+# It writes whole addresses, which are secrets.
+logging.getLogger("urllib3").setLevel(logging.CRITICAL + 1)
 
 
 class SendError(Exception):
@@ -142,7 +146,7 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], message: M
 def post_webhook(url: str, token: str, message: Message) -> None:
     """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    _post(url, json.dumps(message.to_json()).encode(), "application/json", headers)
+    _post(url, headers, json=message.to_json())
 
 
 def post_note(base: str, number: str, token: str, message: Message) -> None:
@@ -156,42 +160,23 @@ def post_note(base: str, number: str, token: str, message: Message) -> None:
     parts = [message.markup]
     curves = [one.curve for one in message.alarm.troubles if one.curve][:_FIGURES]
     for place, curve in enumerate(curves, 1):
-        body, kind = _multipart(f"iogauge-{place}.svg", svg(curve, alone=True).encode())
+        figure = (f"iogauge-{place}.svg", svg(curve, alone=True).encode(), "image/svg+xml")
         try:
-            answer = json.loads(_post(f"{base}/uploads", body, kind, headers))
+            answer = json.loads(_post(f"{base}/uploads", headers, files={"file": figure}))
             parts.append(str(answer["markdown"]))
         except (SendError, ValueError, LookupError, TypeError) as error:
             reason = error if isinstance(error, SendError) else "GitLab's answer is not understood"
             parts.append(f"(figures could not be uploaded: {reason})")
             break
-    note = json.dumps({"body": "\n\n".join(parts)}).encode()
-    _post(f"{base}/merge_requests/{number}/notes", note, "application/json", headers)
+    note = {"body": "\n\n".join(parts)}
+    _post(f"{base}/merge_requests/{number}/notes", headers, json=note)
 
 
-def _multipart(name: str, data: bytes) -> tuple[bytes, str]:
-    """A form with one file, and its content type."""
-    boundary = secrets.token_hex(16)
-    head = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
-        "Content-Type: image/svg+xml\r\n\r\n"
-    )
-    return (
-        head.encode() + data + f"\r\n--{boundary}--\r\n".encode(),
-        f"multipart/form-data; boundary={boundary}",
-    )
+def _post(url: str, headers: Mapping[str, str], **body: Any) -> bytes:
+    """Post, again if the other side is late, busy or broken; return the beginning of the answer.
 
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows nothing: another host must not be given a token."""
-
-    def redirect_request(self, *_: object) -> None:
-        return None
-
-
-def _post(url: str, body: bytes, kind: str, headers: Mapping[str, str]) -> bytes:
-    """Post, and again where the other side is late, busy or broken; returns the answer.
-
-    Raises :class:`SendError`, which names the host and no more of the address.
+    Raises :class:`SendError`, which names the host and no more of the address. urllib3 could repeat by itself,
+    but not after an answer that does not end, and it logs the whole address.
     """
     try:
         parts = urllib.parse.urlsplit(url)
@@ -200,43 +185,57 @@ def _post(url: str, body: bytes, kind: str, headers: Mapping[str, str]) -> bytes
         raise SendError("the address is no http(s)://host/...") from None
     if parts.scheme not in ("http", "https") or not host:
         raise SendError("the address is no http(s)://host/...")
-    opener = urllib.request.build_opener(_NoRedirect)
     problem = ""
-    for pause in (*PAUSES, None):
+    for pause in (0.0, *PAUSES):
+        time.sleep(pause)
         try:
-            request = urllib.request.Request(url, body, {"Content-Type": kind, **headers})
-            with opener.open(request, timeout=TIMEOUT) as answer:
-                return _read(answer)
-        except urllib.error.HTTPError as error:
-            error.close()
-            problem = f"status {error.code}"
-            if 300 <= error.code < 400:
-                raise SendError(f"{host}: {problem}: redirected, which is not followed") from None
-            if error.code < 500 and error.code != 429:
-                raise SendError(f"{host}: {problem}") from None
-        except TimeoutError:
-            problem = f"no answer within {TIMEOUT:g} s"
-        except urllib.error.URLError as error:
-            late = isinstance(error.reason, TimeoutError)
-            problem = f"no answer within {TIMEOUT:g} s" if late else _reason(error.reason)
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            problem = type(error).__name__
-        if pause is not None:
-            time.sleep(pause)
+            with requests.post(
+                url,
+                headers={"Accept-Encoding": "identity", **headers},
+                auth=lambda request: request,  # no password from ~/.netrc in a token's place
+                timeout=TIMEOUT,
+                verify=_trusted(),
+                allow_redirects=False,  # another host must not be given a token
+                stream=True,
+                **body,
+            ) as answer:
+                if 200 <= answer.status_code < 300:
+                    return _beginning(answer)
+                problem = f"status {answer.status_code}"
+                if 300 <= answer.status_code < 400:
+                    raise SendError(f"{host}: {problem}: redirected, which is not followed")
+                if answer.status_code < 500 and answer.status_code != 429:
+                    raise SendError(f"{host}: {problem}")
+        except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
+            problem = _reason(error)
     raise SendError(f"{host}: {problem}, {len(PAUSES) + 1} attempts")
 
 
-def _read(answer: http.client.HTTPResponse) -> bytes:
-    """The beginning of an answer; raises TimeoutError where that does not come to an end."""
-    until, data = time.monotonic() + TIMEOUT, b""
-    while len(data) < _ANSWER and (part := answer.read1(_ANSWER)):
-        data += part
+def _trusted() -> str | bool:
+    """Return the system's certificates, among which a site's own are; without any those of requests."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath or True
+
+
+def _beginning(answer: requests.Response) -> bytes:
+    """Read the beginning of an answer; raises TimeoutError if the answer does not come to an end."""
+    until, data = time.monotonic() + TIMEOUT, bytearray()
+    for byte in answer.iter_content(1):  # more at a time would wait until there is more
+        data += byte
+        if len(data) >= _ANSWER:
+            break
         if time.monotonic() > until:
             raise TimeoutError
-    return data
+    return bytes(data)
 
 
-def _reason(error: object) -> str:
-    """Words for what kept a connection from being made; the system's own, which hold no address."""
-    text = getattr(error, "strerror", None)
-    return visible(str(text)) if text else type(error).__name__
+def _reason(error: BaseException) -> str:
+    """Return the system's own words for an error, which hold no address, else the error's name."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, TimeoutError):
+            return f"no answer within {TIMEOUT:g} s"
+        if isinstance(inner, OSError) and inner.strerror:
+            return visible(inner.strerror)
+        inner = inner.__cause__ or inner.__context__
+    return type(error).__name__

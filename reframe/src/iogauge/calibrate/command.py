@@ -1,29 +1,32 @@
-"""The subject of ``iogauge calibrate``: read a site's files, propose, write."""
+"""Read a site's files, propose references and write them: ``iogauge calibrate``."""
 
 from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from iogauge.calibrate.proposal import Settings, propose
-from iogauge.calibrate.runs import CalibrateError, Choice, newest_record, runs_of
+from iogauge.calibrate.runs import CalibrateError, RunChoice, newest_record, runs_of
 from iogauge.calibrate.statistics import Refused
 from iogauge.core import untrusted
+from iogauge.core.files import written_beside
 from iogauge.records import query
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import FILE
 from iogauge.site.settings import read_site
 
-#: Bytes of references.yaml, as for all YAML.
+#: Largest size of references.yaml, as for all YAML files.
 _LIMIT_BYTES: Final = 4 << 20
 
 
 def site_limits(folder: Path) -> Callable[[str, str], float]:
-    """A site's limit of noise by partition and check; raises :class:`CalibrateError` for a broken site."""
+    """Return a site's limit of noise by partition and check.
+
+    Raises :class:`CalibrateError` for a broken site.
+    """
     if not folder.is_dir():
         raise CalibrateError(
             f"{folder}: no such site; its records have nothing to be a reference of"
@@ -47,15 +50,16 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
 def calibrate(
     history_folder: Path,
     sites: Path,
-    choice: Choice,
+    choice: RunChoice,
     settings: Settings,
     *,
     write: bool,
     say: Callable[[str], None],
 ) -> bool:
-    """Say what follows for every system's references, and write it where asked to; whether all went well.
+    """Say what follows for every system's references, and write them if asked to.
 
-    Raises :class:`CalibrateError` for a choice or a site that cannot be.
+    Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
+    for a broken site.
     """
     chosen = choice.of(query.load(history_folder))
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
@@ -90,7 +94,10 @@ def calibrate(
 
 
 def read_text(file: Path) -> str:
-    """A file's text with its own line ends; empty where there is none. Raises :class:`CalibrateError`."""
+    """Return a file's text with its own line ends; returns "" if there is no file.
+
+    Raises :class:`CalibrateError`.
+    """
     try:
         return untrusted.read_bytes(file, _LIMIT_BYTES).decode("utf-8")
     except FileNotFoundError:
@@ -100,14 +107,8 @@ def read_text(file: Path) -> str:
 
 
 def write_text(file: Path, text: str) -> None:
-    """Replace a file's text in one step, its mode kept; raises OSError."""
+    """Replace a file's text in one step and keep its mode; raises OSError."""
     file = file.resolve()
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as opened:
-            opened.write(text)
-        os.chmod(name, file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        os.replace(name, file)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with written_beside(file, text.encode()) as scratch:
+        os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+        os.rename(scratch, file)

@@ -1,8 +1,8 @@
-"""References from what was measured: proposals for references.yaml, as a diff that a person reads.
+"""Propose references from what was measured, as a diff for references.yaml that a person reads.
 
-A reference is the median of one series, and its bound the value that all but a share of healthy runs meet
-(:mod:`iogauge.calibrate.statistics`). Runs that prove nothing, or that belong to several series, are refused. Nothing here
-makes a demand softer unless it is told to, with a reason.
+A reference is the median of one series. Its bound is the value that all but a share of healthy runs
+meet (:mod:`iogauge.calibrate.statistics`). Runs that prove nothing are refused, as are runs of
+several series. No demand becomes softer unless the user says so and gives a reason.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from typing import Any, Final, Literal
 
 from scipy import stats
 
-from iogauge.calibrate.runs import CalibrateError, LeftOut, Runs, check_one_series
-from iogauge.calibrate.statistics import Baseline, Better, Refused, baseline_of, outlook
+from iogauge.calibrate.runs import CalibrateError, Runs, SkippedRuns, check_one_series
+from iogauge.calibrate.statistics import Better, Refused, SeriesSummary, outlook, summary_of
 from iogauge.calibrate.yamledit import EditError, Key, add_words, put
 from iogauge.core import yamlfile
 from iogauge.core.units import format_value
+from iogauge.records.record import Record
 from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
 
-#: Variables of every check that a record keeps beside its parameters.
+#: Variables of every check that a record keeps in addition to its parameters.
 _KEPT: Final = ("nodes", "tasks_per_node", "repetitions", "tier", "variant")
 
 
@@ -37,15 +38,15 @@ def _rounded(value: float) -> float | int:
 
 
 def _share(bound: float, value: float, better: Better) -> float | int:
-    """A bound as ReFrame's share of the value, four digits, rounded to the strict side."""
+    """Return a bound as ReFrame's share of the value, four digits, rounded to the strict side."""
     share = bound / value - 1
     rounded = math.ceil(share * 1e4 - 1e-7) if better == "more" else math.floor(share * 1e4 + 1e-7)
     return rounded / 1e4 if rounded else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A leaf of the file before (None: none) and after; ``note``: what a reader should know."""
+class ReferenceChange:
+    """The old value of a leaf (None if it is new) and its new value, with a note for the reader."""
 
     old: list[Any] | None
     new: list[Any]
@@ -53,7 +54,7 @@ class Change:
 
 
 def follow(
-    baseline: Baseline,
+    summary: SeriesSummary,
     old: Sequence[Any] | None,
     *,
     unit: str,
@@ -61,28 +62,29 @@ def follow(
     accepted: bool,
     confidence: float,
     lower: str | None,
-) -> Change | None:
-    """What becomes of a reference; None where it holds.
+) -> ReferenceChange | None:
+    """Return how a reference changes; returns None if it stays.
 
-    A value moves to the median where that is better beyond doubt. The bound moves to the stricter side
-    only, and once it was ``accepted`` only together with the value. With ``lower``, the reason, both move to
-    what was measured. Raises :class:`Refused` where the median is worse beyond doubt and there is no reason.
+    The value moves to the median if that is certainly better. The bound moves only to the stricter
+    side. Once the value was ``accepted``, the bound moves only together with the value. With the
+    reason ``lower``, both move to what was measured. Raises :class:`Refused` if the median is
+    certainly worse and there is no reason.
     """
     side, sign = (1, 1) if better == "more" else (2, -1)
-    value = _rounded(baseline.median)
+    value = _rounded(summary.median)
     if old is None:
         leaf: list[Any] = [value, None, None, unit]
-        leaf[side] = _share(baseline.bound, value, better)
-        return Change(old=None, new=leaf)
+        leaf[side] = _share(summary.bound, value, better)
+        return ReferenceChange(old=None, new=leaf)
     before = float(old[0])
     share = old[side]
     open_end = share is None or share == -1
     bound_before = None if open_end else before * (1 + share)
     leaf, note = list(old), ""
-    gain = sign * math.log(baseline.median / before)
-    doubt = float(stats.norm.ppf((1 + confidence) / 2)) * baseline.error
+    gain = sign * math.log(summary.median / before)
+    doubt = float(stats.norm.ppf((1 + confidence) / 2)) * summary.error
     if lower:
-        leaf[0], bound = value, baseline.bound
+        leaf[0], bound = value, summary.bound
     elif gain < -doubt:
         verb = "lower" if better == "more" else "raise"
         raise Refused(
@@ -94,39 +96,39 @@ def follow(
             leaf[0] = value
         elif accepted:
             return None
-        bound = baseline.bound
+        bound = summary.bound
         if bound_before is not None and sign * bound < sign * bound_before:
             bound = bound_before
             note = (
                 f"the bound stays at {format_value(bound)}; the noise alone would ask for "
-                f"{format_value(baseline.bound)}"
+                f"{format_value(summary.bound)}"
             )
         if sign * bound > sign * float(leaf[0]):
             bound = float(leaf[0])
     if leaf[0] == old[0] and bound == bound_before:
         return None
     leaf[side] = _share(bound, float(leaf[0]), better)
-    return Change(old=list(old), new=leaf, note=note) if leaf != list(old) else None
+    return ReferenceChange(old=list(old), new=leaf, note=note) if leaf != list(old) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Keys of a leaf below its check; ``wide``: keys that hold for other cases as well."""
+class FilePosition:
+    """Keys of a leaf below its check; the keys in ``wide`` hold for other cases too."""
 
     keys: tuple[Key, ...]
     index: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
 
 
-def _value_of(part: str, record: Mapping[str, Any]) -> Key:
-    """What a part of ``$index`` is in a record; raises :class:`Refused`."""
+def _value_of(part: str, record: Record) -> Key:
+    """Return the value in a record of a part of ``$index``; raises :class:`Refused`."""
     special = {
-        "$system": record["system"],
-        "$partition": f"{record['system']}:{record['partition']}",
-        "$environ": record["environment"],
+        "$system": record.system,
+        "$partition": f"{record.system}:{record.partition}",
+        "$environ": record.environment,
     }
-    sources = [special, record["parameters"], record.get("overridden", {})]
-    sources.append({name: record[name] for name in _KEPT if name in record})
+    kept: dict[str, Any] = {name: getattr(record, name) for name in _KEPT if name in record.order}
+    sources = [special, record.parameters, record.overridden, kept]
     for source in sources:
         if part in source:
             value = source[part]
@@ -137,7 +139,9 @@ def _value_of(part: str, record: Mapping[str, Any]) -> Key:
 
 
 def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
-    """The key that ReFrame takes: the same, else the first that matches as a regular expression."""
+    """Return the key that ReFrame takes: the same key, else the first that matches as a regular
+    expression.
+    """
     if key in mapping:
         return key
     for name in mapping:
@@ -146,40 +150,39 @@ def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
     return None
 
 
-def place_of(entry: Mapping[str, Any] | None, record: Mapping[str, Any], metric: str) -> Place:
-    """Where the reference of a record's metric stands, or will stand, in the entry of its check.
+def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) -> FilePosition:
+    """Return the position of a metric's reference in the entry of its check, even if not yet
+    written.
 
-    Found as ReFrame finds it. A check without an entry gets an ``$index`` of the partition and its
-    parameters. Raises :class:`LeftOut` for runs with overridden variables that the index does not name.
+    It is found as ReFrame finds it. A check without an entry gets an ``$index`` of the partition
+    and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the
+    index does not name.
     """
-    if "parameters" not in record:
+    if "parameters" not in record.order:
         raise Refused(
             "its records are older than their parameters: only newer runs can be calibrated"
         )
-    if pinned := record.get("pinned"):
-        raise LeftOut(f"pinned to {pinned} by --distribute: one node's value, not the target's")
+    if record.pinned:
+        raise SkippedRuns(
+            f"pinned to {record.pinned} by --distribute: one node's value, not the target's"
+        )
     plain = entry is not None and "$index" not in entry
     if entry is None:
-        named = ["$partition", *record["parameters"]]
+        named = ["$partition", *record.parameters]
         index, entry = ([] if len(named) == 1 else named), {}
     else:
         index = [str(part) for part in entry.get("$index") or ()]
-    foreign = [
-        f"{name}={value}"
-        for name, value in record.get("overridden", {}).items()
-        if name not in index
-    ]
+    foreign = [f"{name}={value}" for name, value in record.overridden.items() if name not in index]
     if foreign:
-        raise LeftOut(
+        raise SkippedRuns(
             f"measured with {', '.join(foreign)}; references hold for what the site declares, "
             "unless $index names it"
         )
     if plain or not index:
-        system = record["system"]
-        scopes = (f"{system}:{record['partition']}", system, "*")
+        scopes = (f"{record.system}:{record.partition}", record.system, "*")
         scope = next((name for name in scopes if metric in (entry.get(name) or {})), scopes[0])
         wide = () if scope == scopes[0] else (scope,)
-        return Place(keys=(scope, metric), wide=wide)
+        return FilePosition(keys=(scope, metric), wide=wide)
     keys: list[Key] = []
     wide_keys: list[str] = []
     below: Any = {name: value for name, value in entry.items() if name != "$index"}
@@ -193,7 +196,7 @@ def place_of(entry: Mapping[str, Any] | None, record: Mapping[str, Any], metric:
             if key != value:
                 wide_keys.append(str(key))
         keys.append(key)
-    return Place(keys=(*keys, metric), index=tuple(index), wide=tuple(wide_keys))
+    return FilePosition(keys=(*keys, metric), index=tuple(index), wide=tuple(wide_keys))
 
 
 def _at(data: Any, path: Sequence[Key]) -> Any:
@@ -206,7 +209,7 @@ def _at(data: Any, path: Sequence[Key]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to calibrate. ``lower``: why references may be made softer, None: they may not."""
+    """How to calibrate. ``lower`` is the reason to make references softer; None forbids that."""
 
     coverage: float = 0.99
     confidence: float = 0.95
@@ -219,8 +222,8 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one metric."""
+class MetricOutcome:
+    """What happened to one metric."""
 
     name: str
     state: Literal["proposed", "holds", "refused", "left out"]
@@ -229,19 +232,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The file as it is and as it should be, and what became of each metric."""
+    """The old and the new text of the file, and what happened to each metric."""
 
     before: str
     after: str
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[MetricOutcome] = field(default_factory=list)
 
     @property
     def refused(self) -> bool:
-        """Whether anything was."""
+        """Return whether any metric was refused."""
         return any(outcome.state == "refused" for outcome in self.outcomes)
 
     def diff(self, file: str) -> str:
-        """Unified diff; empty where nothing changes."""
+        """Return a unified diff; returns "" if nothing changes."""
         return "".join(
             line if line.endswith("\n") else f"{line}\n"
             for line in difflib.unified_diff(
@@ -254,11 +257,11 @@ class Proposal:
 
 
 def _remark(
-    runs: Runs, baseline: Baseline, accepted: Sequence[Any], reason: str | None, day: date
+    runs: Runs, summary: SeriesSummary, accepted: Sequence[Any], reason: str | None, day: date
 ) -> str:
     words = [
-        f"calibrated {day}, {baseline.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}",
-        f"spread {baseline.spread:.1%}",
+        f"calibrated {day}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}",
+        f"spread {summary.spread:.1%}",
         f"nodes {runs.provenance('nodes')}",
         f"stack {runs.provenance('stack')}",
         f"series {runs.series[-1]}",
@@ -270,19 +273,24 @@ def _remark(
 
 
 def _apply(
-    text: str, data: dict[str, Any], runs: Runs, place: Place, new: list[Any], **words: Any
+    text: str,
+    data: dict[str, Any],
+    runs: Runs,
+    position: FilePosition,
+    new: list[Any],
+    **words: Any,
 ) -> str:
-    """The file's text with one reference set, and with what is kept beside it."""
-    check = str(runs.record["check"])
-    path = (check, *place.keys)
+    """Return the file's text with one reference set, together with its source and remarks."""
+    check = runs.record.check
+    path = (check, *position.keys)
     if check not in data:
         text = put(text, (SOURCES, check), _SOURCE)
-        if place.index:
-            text = put(text, (check, "$index"), list(place.index))
+        if position.index:
+            text = put(text, (check, "$index"), list(position.index))
     elif data[SOURCES][check] != _SOURCE:
         text = add_words(text, (SOURCES, check), _NOTE)
-    label = ".".join(map(str, place.keys)) + ": calibrated"
-    remark = ".".join(map(str, place.keys)) + ": " + words["remark"]
+    label = ".".join(map(str, position.keys)) + ": calibrated"
+    remark = ".".join(map(str, position.keys)) + ": " + words["remark"]
     text = put(text, path, new, remark, label)
     if _at(data, (ACCEPTED, *path)) is None:
         text = put(text, (ACCEPTED, *path), words["accepted"])
@@ -292,26 +300,29 @@ def _apply(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Candidate:
     runs: Runs
-    place: Place
-    baseline: Baseline
+    position: FilePosition
+    summary: SeriesSummary
 
 
 def _examine(
     runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float], settings: Settings
 ) -> _Candidate:
-    """Raises :class:`Refused` or :class:`LeftOut`."""
-    check = str(runs.record["check"])
-    place = place_of(data.get(check), runs.record, runs.metric)
+    """Return a candidate from the runs of a metric.
+
+    Raises :class:`Refused` or :class:`SkippedRuns`.
+    """
+    check = runs.record.check
+    position = position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
-    baseline = baseline_of(
+    summary = summary_of(
         runs.times,
         runs.values,
         better=runs.better,
-        max_spread=max_spread(str(runs.record["partition"]), check),
+        max_spread=max_spread(runs.record.partition, check),
         coverage=settings.coverage,
         confidence=settings.confidence,
     )
-    return _Candidate(runs=runs, place=place, baseline=baseline)
+    return _Candidate(runs=runs, position=position, summary=summary)
 
 
 def propose(
@@ -320,10 +331,10 @@ def propose(
     max_spread: Callable[[str, str], float],
     settings: Settings,
 ) -> Proposal:
-    """References that follow from the runs of one system, set in the text of its file.
+    """Return the references that follow from the runs of one system, set in the text of its file.
 
-    ``max_spread`` gives a site's limit by partition and check; it raises :class:`Refused` where there is
-    none. Raises :class:`CalibrateError` where the file has mistakes.
+    ``max_spread`` returns a site's limit by partition and check, and raises :class:`Refused` if
+    there is no such partition. Raises :class:`CalibrateError` if the file has mistakes.
     """
     try:
         data = yamlfile.parse(text, FILE) or {}
@@ -332,26 +343,28 @@ def propose(
     mistakes = find_mistakes("references.yaml", data)
     if mistakes:
         raise CalibrateError("; ".join(map(str, mistakes)))
-    outcomes: list[Outcome] = []
+    outcomes: list[MetricOutcome] = []
     candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
     for runs in all_runs:
         try:
-            one = _examine(runs, data, max_spread, settings)
-            candidates.setdefault((runs.record["check"], *one.place.keys), []).append(one)
+            candidate = _examine(runs, data, max_spread, settings)
+            candidates.setdefault((runs.record.check, *candidate.position.keys), []).append(
+                candidate
+            )
         except Refused as error:
-            outcomes.append(Outcome(name=runs.name, state="refused", text=str(error)))
-        except LeftOut as error:
-            outcomes.append(Outcome(name=runs.name, state="left out", text=str(error)))
+            outcomes.append(MetricOutcome(name=runs.name, state="refused", text=str(error)))
+        except SkippedRuns as error:
+            outcomes.append(MetricOutcome(name=runs.name, state="left out", text=str(error)))
     after = text
     for path, rivals in candidates.items():
         if len(rivals) > 1:
-            outcomes += [_rivalry(one, rivals) for one in rivals]
+            outcomes += [_rivalry(candidate, rivals) for candidate in rivals]
             continue
-        (one,) = rivals
+        (candidate,) = rivals
         try:
-            after, outcome = _settle(after, path, one, settings)
+            after, outcome = _settle(after, path, candidate, settings)
         except (Refused, EditError) as error:
-            outcome = Outcome(name=one.runs.name, state="refused", text=str(error))
+            outcome = MetricOutcome(name=candidate.runs.name, state="refused", text=str(error))
         outcomes.append(outcome)
     wrong = find_mistakes("references.yaml", yamlfile.parse(after, FILE) or {})
     if wrong:
@@ -359,30 +372,33 @@ def propose(
     return Proposal(text, after, outcomes)
 
 
-def _rivalry(one: _Candidate, rivals: Sequence[_Candidate]) -> Outcome:
-    def described(record: Mapping[str, Any]) -> dict[str, str]:
-        kept = {name: str(record.get(name)) for name in (*_KEPT, "environment")}
-        return kept | {k: str(v) for k, v in record["parameters"].items()}
+def _rivalry(candidate: _Candidate, rivals: Sequence[_Candidate]) -> MetricOutcome:
+    def described(record: Record) -> dict[str, str]:
+        kept = {name: str(getattr(record, name)) for name in (*_KEPT, "environment")}
+        return kept | {k: str(v) for k, v in record.parameters.items()}
 
-    mine = described(one.runs.record)
-    others = [described(rival.runs.record) for rival in rivals if rival is not one]
+    own = described(candidate.runs.record)
+    others = [described(rival.runs.record) for rival in rivals if rival is not candidate]
     differing = [
-        f"{name}={mine[name]} beside {', '.join(sorted({other.get(name, '') for other in others}))}"
-        for name in mine
-        if any(other.get(name) != mine[name] for other in others)
+        f"{name}={own[name]} beside {', '.join(sorted({other.get(name, '') for other in others}))}"
+        for name in own
+        if any(other.get(name) != own[name] for other in others)
     ]
     text = (
         f"its entry holds for {len(rivals)} kinds of runs ({'; '.join(differing)}): name the difference in "
         "$index, or choose with -n or --since"
     )
-    return Outcome(name=one.runs.name, state="refused", text=text)
+    return MetricOutcome(name=candidate.runs.name, state="refused", text=text)
 
 
 def _settle(
-    text: str, path: tuple[Key, ...], one: _Candidate, settings: Settings
-) -> tuple[str, Outcome]:
-    """The text with one candidate's reference, and what to say; raises :class:`Refused`, EditError."""
-    runs, baseline = one.runs, one.baseline
+    text: str, path: tuple[Key, ...], candidate: _Candidate, settings: Settings
+) -> tuple[str, MetricOutcome]:
+    """Return the text with one candidate's reference, and the outcome.
+
+    Raises :class:`Refused` and EditError.
+    """
+    runs, summary = candidate.runs, candidate.summary
     data = yamlfile.parse(text, FILE) or {}
     old = _at(data, path)
     kept = _at(data, (ACCEPTED, *path))
@@ -392,7 +408,7 @@ def _settle(
         raise Refused(f"its reference is in {old[3]!r}, the records are in {runs.unit!r}")
     try:
         change = follow(
-            baseline,
+            summary,
             old,
             unit=runs.unit,
             better=runs.better,
@@ -401,32 +417,34 @@ def _settle(
             lower=settings.lower,
         )
     except Refused as error:
-        raise Refused(f"{error}{_beside(kept, baseline.median)}") from error
+        raise Refused(f"{error}{_since_accepted(kept, summary.median)}") from error
     figures = (
-        f"median {format_value(baseline.median)} {runs.unit} of {baseline.runs} runs, spread "
-        f"{baseline.spread:.1%}{_beside(kept, baseline.median)}; {outlook(baseline.runs, baseline.spread)}"
+        f"median {format_value(summary.median)} {runs.unit} of {summary.runs} runs, spread "
+        f"{summary.spread:.1%}{_since_accepted(kept, summary.median)}; {outlook(summary.runs, summary.spread)}"
     )
     if change is None:
-        return text, Outcome(name=runs.name, state="holds", text=figures)
+        return text, MetricOutcome(name=runs.name, state="holds", text=figures)
     accepted = kept or [old[0] if old is not None else change.new[0], runs.unit, settings.today]
     after = _apply(
         text,
         data,
         runs,
-        one.place,
+        candidate.position,
         change.new,
         accepted=accepted,
-        remark=_remark(runs, baseline, accepted, settings.lower if old else None, settings.today),
+        remark=_remark(runs, summary, accepted, settings.lower if old else None, settings.today),
     )
     notes = [change.note] if change.note else []
-    if one.place.wide:
-        notes.append(f"the entry {', '.join(map(repr, one.place.wide))} holds for other cases too")
+    if candidate.position.wide:
+        notes.append(
+            f"the entry {', '.join(map(repr, candidate.position.wide))} holds for other cases too"
+        )
     was = f"{change.old} -> " if change.old else "new: "
-    said = "; ".join([f"{was}{change.new}; {figures}", *notes])
-    return after, Outcome(name=runs.name, state="proposed", text=said)
+    message = "; ".join([f"{was}{change.new}; {figures}", *notes])
+    return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 
-def _beside(accepted: Sequence[Any] | None, median: float) -> str:
+def _since_accepted(accepted: Sequence[Any] | None, median: float) -> str:
     if accepted is None:
         return ""
     share = median / float(accepted[0]) - 1

@@ -1,4 +1,4 @@
-"""Which runs of a history references may rest on."""
+"""Choose the runs of a history on which references may rest."""
 
 from __future__ import annotations
 
@@ -7,31 +7,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
 from iogauge.calibrate.statistics import LEAST_RUNS, Better, Refused
+from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import keys_of
-
-#: Verdicts on a metric that prove its value.
-VALID: Final = ("PASS", "FAIL", "UNREFERENCED")
+from iogauge.records.record import Record
 
 
-class LeftOut(Exception):
-    """Runs that references do not speak of; the message says why."""
+class SkippedRuns(Exception):
+    """Runs to which references do not apply; the message says why."""
 
 
 class CalibrateError(ValueError):
-    """A site that cannot be calibrated at all; the message names what is wrong."""
+    """A site cannot be calibrated at all; the message names the mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runs:
     """Valid runs of one metric on one line, oldest first, and the record of the newest."""
 
-    record: Mapping[str, Any]
+    record: Record
     metric: str
     unit: str
     better: Better
@@ -42,19 +40,21 @@ class Runs:
 
     @property
     def name(self) -> str:
-        """Case and metric, as messages name them."""
-        return f"{self.record['partition']} {self.record['case']} {self.metric}"
+        """Return case and metric, as messages name them."""
+        return f"{self.record.partition} {self.record.case} {self.metric}"
 
     def provenance(self, key: str) -> str:
-        """What the fingerprints say under a key, on one line."""
-        found = list(dict.fromkeys(str(one[key]) for one in self.contents if key in one))
-        if not found:
+        """Return on one line the values that the fingerprints have under a key."""
+        values = list(
+            dict.fromkeys(str(content[key]) for content in self.contents if key in content)
+        )
+        if not values:
             return "unknown"
-        return found[0] if len(found) == 1 else f"{found[-1]} and {len(found) - 1} other(s)"
+        return values[0] if len(values) == 1 else f"{values[-1]} and {len(values) - 1} other(s)"
 
 
 def check_one_series(runs: Runs) -> None:
-    """Raise :class:`Refused` for runs of several series, with what differs between the last two."""
+    """Raise :class:`Refused` for runs of several series; it says how the last two differ."""
     names = list(dict.fromkeys(runs.series))
     if len(names) == 1:
         return
@@ -64,14 +64,14 @@ def check_one_series(runs: Runs) -> None:
     )
     before = runs.series[first - 1]
 
-    def seen(series: str) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def values_in(series: str) -> dict[str, list[str]]:
+        values: dict[str, list[str]] = {}
         for name, content in zip(runs.series, runs.contents, strict=True):
             for key, value in content.items() if name == series else ():
-                found.setdefault(key, []).append(str(value))
-        return found
+                values.setdefault(key, []).append(str(value))
+        return values
 
-    old, new = seen(before), seen(last)
+    old, new = values_in(before), values_in(last)
     differing = [
         f"{key} {old.get(key, ['none'])[-1]} -> {new.get(key, ['none'])[-1]}"
         for key in sorted({*old, *new})
@@ -89,25 +89,26 @@ def check_one_series(runs: Runs) -> None:
 
 def runs_of(
     frame: pl.DataFrame,
-    newest: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    newest: Callable[[Mapping[str, Any]], Record],
     contents: Mapping[str, Mapping[str, Any]],
     limit: int | None = None,
 ) -> list[Runs]:
-    """Runs by line and metric out of a frame of :func:`iogauge.records.query.load`; ``limit``: the newest only.
+    """Return the runs by line and metric from a frame of :func:`iogauge.records.query.load`.
 
-    ``newest`` gives the record that a row comes from, ``contents`` the fingerprints by their id. Runs that
-    confirm another are left out: a failure chose them.
+    ``limit`` restricts them to the newest. ``newest`` returns the record of a row, ``contents``
+    holds the fingerprints by id. Runs that confirm another run are left out, since a failure caused
+    them.
     """
     valid = frame.filter(
-        pl.col("metric_verdict").is_in(VALID),
+        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_not_null(),
         pl.col("confirms").is_null(),
     )
-    found = []
+    runs = []
     for _, group in valid.group_by(["line", "metric"], maintain_order=True):
         rows = group.sort("time").tail(limit or group.height)
         last = rows.row(-1, named=True)
-        found.append(
+        runs.append(
             Runs(
                 record=newest(last),
                 metric=last["metric"],
@@ -119,12 +120,12 @@ def runs_of(
                 contents=tuple(contents.get(name, {}) for name in rows["fingerprint"].to_list()),
             )
         )
-    return found
+    return runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which runs to calibrate from: system, expression in the case's name, metrics, time, the newest so many."""
+class RunChoice:
+    """Which runs to calibrate from; ``name`` is a regular expression, ``newest`` a number."""
 
     system: str = ""
     name: str = ""
@@ -133,17 +134,17 @@ class Choice:
     newest: int | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a history that are chosen; raises :class:`CalibrateError` where there are none."""
+        """Return the chosen rows of a history; raises :class:`CalibrateError` if there are none."""
         for column, wanted in (
             ("system", (self.system,) if self.system else ()),
             ("metric", self.metrics),
         ):
-            known = sorted(frame[column].drop_nulls().unique().to_list())
-            missing = [name for name in wanted if name not in known]
+            present = sorted(frame[column].drop_nulls().unique().to_list())
+            missing = [name for name in wanted if name not in present]
             if missing:
-                here = ", ".join(known) or "none"
+                listed = ", ".join(present) or "none"
                 raise CalibrateError(
-                    f"no record has the {column} {missing[0]!r}; there are: {here}"
+                    f"no record has the {column} {missing[0]!r}; there are: {listed}"
                 )
             if wanted:
                 frame = frame.filter(pl.col(column).is_in(wanted))
@@ -162,11 +163,14 @@ class Choice:
         return frame
 
 
-def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
-    """A function that finds the record that a row of the history's frame comes from; each file is read once."""
-    sessions: dict[tuple[str, str], list[dict[str, Any]]] = {}
+def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Record]:
+    """Return a function that finds the record of a row of the history's frame.
 
-    def find(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    It reads each file once.
+    """
+    sessions: dict[tuple[str, str], list[Record]] = {}
+
+    def find(row: Mapping[str, Any]) -> Record:
         key = (str(row["system"]), str(row["session"]))
         if key not in sessions:
             file = folder / key[0] / f"{key[1]}.jsonl"
@@ -175,11 +179,10 @@ def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Mapping[str, An
             whole = list(journal.read_whole(file))
             if len(whole) == 1 and isinstance(whole[0], journal.Damaged):
                 raise CalibrateError(f"{file}: {whole[0].problem}")
-            sessions[key] = [record for record in whole if isinstance(record, dict)]
-        found: Mapping[str, Any]
-        for found in reversed(sessions[key]):
-            if keys_of(found)[0] == row["line"]:
-                return found
+            sessions[key] = [record for record in whole if isinstance(record, Record)]
+        for record in reversed(sessions[key]):
+            if record.line == row["line"]:
+                return record
         raise CalibrateError(
             f"{folder / key[0] / key[1]}.jsonl: no record of line {row['line']}: was the file changed?"
         )

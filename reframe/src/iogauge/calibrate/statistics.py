@@ -1,8 +1,8 @@
-"""What a series of runs says of a metric: median, spread, bound, and what later runs can show.
+"""Compute median, spread and bound of a series of runs, and what later runs can show.
 
-All on logarithms, so that a spread of 5 % means 5 % up and down, and robust, because others use the storage
-too. Runs that prove nothing are refused: too few, too much noise, a step or a trend, two populations. The
-formulas, and simulations of them, stand in docs/statistics.md.
+All statistics use logarithms, so that a spread of 5 % means 5 % up and down. All are robust,
+because others use the storage too. Runs that prove nothing are refused: too few, too much noise, a
+step or a trend, two populations. docs/statistics.md has the formulas and simulations of them.
 """
 
 from __future__ import annotations
@@ -20,39 +20,42 @@ from iogauge.core.units import format_value
 
 Better = Literal["more", "less"]
 
-#: Runs that a calibration needs, at least.
+#: Fewest runs for a calibration.
 LEAST_RUNS: Final = 20
 
-#: Runs below which not even a spread is estimated.
+#: Fewest runs for an estimate of the spread.
 _LEAST_FOR_SPREAD: Final = 8
 
-#: Robust spread, at least: identical runs would leave a bound without any room.
+#: Least robust spread: identical runs would leave no room between median and bound.
 LEAST_SPREAD: Final = 0.01
 
-#: A loss that later runs should be able to show, and how surely.
+#: A loss that later runs should be able to show, and with which power.
 DROP: Final = 0.10
 POWER: Final = 0.95
 
-#: Samples' worth of a median and of a median absolute deviation, against mean and standard deviation of
-#: normal values: their asymptotic relative efficiencies (2/pi; Rousseeuw and Croux 1993).
+#: Asymptotic relative efficiencies of the median and of the median absolute deviation, against mean
+#: and standard deviation of normal values (2/pi; Rousseeuw and Croux 1993).
 _MEDIAN_EFFICIENCY: Final = 2 / math.pi
 _MAD_EFFICIENCY: Final = 0.3675
 
-#: A step is tested for with this many runs on either side, at least, and with this chance of a false one.
+#: The test for a step: fewest runs on either side, chance of a false step, number of shuffles.
 _STEP_EDGE: Final = 4
 _STEP_SIGNIFICANCE: Final = 0.01
 _STEP_SHUFFLES: Final = 1999
 
-#: A share of runs beyond the bound that one population does not have.
+#: With a larger share of runs beyond the bound, the runs are not one population.
 _MAX_BEYOND: Final = 0.1
 
 
 class Refused(ValueError):
-    """A series that no reference may be made of; the message says why, and what it takes."""
+    """A series does not support a reference; the message says why, and what is needed."""
 
 
 def location_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Median, and robust standard deviation of the logarithms: 1.4826 times their MAD, 1 % at least."""
+    """Return the median, and the robust standard deviation of the logarithms.
+
+    The latter is 1.4826 times their MAD, at least 1 %.
+    """
     logs = np.log(np.asarray(values, dtype=float))
     middle = float(np.median(logs))
     spread = 1.4826 * float(np.median(np.abs(logs - middle)))
@@ -60,18 +63,21 @@ def location_and_spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def variation(spread: float) -> float:
-    """Coefficient of variation of log-normal values whose logarithms have a standard deviation."""
+    """Return the coefficient of variation of log-normal values, from the deviation of the
+    logarithms.
+    """
     return math.sqrt(math.expm1(spread**2))
 
 
 def tolerance_factor(
     coverage: float, confidence: float, location_runs: float, freedom: float
 ) -> float:
-    """Factor k of the one-sided tolerance bound m - k s of normal values.
+    """Return the factor k of the one-sided tolerance bound m - k s of normal values.
 
-    With a confidence it leaves the share ``coverage`` of them on the good side: k = t'(g; v, z sqrt(n)) /
-    sqrt(n), t' the noncentral t. ``location_runs`` is the number of values n that m is worth, ``freedom`` the
-    degrees of freedom v of s: n and n - 1 for mean and standard deviation.
+    With the given confidence the share ``coverage`` of the values lies on the good side of the
+    bound. k = t'(g; v, z sqrt(n)) / sqrt(n), with t' the noncentral t. ``location_runs`` is the
+    number of values n that m is worth. ``freedom`` is the degrees of freedom v of s. For mean and
+    standard deviation these are n and n - 1.
     """
     root = math.sqrt(location_runs)
     shift = float(stats.norm.ppf(coverage)) * root
@@ -79,7 +85,7 @@ def tolerance_factor(
 
 
 def robust_factor(runs: int, coverage: float, confidence: float) -> float:
-    """:func:`tolerance_factor` for the median and the MAD of a number of runs."""
+    """Return :func:`tolerance_factor` for the median and the MAD of a number of runs."""
     return tolerance_factor(
         coverage, confidence, _MEDIAN_EFFICIENCY * runs, _MAD_EFFICIENCY * (runs - 1)
     )
@@ -88,10 +94,11 @@ def robust_factor(runs: int, coverage: float, confidence: float) -> float:
 def runs_to_see(
     drop: float, spread: float, baseline: float, alpha: float = 0.05, power: float = POWER
 ) -> int | None:
-    """Further runs in which a relative drop shows, against a baseline of runs (may be infinite).
+    """Return the number of further runs in which a relative drop shows.
 
-    One-sided at ``alpha``, with ``power``; ``spread`` is that of the logarithms. None where no number of
-    runs is enough: then the baseline is too small for the noise.
+    The test is one-sided at ``alpha``, with ``power``. ``baseline`` is a number of runs and may be
+    infinite; ``spread`` is that of the logarithms. Returns None if no number of runs is enough:
+    then the baseline is too small for the noise.
     """
     z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
     rest = (-math.log1p(-drop) / (spread * z)) ** 2 - 1 / baseline
@@ -99,17 +106,18 @@ def runs_to_see(
 
 
 def least_baseline(drop: float, spread: float, alpha: float = 0.05, power: float = POWER) -> int:
-    """Smallest baseline against which some number of runs shows a relative drop."""
+    """Return the smallest baseline against which some number of runs shows a relative drop."""
     z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
     return math.floor((spread * z / -math.log1p(-drop)) ** 2) + 1
 
 
 def find_step(values: Sequence[float]) -> int | None:
-    """Where the runs change level (index of the first one after), by a step or a trend; None: they do not.
+    """Return the index of the first run after a change of level, by a step or a trend.
 
-    Whether: the largest standardised Mann-Whitney statistic over all splits, against that of shuffled runs
-    (fixed seed, so that the same runs get the same answer). Where: the split into two medians that leaves
-    the least absolute deviation. Changes of the median below 1 % are none.
+    Returns None if the level does not change. Whether it does: the largest standardised
+    Mann-Whitney statistic over all splits, against that of shuffled runs. The seed is fixed, so
+    that the same runs get the same answer. Where: the split into two medians that leaves the least
+    absolute deviation. Changes of the median below 1 % do not count.
     """
     runs = len(values)
     if runs < 2 * _STEP_EDGE:
@@ -122,9 +130,9 @@ def find_step(values: Sequence[float]) -> int | None:
         sums = np.cumsum(order, axis=-1)[..., before - 1]
         return np.abs(sums - before * (runs + 1) / 2) / scale
 
-    seen = statistic(ranks)
+    observed = statistic(ranks)
     shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (_STEP_SHUFFLES, 1)), axis=1)
-    beaten = int(np.sum(statistic(shuffled).max(axis=1) >= seen.max() - 1e-12))
+    beaten = int(np.sum(statistic(shuffled).max(axis=1) >= observed.max() - 1e-12))
     if (1 + beaten) / (1 + _STEP_SHUFFLES) > _STEP_SIGNIFICANCE:
         return None
     logs = np.log(np.asarray(values, dtype=float))
@@ -139,8 +147,10 @@ def find_step(values: Sequence[float]) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline:
-    """What a series says of a metric, in its unit; ``spread`` is that of the logarithms."""
+class SeriesSummary:
+    """Median, spread and bound of a series of runs, in the metric's unit; ``spread`` is that of
+    logarithms.
+    """
 
     runs: int
     median: float
@@ -149,12 +159,12 @@ class Baseline:
 
     @property
     def error(self) -> float:
-        """Standard error of the logarithm of the median."""
+        """Return the standard error of the logarithm of the median."""
         return self.spread / math.sqrt(_MEDIAN_EFFICIENCY * self.runs)
 
 
 def outlook(runs: int, spread: float) -> str:
-    """What later runs will be able to show against a baseline of runs."""
+    """Say what later runs will be able to show against a baseline of runs."""
     later = runs_to_see(DROP, spread, runs)
     if later is not None:
         return f"a loss of {DROP:.0%} shows in {later} further run(s) with power {POWER:.0%}"
@@ -165,7 +175,7 @@ def outlook(runs: int, spread: float) -> str:
     )
 
 
-def baseline_of(
+def summary_of(
     times: Sequence[datetime],
     values: Sequence[float],
     *,
@@ -173,10 +183,11 @@ def baseline_of(
     max_spread: float,
     coverage: float,
     confidence: float,
-) -> Baseline:
-    """Median and bound of runs in order of time; raises :class:`Refused` where they prove nothing.
+) -> SeriesSummary:
+    """Return median and bound of runs in order of time; raises :class:`Refused` if they prove
+    nothing.
 
-    ``max_spread``: largest coefficient of variation, from the site's limits.
+    ``max_spread`` is the largest coefficient of variation, from the site's limits.
     """
     runs = len(values)
     if runs < LEAST_RUNS:
@@ -215,4 +226,4 @@ def baseline_of(
             f"{1 - coverage:.1%} should miss: these are two populations, not one with noise. Find out what "
             "the bad runs have in common"
         )
-    return Baseline(runs=runs, median=median, spread=spread, bound=bound)
+    return SeriesSummary(runs=runs, median=median, spread=spread, bound=bound)

@@ -1,7 +1,7 @@
-"""Change single values of a YAML file as text: every byte that is not spoken of stays as it is.
+"""Change single values of a YAML file as text; every other byte stays.
 
-Comments, order, quotes, alignment and line ends survive because nothing is written anew. Every change is
-read back: where the file would then say anything else than before plus the change, it is refused.
+Comments, order, quotes, alignment and line ends survive because nothing is rewritten. Every change
+is read back. It is refused if the file would differ by more than the change.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _INDENT: Final = 2
 
 
 class EditError(ValueError):
-    """A change that cannot be made as text; the message names the key and the reason."""
+    """A change cannot be made as text; the message names the key and the reason."""
 
 
 def flow(value: object) -> str:
-    """A value as YAML on one line."""
+    """Return a value as YAML on one line."""
     text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
     return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _key_text(key: Key) -> str:
-    """A key as it may stand in a mapping of either style."""
+    """Return a key as it may stand in a mapping of either style."""
     return flow({key: 0})[1:].removesuffix(": 0}")
 
 
 def _block_key(key: Key) -> str:
-    """A key as it may stand on a line of its own: ``here:disk`` needs no quotes there."""
+    """Return a key as it may stand on its own line: ``here:disk`` needs no quotes there."""
     text = flow(key)
     plain = "\n" not in text and yaml.safe_load(f"{text}: 0") == {key: 0}
     return text if plain else _key_text(key)
@@ -46,8 +46,8 @@ def _construct(node: yaml.Node) -> Any:
     return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
 
 
-def _same(one: object, other: object) -> bool:
-    return type(one) is type(other) and one == other
+def _same(first: object, second: object) -> bool:
+    return type(first) is type(second) and first == second
 
 
 def _child(node: yaml.MappingNode, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
@@ -69,7 +69,7 @@ def _line_end(text: str, position: int) -> int:
 
 
 def _last(node: yaml.Node) -> yaml.Node:
-    """The last node inside a block mapping or sequence; a node with an end of its own otherwise."""
+    """Return the last node inside a block mapping or sequence; else the node itself."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
@@ -77,7 +77,9 @@ def _last(node: yaml.Node) -> yaml.Node:
 
 
 def _remark_lines(remark: str, column: int) -> list[str]:
-    """A comment of as many lines as it needs; all but the first begin with three blanks more."""
+    """Return a comment in as many lines as it needs; all but the first are indented by two more
+    blanks.
+    """
     if not remark:
         return []
     width = _WIDTH - column
@@ -87,7 +89,7 @@ def _remark_lines(remark: str, column: int) -> list[str]:
 
 
 def _set_remark(text: str, position: int, remark: str, label: str, newline: str) -> str:
-    """Put a comment above the line of a position, in place of the one with the same label."""
+    """Put a comment above the line of a position; it replaces the comment with the same label."""
     start = _line_start(text, position)
     line = text[start : _line_end(text, start)]
     column = len(line) - len(line.lstrip(" "))
@@ -109,7 +111,7 @@ def _set_remark(text: str, position: int, remark: str, label: str, newline: str)
 
 
 def _chain(keys: Sequence[Key], value: str) -> str:
-    """A flow mapping of keys inside each other: ``a: {b: value}`` without the outermost braces."""
+    """Return a flow mapping of nested keys: ``a: {b: value}`` without the outermost braces."""
     head, *rest = keys
     return (
         f"{_key_text(head)}: {{{_chain(rest, value)}}}" if rest else f"{_key_text(head)}: {value}"
@@ -119,7 +121,7 @@ def _chain(keys: Sequence[Key], value: str) -> str:
 def _insert_block(
     text: str, node: yaml.MappingNode | None, keys: Sequence[Key], value: str, newline: str
 ) -> tuple[str, int]:
-    """New text, and the position of the last key in it."""
+    """Return the new text, and the position of the last key in it."""
     column = node.value[0][0].start_mark.column if node is not None else 0
     position = len(text)
     if node is not None:
@@ -160,14 +162,14 @@ def _put(text: str, path: Sequence[Key], value: str, newline: str) -> tuple[str,
         return text[:position] + added + text[position:], position
     start, end = node.start_mark.index, node.end_mark.index
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-        # It begins on a line of its own, and ends where the next key does.
+        # It begins on a line of its own, and ends before the next key.
         start = text.index(":", named.end_mark.index) + 1
         end, value = len(text[: _last(node).end_mark.index].rstrip()), f" {value}"
     return text[:start] + value + text[end:], start
 
 
 def _unshared(data: Any) -> Any:
-    """A copy in which what an anchor shares is there several times."""
+    """Return a copy in which every use of an anchor has its own value."""
     if isinstance(data, dict):
         return {key: _unshared(value) for key, value in data.items()}
     return [_unshared(value) for value in data] if isinstance(data, list) else data
@@ -192,10 +194,11 @@ def _read(text: str, path: Sequence[Key]) -> Any:
 
 
 def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: str = "") -> str:
-    """Text of a YAML file with one value set, its keys made where they are missing.
+    """Return the text of a YAML file with one value set; missing keys are added.
 
-    ``remark`` is a comment for the line above; one there that begins with ``label`` is replaced. Raises
-    :class:`EditError` where more than that would change, as with anchors that are used elsewhere.
+    ``remark`` is a comment for the line above; it replaces a comment that begins with ``label``.
+    Raises :class:`EditError` if more than the value would change, as with an anchor that is used
+    elsewhere.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     expected = _with(_read(text, path), path, value)
@@ -208,9 +211,10 @@ def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: 
 
 
 def add_words(text: str, path: Sequence[Key], words: str) -> str:
-    """Text of a YAML file with words added to the end of one text in it; nothing where they stand there.
+    """Return the text of a YAML file with words added to the end of one of its texts.
 
-    ``words`` are letters, digits, blanks and parentheses. Raises :class:`EditError` as :func:`put`.
+    Nothing changes if the words are in that text already. ``words`` are letters, digits, blanks and
+    parentheses. Raises :class:`EditError` as :func:`put` does.
     """
     data: Any = _read(text, path)
     before: Any = data

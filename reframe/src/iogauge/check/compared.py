@@ -17,7 +17,7 @@ from iogauge.site.extras import PartitionExtras
 
 
 def _partition_extras() -> dict[str, PartitionExtras]:
-    """Extras by name of the selected system's partitions."""
+    """Return the extras of the selected system's partitions by name."""
     return {
         partition.name: PartitionExtras.of_partition(partition.extras)
         for partition in runtime().system.partitions
@@ -26,12 +26,14 @@ def _partition_extras() -> dict[str, PartitionExtras]:
 
 
 def baseline_checks() -> list[str]:
-    """Checks that partitions of the selected system compare with a baseline."""
+    """Return the checks that partitions of the selected system compare with a baseline."""
     extras = _partition_extras().values()
-    return sorted({check for one in extras if one.baseline for check in one.baseline.checks})
+    return sorted(
+        {check for partition in extras if partition.baseline for check in partition.baseline.checks}
+    )
 
 
-#: End of a metric's name in a comparison, with its direction.
+#: Ends of a metric's name in a comparison, with their direction.
 _COMPARED: Final[dict[str, Literal["more", "less"]]] = {
     "_time_ratio": "less",
     "_ratio": "more",
@@ -40,18 +42,21 @@ _COMPARED: Final[dict[str, Literal["more", "less"]]] = {
 
 
 class BaselineCheck(DerivedCheck):
-    """One check on this partition against the same on its baseline; a subclass makes ``check`` a parameter."""
+    """A check on this partition against the same check on its baseline.
+
+    A subclass makes ``check`` a parameter.
+    """
 
     check: str
 
     @builtins.run_after("init")
     def _select_environments(self) -> None:
-        """Environments that this partition and its baseline have; all of its own where they share none."""
+        """Select the environments shared with the baseline, or all of this partition."""
         environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
         chosen: set[str] = set()
         for name, extras in _partition_extras().items():
             if extras.baseline and self.check in extras.baseline.checks:
-                # ReFrame hides the other partition where --system names this one.
+                # ReFrame hides the other partition if --system names this one.
                 both = environments[name] & environments.get(extras.baseline.partition, set())
                 chosen |= both or environments[name]
         self.valid_prog_environs = sorted(chosen)
@@ -62,24 +67,24 @@ class BaselineCheck(DerivedCheck):
         return self.site.baseline.partition
 
     def sources(self) -> tuple[Source, ...]:
-        """All cases of the check here, and all on the baseline."""
+        """Return all cases of the check here, and all on the baseline."""
         here = self.current_partition.name
         return (self.source(self.check, here), self.source(self.check, self._baseline))
 
     def promise(self) -> tuple[Metric, ...]:
-        """Metrics that the reference file names and that have the form of a comparison.
+        """Return the metrics of the reference file that have the form of a comparison.
 
-        Which metrics both sides have is known once their records are read.
+        The metrics that both sides have are known only after their records are read.
         """
-        found = []
+        metrics = []
         for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
             better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
             if better:
-                found.append(Metric(name, "1", better))
-        return tuple(found)
+                metrics.append(Metric(name, "1", better))
+        return tuple(metrics)
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Best of all cases here against best of all cases there, for every metric that both sides have."""
+        """Compare the best case here with the best there, for every metric that both sides have."""
         this, other = operands
         for side, source in zip(operands, self.sources(), strict=True):
             if not side.metrics:
@@ -124,7 +129,7 @@ class BaselineCheck(DerivedCheck):
 
 
 def _leaf_names(entry: object) -> set[str]:
-    """Names of the metrics in a check's entry of the reference file, at whatever depth."""
+    """Return the names of the metrics in a check's entry of the reference file, at any depth."""
     if not isinstance(entry, dict):
         return set()
     here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}

@@ -1,4 +1,4 @@
-"""ReFrame configuration of all sites, as ReFrame loads it."""
+"""ReFrame's configuration of all sites, as ReFrame loads it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from iogauge.session.gate import guard_gate
 from iogauge.site.references import FILE as REFERENCES
 from iogauge.site.settings import COMMON, MISTAKES, NOT_INSTALLED, SETTINGS, read_site, site_folders
 
-#: What ReFrame or a job script would take for something else in the path of the state directory.
+#: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
 
 
 def _expand(value: Any, home: str) -> Any:
-    """Values with ``${IOGAUGE_HOME}`` replaced."""
+    """Replace ``${IOGAUGE_HOME}`` in all values."""
     if isinstance(value, dict):
         return {key: _expand(inner, home) for key, inner in value.items()}
     if isinstance(value, list):
@@ -33,10 +33,10 @@ def _expand(value: Any, home: str) -> Any:
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """ReFrame configuration of all sites in a folder. Says every mistake on standard error."""
+    """Return ReFrame's configuration of all sites; print their mistakes on standard error."""
     base = Path(folder).resolve()
     os.environ["IOGAUGE_SITES"] = str(base)
-    if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame runs what stands in $(...)
+    if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame would run the text in $(...)
         raise SystemExit(
             f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
             "are safe in job scripts; set IOGAUGE_HOME to such a directory"
@@ -46,14 +46,14 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
     except YamlError as error:
-        said = visible(f"iogauge: {error}: every site needs this file, correct it")
-        raise SystemExit(said) from error
+        message = visible(f"iogauge: {error}: every site needs this file, correct it")
+        raise SystemExit(message) from error
     for site in site_folders(base):
         data, mistakes = read_site(site, current().name, runs_cases(sys.argv[1:]))
         parts.append(data)
         for mistake in mistakes:
-            said = visible(f"iogauge: site {site.name} is disabled: {mistake}")
-            print(said, file=sys.stderr)
+            message = visible(f"iogauge: site {site.name} is disabled: {mistake}")
+            print(message, file=sys.stderr)
     for part in parts:
         for section, entries in part.items():
             merged[section] = merged.get(section, []) + entries
@@ -62,16 +62,17 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def require_ready(system: Any) -> None:
-    """End the process with a clear message unless the selected ReFrame system is a site of ours.
+    """End the process with a clear message unless the selected ReFrame system is a site of this
+    suite.
 
-    Called when the first check is loaded. Without this, ReFrame would select nothing and report success.
-    As a gate, ReFrame's warnings end the run from here on: it would only warn of a check that cannot be
-    loaded, and pass the others.
+    checks/__init__.py calls this before the first check. Otherwise ReFrame would select nothing and
+    report success. In a gate, ReFrame's warnings end the run from here on. Otherwise ReFrame would
+    only warn of a check that cannot be loaded, and pass the others.
     """
     if is_gate():
         getlogger().warn_as_error = True
-    found = [partition.extras for partition in system.partitions]
-    mistakes = [text for extras in found for text in extras.get(MISTAKES, [])]
+    declared = [partition.extras for partition in system.partitions]
+    mistakes = [text for extras in declared for text in extras.get(MISTAKES, [])]
     if mistakes:
         lines = "\n  ".join(map(visible, mistakes))
         raise SystemExit(
@@ -88,7 +89,7 @@ def require_ready(system: Any) -> None:
         )
     for text in missing:
         print(visible(f"iogauge: left out: {text}"), file=sys.stderr)
-    if not any("target" in extras for extras in found):
+    if not any("target" in extras for extras in declared):
         raise SystemExit(
             f"iogauge: the selected system {system.name!r} is no site of this suite, so no check can run.\n"
             "  Set the configuration:   . ./activate        (sets RFM_CONFIG_PATH=site-configs)\n"

@@ -1,16 +1,19 @@
-"""Base classes of what is computed from the records of other cases and judged like any measurement.
+"""Base classes of metrics that are computed from the records of other cases and judged like
+measurements.
 
-Such a case has no job: ReFrame starts ``true`` where it runs. In the sanity stage it reads the history for the newest valid
-records of the cases that it rests on, computes, and from there on takes the way of every case: reference,
-verdict, record. What cannot be computed never passes: INVALID where the operands were measured and not
-valid, UNREFERENCED (skipped, and a failure in a gate) where they have not been measured yet.
+Such a case has no job: ReFrame starts ``true`` locally. In the sanity stage it reads the newest
+valid records of its operands from the history and computes. Reference, verdict and record then
+follow as in every case. A metric that cannot be computed never passes. It is INVALID if its
+operands were measured and are not valid. It is UNREFERENCED (skipped, and a failure in a gate) if
+they have not been measured yet.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +37,8 @@ from iogauge.records.derive import (
     Point,
     Source,
 )
-from iogauge.session import current
+from iogauge.records.record import MetricRecord, Record
+from iogauge.session.current import current, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 
@@ -43,7 +47,7 @@ _BANDWIDTHS: Final = ("write_bw", "read_bw")
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A metric, how it is computed, and which points are not there to compute it from.
+    """A metric, its computation, and the points that are missing in it.
 
     ``compute`` raises :class:`iogauge.records.derive.NotComputable`.
     """
@@ -53,20 +57,25 @@ class Formula:
     left_out: tuple[LeftOut, ...]
 
 
-def newest_records(folder: Path, oldest: float) -> Iterator[dict[str, Any]]:
-    """Records of a system, newest first, from files written to since ``oldest`` (seconds since the epoch).
+def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
+    """Yield a system's records that a source may hold, newest first.
 
-    One file is read at a time. Damaged lines are passed over; raises OSError for a file that cannot be read.
+    Reads files changed since ``oldest`` (seconds since the epoch).
+
+    Reads one file at a time and skips damaged lines. Raises OSError for a file that cannot be read.
     """
     files = [(file.stat().st_mtime, file) for file in folder.glob("*.jsonl")]
     for written, file in sorted(files, reverse=True):
         if written < oldest:
             return
-        yield from (r for r in reversed(list(journal.read(file))) if isinstance(r, dict))
+        for values in reversed(list(journal.read(file))):
+            if isinstance(values, dict) and source.may_hold(values):
+                with contextlib.suppress(TypeError, ValueError):
+                    yield Record.from_json(values)
 
 
 class DerivedCheck(JudgedCheck):
-    """Metrics computed from other cases' records; a subclass says from which, and how."""
+    """Metrics computed from other cases' records; a subclass names the cases and the formulas."""
 
     #: Age in days from which a record is no operand; 0: 30 days.
     #: :type: int
@@ -81,21 +90,21 @@ class DerivedCheck(JudgedCheck):
     # What a scenario defines.
 
     def sources(self) -> tuple[Source, ...]:
-        """The cases whose records are operands."""
+        """Return the cases whose records are operands."""
         raise TypeError(f"{type(self).__name__} must define sources()")
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """What is computed from the operands of each source; raises NotComputable where nothing can be."""
+        """Return the formulas over each source's operands; raises NotComputable without any."""
         raise TypeError(f"{type(self).__name__} must define formulas()")
 
     def declared(self) -> dict[str, Any]:
-        """The age from which records are too old."""
+        """Return the default of the age from which records are too old."""
         return {"max_age_days": 30}
 
     # What a scenario may use.
 
     def source(self, check: str, partition: str, **more: Any) -> Source:
-        """Cases of a check on a partition, in this case's environment and in the tier declared here."""
+        """Return a source: a check's cases on a partition, in this environment and tier."""
         return Source(
             check=check,
             partition=partition,
@@ -105,7 +114,7 @@ class DerivedCheck(JudgedCheck):
         )
 
     def tier_of(self, check: str) -> str:
-        """Tier of this run, else the one that this partition declares for a check."""
+        """Return the tier of this run, or the tier that this partition declares for a check."""
         if self.tier:
             return str(self.tier)
         extras = PartitionExtras.of_partition(self.current_partition.extras)
@@ -128,8 +137,8 @@ class DerivedCheck(JudgedCheck):
             )
         self._overridden = {
             name: value
-            for name, known in self.declared().items()
-            if (value := getattr(self, name)) and value != known
+            for name, default in self.declared().items()
+            if (value := getattr(self, name)) and value != default
         }
         for variable, value in self.declared().items():
             setattr(self, variable, getattr(self, variable) or value)
@@ -154,7 +163,7 @@ class DerivedCheck(JudgedCheck):
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
             raise SanityError(message)
         if not judgement.metrics:  # ReFrame has nothing to show, and would call it a pass
-            if current.is_gate():
+            if is_gate():
                 raise SanityError(message)
             self.skip(message)
         return True
@@ -162,13 +171,13 @@ class DerivedCheck(JudgedCheck):
     # Helpers.
 
     def _derive(self) -> Judgement:
-        """Read, compute, judge."""
+        """Read the operands, compute the metrics, and judge them."""
         sources = self.sources()
         self._await(sources)
         oldest = time.time() - self.max_age_days * 86400
         folder = paths.history_dir() / self.current_system.name
         operands = [
-            derive.newest_points(newest_records(folder, oldest), source, oldest)
+            derive.newest_points(newest_records(folder, source, oldest), source, oldest)
             for source in sources
         ]
         formulas = self.formulas(*operands)
@@ -194,15 +203,15 @@ class DerivedCheck(JudgedCheck):
                 verdicts.append((verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}"))
                 continue
             self._used[metric.name] = derived.used
-            one = decide_metric(
+            metric_verdict = decide_metric(
                 metric, (derived.value,), (), references.get(metric.name), unreferenced
             )
-            reason = one.reason
+            reason = metric_verdict.reason
             if lacking:
                 findings.append(self._finding(Outcome.WARN, f"left out: {lacking}", metric))
                 reason += f", left out: {lacking}"
-            decided.append(one)
-            verdicts.append((one.verdict, metric.name, reason))
+            decided.append(metric_verdict)
+            verdicts.append((metric_verdict.verdict, metric.name, reason))
         for name in sorted(references.keys() - metrics):
             reason = "has a reference, and cannot be computed: not a metric of all operands"
             findings.append(self._finding(Outcome.INVALID, reason, promised[name]))
@@ -211,9 +220,9 @@ class DerivedCheck(JudgedCheck):
         return Judgement(tuple(decided), tuple(findings), verdict, _summary(verdicts, verdict))
 
     def _await(self, sources: Sequence[Source]) -> None:
-        """Raise NotMeasured while this run has not decided all operands that it has selected."""
+        """Raise NotMeasured if this run has selected operands that it has not decided yet."""
         places = [(source.check, source.partition, source.environment) for source in sources]
-        selected = current.current().open_cases
+        selected = current().open_cases
         waiting = sorted(name for *place, name in selected if tuple(place) in places)
         if waiting:
             raise NotMeasured(
@@ -231,7 +240,7 @@ class DerivedCheck(JudgedCheck):
         )
 
     def _remedy(self, sources: Sequence[Source], waiting: bool) -> str:
-        """What to do about points that lack a valid value."""
+        """Return the remedy for points that lack a valid value."""
         commands = [
             f"reframe -c checks/ -r -n '^{source.check}\\b' -p '^{source.environment}$' "
             f"--system={self.current_system.name}:{source.partition}"
@@ -239,29 +248,16 @@ class DerivedCheck(JudgedCheck):
         ]
         return f"{'Run first' if waiting else 'Find out why, and run'}: {' and '.join(commands)}"
 
-    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
-        used = self._used[decided.metric.name]
-        return {
-            **super()._metric_record(decided),
-            "derived_from": [
-                {
-                    "x": point.x,
-                    "value": point.value,
-                    "partition": point.partition,
-                    "session": point.session,
-                    "case": point.case,
-                    "time": point.time,
-                }
-                for point in used
-            ],
-        }
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        used = [asdict(point) for point in self._used[decided.metric.name]]
+        return replace(super()._metric_record(decided), derived_from=used)
 
 
 def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> str:
-    """Reasons of the metrics that decided the verdict; metrics with one reason share it."""
+    """Return the reasons of the metrics that decided the verdict; equal reasons appear once."""
     by_reason: dict[str, list[str]] = {}
-    for one, name, reason in verdicts:
-        if one is verdict:
+    for of_metric, name, reason in verdicts:
+        if of_metric is verdict:
             by_reason.setdefault(reason, []).append(name)
     return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
@@ -269,26 +265,26 @@ def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> 
 class CurveCheck(DerivedCheck):
     """Metrics of a curve: bandwidth over the points of a sweep."""
 
-    #: Name of the check whose cases are the points, and its parameter that is varied.
+    #: Name of the check whose cases are the points, and the parameter that varies.
     points_of: str
     varied: str
     #: Name of the sweep in the partition's extras.
     sweep_name: str
-    #: Metrics of that check that are looked at.
+    #: Metrics of that check that are read.
     bandwidths: tuple[str, ...] = _BANDWIDTHS
     #: Keys of a record in which all points must agree.
     alike: tuple[str, ...] = ("nodes", "tasks_per_node")
-    #: What is computed of each: name, formula, unit.
+    #: Computed quantities: name, formula, unit.
     quantities: Mapping[str, tuple[Callable[[Sequence[Point]], Derived], str]]
-    #: Parameters of that check that are not varied.
+    #: Parameters of that check that do not vary.
     fixed_parameters: tuple[str, ...] = ()
 
     def expected(self) -> tuple[float, ...]:
-        """Points that this partition declares, in its order."""
+        """Return the points that this partition declares, in its order."""
         return tuple(getattr(self.site.sweeps, self.sweep_name))
 
     def sources(self) -> tuple[Source, ...]:
-        """The points of the sweep on this partition."""
+        """Return the points of the sweep on this partition."""
         return (
             self.source(
                 self.points_of,
@@ -302,7 +298,7 @@ class CurveCheck(DerivedCheck):
         )
 
     def promise(self) -> tuple[Metric, ...]:
-        """Each quantity of each bandwidth."""
+        """Return each quantity of each bandwidth."""
         return tuple(metric for metric, _, _ in self._metrics())
 
     def _metrics(self) -> Iterator[tuple[Metric, Callable[[Sequence[Point]], Derived], str]]:
@@ -312,7 +308,7 @@ class CurveCheck(DerivedCheck):
                 yield Metric(f"{way}_{quantity}", unit), compute, bandwidth
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Each quantity of each bandwidth."""
+        """Compute each quantity of each bandwidth."""
         (points,) = operands
         return [
             Formula(metric, _of(compute, points.points[bandwidth]), points.without(bandwidth))
@@ -327,18 +323,18 @@ def _of(
 
 
 class SpeedupCheck(CurveCheck):
-    """The best point of a sweep against the first that the partition declares."""
+    """The best point of a sweep against the first declared point."""
 
     bandwidths = ("write_bw",)
 
     def promise(self) -> tuple[Metric, ...]:
-        """How much faster, and where."""
+        """Return the speedup, and the point that gives it."""
         return (Metric("write_speedup", "1"), Metric(f"best_{self.varied}", "1"))
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Best over first, and where the best lies."""
-        (found,) = operands
-        points, left_out = found.points["write_bw"], found.without("write_bw")
+        """Compare the best point with the first, and name the best."""
+        (operand,) = operands
+        points, left_out = operand.points["write_bw"], operand.without("write_bw")
         first = self.expected()[0]
         faster, where = self.promise()
         return [
@@ -348,27 +344,27 @@ class SpeedupCheck(CurveCheck):
 
 
 class PairsCheck(DerivedCheck):
-    """Ratios of two cases of one check on one partition."""
+    """Ratios of two cases of a check on a partition."""
 
-    #: Name of the check, and its parameter that tells the two cases apart.
+    #: Name of the check, and the parameter that distinguishes the two cases.
     points_of: str
     varied: str
-    #: By name of the ratio: the parameter's value above the line, and below.
+    #: By name of the ratio: the parameter's value in the numerator, and in the denominator.
     pairs: Mapping[str, tuple[str, str]]
 
     def _cases(self) -> list[str]:
-        """Values of the parameter that any pair names, each once."""
+        """Return the parameter's values in any pair, each once."""
         return list(dict.fromkeys(value for pair in self.pairs.values() for value in pair))
 
     def sources(self) -> tuple[Source, ...]:
-        """Every case that a pair names."""
+        """Return every case that a pair names."""
         here = self.current_partition.name
         return tuple(
             self.source(self.points_of, here, fixed={self.varied: value}) for value in self._cases()
         )
 
     def promise(self) -> tuple[Metric, ...]:
-        """Every ratio of each bandwidth."""
+        """Return every ratio of each bandwidth."""
         return tuple(
             Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1")
             for name in self.pairs
@@ -376,11 +372,11 @@ class PairsCheck(DerivedCheck):
         )
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Every ratio of each bandwidth."""
-        found = dict(zip(self._cases(), operands, strict=True))
-        missing = [value for value, side in found.items() if not side.metrics]
+        """Compute every ratio of each bandwidth."""
+        operand_of = dict(zip(self._cases(), operands, strict=True))
+        missing = [value for value, side in operand_of.items() if not side.metrics]
         if missing:
-            waiting = any(not found[value].left_out for value in missing)
+            waiting = any(not operand_of[value].left_out for value in missing)
             kind = NotMeasured if waiting else NotComputable
             raise kind(
                 f"{self.points_of} has no valid record with {self.varied} {', '.join(missing)}. "
@@ -388,14 +384,14 @@ class PairsCheck(DerivedCheck):
             )
 
         def ratio(above: str, below: str, bandwidth: str) -> Callable[[], Derived]:
-            sides = [found[value].points[bandwidth] for value in (above, below)]
+            sides = [operand_of[value].points[bandwidth] for value in (above, below)]
             return lambda: derive.ratio(*(derive.best_of(side, "more") for side in sides))
 
         return [
             Formula(
                 Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1"),
                 ratio(above, below, bandwidth),
-                (*found[above].without(bandwidth), *found[below].without(bandwidth)),
+                (*operand_of[above].without(bandwidth), *operand_of[below].without(bandwidth)),
             )
             for name, (above, below) in self.pairs.items()
             for bandwidth in _BANDWIDTHS

@@ -1,7 +1,7 @@
-"""Base classes of the scenarios that run fio: one process for each task, on files of its own.
+"""Base classes of the scenarios that run fio: a process for each task, with its own files.
 
-On one node fio runs by itself; on several its servers run on all of them and the first node is their client
-(:class:`RandomReadCheck`).
+On one node fio runs by itself. On several nodes its servers run on all of them, and the first node
+is their client (:class:`RandomReadCheck`).
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def _parse(printed: Printed) -> ToolOutput:
 
 
 class FioCheck(StorageCheck):
-    """fio on the nodes of the job; a subclass says with which jobs."""
+    """fio on the nodes of the job; a subclass sets the jobs."""
 
     needs = words.FIO
 
     def declared(self) -> dict[str, Any]:
-        """As for every check, but on one node."""
+        """Return the defaults of every check, but on one node."""
         return {**super().declared(), "nodes": 1}
 
     @builtins.run_after("setup")
     def _one_process_a_node(self) -> None:
-        # fio's processes are its own: the job is one task on each node.
+        # fio starts its processes itself: the job is one task on each node.
         self.num_tasks = self.nodes
         self.num_tasks_per_node = 1
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
@@ -56,7 +56,10 @@ class FioCheck(StorageCheck):
     def fio_phase(
         self, job: FioJob, rates: Mapping[str, str], access: Access, repeated: bool = True
     ) -> PhasePlan:
-        """One execution of fio with one job. ``rates`` maps a metric to fio's quantity; a layout has none."""
+        """Return one execution of fio with a job; ``rates`` maps a metric to fio's quantity.
+
+        A layout has no rates.
+        """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         options = FioOptions(job_file=f"{job.name}.fio", output=output)
         phase = {"randread": "read", "randwrite": "write"}.get(job.pattern, job.pattern)
@@ -77,7 +80,7 @@ class FioCheck(StorageCheck):
         )
 
     def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
-        """A case of fio phases; ``case`` holds what :class:`iogauge.plan.case.CasePlan` takes beside them."""
+        """Return a case of fio phases; ``case`` gives the other fields of :class:`CasePlan`."""
         return CasePlan(
             tool="fio",
             repetitions=self.repetitions,
@@ -92,7 +95,7 @@ class OneNodeFioCheck(FioCheck):
     """fio on one node, without servers."""
 
     def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
-        """As of every fio check; refuses several nodes."""
+        """Return the case, as of every fio check; raises ValueError for several nodes."""
         if self.nodes != 1:
             raise ValueError(
                 f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
@@ -107,7 +110,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
     """
 
     def promise(self) -> tuple[Metric, ...]:
-        """Operations per second."""
+        """Return operations per second, and the bandwidth of the reads."""
         return (Metric("read_iops", "ops/s"), Metric("read_bw", "MiB/s"))
 
     def plan(self) -> CasePlan:
@@ -143,7 +146,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
                     Access(direction="read", o_direct=True),
                 )
             ],
-            warm_up=False,  # fio's ramp time is one
+            warm_up=False,  # fio's ramp time is a warm-up
             held_bytes=layout.bytes_total,
             files=self.tasks_per_node,
         )
@@ -153,7 +156,7 @@ class FioMetadataCheck(OneNodeFioCheck):
     """Create, stat and remove empty files, by the client that created them."""
 
     def promise(self) -> tuple[Metric, ...]:
-        """Rates; stat is warm: fio looks at every file before it starts the clock."""
+        """Return rates; stat is warm, because fio stats every file before it starts the clock."""
         return (
             Metric("create_rate", "ops/s"),
             Metric("stat_warm_rate", "ops/s"),
@@ -161,7 +164,7 @@ class FioMetadataCheck(OneNodeFioCheck):
         )
 
     def plan(self) -> CasePlan:
-        """As many files as the limits allow, shared out over the tasks."""
+        """Divide the files that the limits allow among the tasks."""
         files = self.site.limits.case_files // self.tasks_per_node
         if files < 1:
             raise ValueError(
@@ -200,44 +203,43 @@ READ_BW = Metric("read_bw", "MiB/s")
 UNCHECKED_IOPS = Metric("read_iops_unchecked", "ops/s")
 CHECKSUM_RATIO = Metric("checksum_ratio", "1")
 
-#: Seconds that the document's runs last.
+#: Seconds of the document's runs.
 _PUBLISHED_SECONDS = 10
 
 
 class RandomReadCheck(FioCheck):
-    """Random reads with O_DIRECT by processes of one node or of all, of files laid out by those who read.
+    """Random reads with O_DIRECT by processes of one node or all; the readers lay out the files.
 
-    A subclass sets ``block`` (text with a unit), ``span`` and ``tasks``, the processes on each client. On
-    Lustre the processes' files are spread over the storage targets, round robin: each process has a
-    directory of its own, pinned to one target.
+    A subclass sets ``block`` (text with a unit), ``span`` and ``tasks``, the processes on each
+    client. On Lustre each process has a directory of its own, pinned to one target, round robin.
     """
 
     valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
     variants = ("sound", "published")
     flaw = "runs of 10 s: too short to compare systems by"
     block: str
-    #: Who reads from where: ``one-client``, ``one-server``, ``all``.
+    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``, ``all``.
     span: str
     tasks: int
 
     def promise(self) -> tuple[Metric, ...]:
-        """Operations per second, and what they move."""
+        """Return operations per second, and the bandwidth of the reads."""
         return (READ_IOPS, READ_BW)
 
     def declared(self) -> dict[str, Any]:
-        """As for every check; the nodes follow from the span."""
+        """Return the defaults of every check; the nodes follow from the span."""
         nodes = 1 if self.span == "one-client" else self.site.scale.nodes
         return {**super().declared(), "nodes": nodes, "tasks_per_node": self.tasks}
 
     def servers_used(self) -> int | None:
-        """Object storage servers that hold the files; None: all."""
+        """Return the number of object storage servers that hold the files, or None for all."""
         return 1 if self.span == "one-server" else None
 
     def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:
-        """The job that lays out the files, and the one that reads them."""
+        """Return the job that lays out the files, and the job that reads them."""
         block, limits = parse_bytes(self.block), self.site.limits
         step = max(block, 1 << 20)
-        # As much for each process whatever the span.
+        # Each process reads as many bytes whatever the span.
         most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
         file_bytes = limits.case_bytes // most // step * step
         if file_bytes < step:
@@ -269,7 +271,7 @@ class RandomReadCheck(FioCheck):
         """Lay the files out once, then read."""
         layout, read = self._jobs(_DIRECTORY)
         rates = {"read_iops": "iops", "read_bw": "bw"}
-        # Large blocks are limited by the network, small ones by operations.
+        # The network limits large blocks, operations limit small ones.
         full: Literal["bandwidth"] | None = (
             "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
         )
@@ -279,7 +281,7 @@ class RandomReadCheck(FioCheck):
             repeat=[
                 self.fio_phase(read, rates, Access(direction="read", o_direct=True, saturates=full))
             ],
-            warm_up=self.variant == "published",  # else fio's ramp time is one
+            warm_up=self.variant == "published",  # else fio's ramp time is a warm-up
             held_bytes=layout.bytes_total * self.nodes,
             files=self.total_tasks,
             pins=self._pins(),
@@ -292,11 +294,11 @@ _LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 
 class ChecksumCheck(RandomReadCheck):
-    """Random reads of one client with Lustre's checksums on, then off, in turns.
+    """Random reads of a client with Lustre's checksums on, then off, by turns.
 
-    The two are measured in every repetition, one after the other, so that what drifts touches both alike.
-    The setting that was found is restored by the job whatever ends it; where the job was killed, by the next
-    job of this suite on that node.
+    Every repetition measures both, one after the other, so that drift touches both alike. The job
+    restores the original setting, whatever ends it. If the job was killed, the next job of this
+    suite on that node restores it.
     """
 
     valid_systems = [f"+{words.TARGET} +{words.O_DIRECT} +{words.CHECKSUMS}"]
@@ -310,11 +312,11 @@ class ChecksumCheck(RandomReadCheck):
             )
 
     def promise(self) -> tuple[Metric, ...]:
-        """Operations per second with and without, and the share of them that checksums leave."""
+        """Return operations per second with and without checksums, and the ratio of the two."""
         return (READ_IOPS, UNCHECKED_IOPS, CHECKSUM_RATIO)
 
     def plan(self) -> CasePlan:
-        """As every random read, with checksums as found, and again without."""
+        """Read as in every random read, with checksums as found, and again without."""
         layout, read = self._jobs(_DIRECTORY)
         unchecked = replace(read, name="unchecked")
         access = Access(direction="read", o_direct=True)
@@ -341,7 +343,7 @@ class ChecksumCheck(RandomReadCheck):
         )
 
     def set_checksums(self, state: Literal["on", "off"]) -> PhasePlan:
-        """A phase that switches checksums of this client's connections to the target."""
+        """Return a phase that switches the checksums of this client's connections to the target."""
         return PhasePlan(
             name=f"checksums-{state}",
             command=["checksums", state, DIR],

@@ -1,9 +1,9 @@
-"""Base class of the scenarios that run IOR: write, then read, each its own execution.
+"""Base class of the scenarios that run IOR: write, then read, in two executions.
 
-The two phases are separate executions so that the page cache can be emptied between them, and so that a
-failure names its phase. Readers are shifted to the next node (``-C -Q 1``) where there are two or more:
-each then reads what another node wrote. A scenario that a document printed another command for offers that
-as variant ``published``: one execution, word for word, with what the guards then say of it.
+With two executions the page cache can be emptied between them, and a failure names its phase.
+Readers are shifted to the next node (``-C -Q 1``) if there are two nodes or more. Each then reads
+data that another node wrote. If a document printed another command, the scenario offers it as
+variant ``published``: one execution, word for word, judged by the same guards.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ WRITE_IOPS = Metric("write_iops", "ops/s")
 READ_IOPS = Metric("read_iops", "ops/s")
 WRITERS = Metric("writers", "1")
 
-#: Transfers up to this size are counted as operations, too.
+#: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
 
-#: IOR's warning of files that are there, also where -E says that they shall be.
+#: IOR's warning of files that exist already; -E does not silence it.
 _EXISTS = r"exists already and will be overwritten"
 
 
 def _parse(printed: Printed) -> ToolOutput:
-    # IOR complains on standard output; what stands on standard error may be the MPI library's.
+    # IOR complains on standard output; text on standard error may be the MPI library's.
     output = parse_json(printed.result, printed.stdout)
     if not printed.ranks:
         return output
@@ -46,7 +46,7 @@ def _parse(printed: Printed) -> ToolOutput:
 
 
 def _option(words: Sequence[str], flag: str) -> str | None:
-    """Value of one of IOR's options in ``-i 3`` or ``-i=3``; a flag without a value gives the next word."""
+    """Return the value of an IOR option in ``-i 3`` or ``-i=3``; a flag gives the next word."""
     for word, after in zip(words, [*words[1:], ""], strict=True):
         if word == flag:
             return after
@@ -56,50 +56,50 @@ def _option(words: Sequence[str], flag: str) -> str | None:
 
 
 class IorCheck(StorageCheck):
-    """IOR with one combination of API, files, order and cache; a subclass sets them."""
+    """IOR with a combination of API, files, order and cache; a subclass sets them."""
 
     #: Transfer size, bytes; 0: as the scenario says.
     #: :type: int
     transfer_bytes = builtins.variable(int, value=0)
 
-    #: Bytes that all tasks together write, and read, in a repetition; 0: the scenario's share of what the
-    #: limits allow.
+    #: Bytes that all tasks together write, and read, in a repetition; 0: the scenario's share of
+    #: the limits.
     #: :type: int
     total_bytes = builtins.variable(int, value=0)
 
     needs = IOR
     #: IOR's back end.
     back_end: str = "POSIX"
-    #: A file for each task, or one that all share.
+    #: A file for each task, or a file that all tasks share.
     file_per_process: bool = True
-    #: Offsets in a shuffled order, or one after the other.
+    #: Offsets in a shuffled order, or ascending.
     random: bool = False
-    #: O_DIRECT, or through the page cache. Ask for the feature ``o_direct`` of the partition with it.
+    #: O_DIRECT, or through the page cache. O_DIRECT needs the partition's feature ``o_direct``.
     o_direct: bool = False
-    #: All tasks take part in each transfer (MPI-IO and what stands on it).
+    #: All tasks take part in each transfer (MPI-IO and the libraries that use it).
     collective: bool = False
     #: Transfer size, bytes.
     transfer: int = 1 << 20
-    #: The scenario writes and reads one part in so many of ``limits.case_bytes``.
+    #: Divisor: the scenario writes and reads this fraction of ``limits.case_bytes``.
     share: int = 1
-    #: What was written is read.
+    #: Written data are read.
     reads: bool = True
-    #: One block after the other of each task's file, a block being one transfer (``-s``).
+    #: A task's file is a sequence of blocks of one transfer each (``-s``).
     segmented: bool = False
-    #: A repetition more goes before those that are judged.
+    #: A repetition that is not judged comes first.
     warm_up: bool = True
-    #: The tasks on a node are what the scenario varies: there may be more than cores.
+    #: The scenario varies the tasks on a node, which may exceed its cores.
     sweeps_tasks: bool = False
-    #: Words after ``ior`` in the document; ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
+    #: Words after ``ior`` in the document. ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
     #: ``{block}``, ``{segments}`` and ``{tasks}`` (on a node) are filled in.
     published: str = ""
     #: Ranks go round the nodes in the published form (``--map-by node``).
     published_cyclic: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """As for every check, and the scenario's order and sizes.
+        """Return the defaults of every check, and the scenario's order and sizes.
 
-        Where all writes come first, the files of all repetitions together hold what the limits allow.
+        If all writes come first, the limits hold for the files of all repetitions together.
         """
         limits, order = self.site.limits, {}
         if self.reads and self.variant != "published":
@@ -114,7 +114,7 @@ class IorCheck(StorageCheck):
         }
 
     def promise(self) -> tuple[Metric, ...]:
-        """Bandwidth of writing and of reading; operations where they are small."""
+        """Return both bandwidths, and the operations if transfers are small."""
         small = self.transfer <= _SMALL
         return (
             WRITE,
@@ -125,31 +125,31 @@ class IorCheck(StorageCheck):
 
     @property
     def _writes_first(self) -> bool:
-        """Whether all repetitions write before the first one reads."""
+        """Return whether all repetitions write before the first one reads."""
         return self.writes_first == "yes" and self.reads and self.variant != "published"
 
     def layout(self) -> Layout | None:
-        """Layout that the case's directory hands on to its files; None: as the target has it."""
+        """Return the layout that the case's directory gives its files, or None for the target's."""
         return None
 
     def pins(self) -> Pins | None:
-        """Storage target of each file; None: as the target chooses."""
+        """Return the storage target of each file, or None if the target chooses."""
         return None
 
     def servers_used(self) -> int | None:
-        """Object storage servers that hold the files; None: all."""
+        """Return the number of object storage servers that hold the files, or None for all."""
         return None
 
     def tool_words(self) -> Sequence[str]:
-        """The tool as a job starts it: words before its arguments."""
+        """Return the words that start the tool, before its arguments."""
         return ["ior"]
 
     def file_name(self, task: int) -> str:
-        """Name of a task's file below the case's directory (aiori's ``%s.%08d``)."""
+        """Return the name of a task's file in the case's directory (aiori's ``%s.%08d``)."""
         return f"data.{task:08d}" if self.file_per_process else "data"
 
     def options(self) -> IorOptions:
-        """What both phases have in common; raises ValueError where the sizes do not fit."""
+        """Return the options of both phases; raises ValueError if the sizes do not fit."""
         transfer = self.transfer_bytes
         block = self.total_bytes // self.total_tasks // transfer * transfer
         if block < 2 * transfer:
@@ -167,23 +167,24 @@ class IorCheck(StorageCheck):
             random_offsets=self.random,
             o_direct=self.o_direct,
             collective=self.collective,
-            # IOR's usual data are alike in every block: a target that compresses would store next to nothing.
+            # IOR's default data repeat in every block, and a target that compresses would store
+            # almost nothing.
             data_type="random" if self.site.target.compresses else None,
             barriers=True,
             keep=True,
         )
 
     def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
-        """Metrics of a direction, and where IOR says them."""
-        found = {f"{direction}_bw": (direction, "bw")}
+        """Return the metrics of a direction, each with its phase and quantity in IOR's output."""
+        rates = {f"{direction}_bw": (direction, "bw")}
         if self.transfer <= _SMALL:
-            found[f"{direction}_iops"] = (direction, "iops")
-        return found
+            rates[f"{direction}_iops"] = (direction, "iops")
+        return rates
 
     def ior_phase(
         self, name: str, options: IorOptions, access: Access, words: Sequence[str] = ()
     ) -> PhasePlan:
-        """One execution of IOR; ``words`` start the tool where that is not the scenario's usual way."""
+        """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return PhasePlan(
@@ -204,7 +205,7 @@ class IorCheck(StorageCheck):
         return Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """Write with fsync, empty the page cache where the readers would find it full, read."""
+        """Write with fsync, empty the page cache if readers would find it full, and read."""
         write = self.ior_phase(
             "write",
             replace(options, write=True, fsync=True, use_existing=self.pins() is not None),
@@ -227,7 +228,7 @@ class IorCheck(StorageCheck):
         return [write, read]
 
     def published_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """The document's command, as one execution."""
+        """Return the document's command as one execution."""
         output = f"ior-write.{REP}.json"
         filled = self.published.format(
             file=options.test_file,
@@ -267,7 +268,7 @@ class IorCheck(StorageCheck):
         return [write, read]
 
     def plan(self) -> CasePlan:
-        """The scenario in the variant at hand."""
+        """Return the plan of the current variant."""
         options = self.options()
         published = self.variant == "published"
         data = options.bytes_per_task * self.total_tasks
@@ -285,8 +286,9 @@ class IorCheck(StorageCheck):
             repeat=phases,
             held_bytes=data * kept,
             files=(self.total_tasks if self.file_per_process else 1) * kept,
-            # Each rank of Open MPI makes FILE.locktest.RANK when it opens a file, to see whether locks work
-            # (its component sharedfp/lockedfile); on a file system with an MDS each is a create and an unlink.
+            # Each rank of Open MPI makes FILE.locktest.RANK when it opens a file, to test locks
+            # (its component sharedfp/lockedfile). On a file system with an MDS each such file is a
+            # create and an unlink.
             passing_files=0 if self.back_end == "POSIX" else self.total_tasks,
             layout=self.layout(),
             pins=self.pins(),
@@ -298,10 +300,10 @@ class IorCheck(StorageCheck):
 
 
 class PinnedFilesCheck(IorCheck):
-    """A file for each task, each on one storage target, round robin, where Lustre stripes them."""
+    """A file for each task, each on one storage target, round robin, if Lustre stripes them."""
 
     def pins(self) -> Pins | None:
-        """A target for every task's file; where nothing is striped, the target has but one."""
+        """Return a target for every task's file, or None if nothing is striped."""
         if self.site.target.striped_by != "lustre":
             return None
         return Pins(
@@ -313,10 +315,11 @@ class PinnedFilesCheck(IorCheck):
 
 
 class SharedFileCheck(IorCheck):
-    """A collective write of one file through MPI-IO or a library that stands on it.
+    """A collective write of a file through MPI-IO or a library that uses it.
 
-    The tasks' transfers alternate in the file, as the rows of a distributed array do: where each task has a
-    part of its own, MPI libraries leave out the aggregators (OMPIO writes from every rank then).
+    The tasks' transfers alternate in the file, like the rows of a distributed array. If each task
+    had a part of its own, MPI libraries would not use aggregators (OMPIO then writes from every
+    rank).
     """
 
     back_end = "MPIIO"
@@ -329,7 +332,7 @@ class SharedFileCheck(IorCheck):
     needs = IOR_MPIIO
 
     def choose_back_end(self, api: str) -> None:
-        """Use one of IOR's back ends, where the environment has it."""
+        """Use one of IOR's back ends, in environments that have it."""
         self.back_end = api
         feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
         self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
@@ -338,8 +341,8 @@ class SharedFileCheck(IorCheck):
 class AggregatorsCheck(SharedFileCheck):
     """A collective write with a given number of writers; a subclass sets ``aggregators``.
 
-    The bandwidth is measured without Darshan; an execution more, under Darshan, counts the ranks that wrote.
-    On Lustre the file has as many stripes as it has writers.
+    The bandwidth is measured without Darshan. Another execution under Darshan counts the ranks that
+    wrote. On Lustre the file has as many stripes as writers.
     """
 
     aggregators: int
@@ -349,39 +352,40 @@ class AggregatorsCheck(SharedFileCheck):
         self.valid_prog_environs = [f"+{IOR_MPIIO} +{DARSHAN}"]
 
     def promise(self) -> tuple[Metric, ...]:
-        """Bandwidth, and how many ranks wrote."""
+        """Return the bandwidth, and the number of ranks that wrote."""
         return (WRITE, WRITERS)
 
     def standing_references(self) -> dict[str, Reference]:
-        """As many ranks write as the hints ask for."""
-        asked = Reference(
+        """Return references: as many ranks write as the hints ask for."""
+        reference = Reference(
             self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
         )
-        return {WRITERS.name: asked}
+        return {WRITERS.name: reference}
 
     def layout(self) -> Layout | None:
-        """As many stripes as writers, where Lustre stripes files."""
+        """Return as many stripes as writers, if Lustre stripes files."""
         if self.site.target.striped_by != "lustre":
             return None
         return Layout(stripe_count=self.aggregators)
 
-    def _given(self) -> mpi.Given:
-        """Hints in the words of the environment's MPI; raises ValueError where that is not known."""
+    def _hints(self) -> dict[str, str]:
+        """Return the hints for the environment's MPI; raises ValueError if that is not known."""
         dialect = self.current_environ.extras.get("mpi")
         if dialect is None:
             raise ValueError(
                 f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
                 f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
             )
-        return mpi.words(dialect, mpi.Wish(aggregators=self.aggregators), nodes=self.nodes)
+        return mpi.environment(
+            dialect, mpi.MpiHints(aggregators=self.aggregators), nodes=self.nodes
+        )
 
     def tool_words(self) -> Sequence[str]:
-        """IOR with the hints in its environment."""
-        given = self._given().environment
-        return ["env", *(f"{name}={value}" for name, value in given.items()), "ior"]
+        """Return the words that start IOR with the hints in its environment."""
+        return ["env", *(f"{name}={value}" for name, value in self._hints().items()), "ior"]
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """Write; write once more under Darshan; let Darshan's parser say who wrote."""
+        """Write, write once more under Darshan, and count the writers with Darshan's parser."""
         log = f"darshan.{REP}.log"
         watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
         (write,) = super().sound_phases(options)

@@ -1,6 +1,6 @@
-"""What ReFrame's host writes for a job: the order, the inputs, the lines of the script.
+"""Files that ReFrame's host writes for a job: the order, the inputs, the lines of the script.
 
-Functions of a plan, a partition's extras and ReFrame's job; nothing here knows a check.
+These functions take a plan, a partition's extras and ReFrame's job, and know no check.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, Plann
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.workspace.directory import session_dir
 
-#: Room asked of a resource manager, over what a case holds: file systems keep some for themselves.
+#: Room requested of a resource manager, over the bytes of a case: file systems keep some for
+#: themselves.
 _CAPACITY_FACTOR: Final = 1.25
 
 
 def order_of(
     plan: CasePlan, extras: PartitionExtras, session: str, case: str, time_limit_s: float, job: Any
 ) -> JobOrder:
-    """Return what the job's agent is told. ``job`` is ReFrame's, with its time limit."""
+    """Return the order for the job's agent. ``job`` is ReFrame's job, with its time limit."""
     target, limits = extras.target, extras.limits
-    pid, start = processes.named(os.getpid())
+    pid, start = processes.identity(os.getpid())
     return JobOrder(
         target=target.path,
         type=target.type,
@@ -52,7 +53,7 @@ def order_of(
         process=(pid, start),
         case=case,
         lock=target.lock_place,
-        # Waiting is part of the job's time: half of it is left for the case.
+        # The job's time includes the waiting: half of it is left for the case.
         lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
         lock_lease_s=limits.lock_lease,
         held_bytes=plan.held_bytes,
@@ -78,7 +79,7 @@ def planned_case(
     partition: str,
     rests_on: Collection[str],
 ) -> PlannedCase:
-    """Return what the case will cost; ``rests_on`` says where the expected bandwidths come from."""
+    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths."""
     return PlannedCase(
         order=order,
         name=name,
@@ -96,9 +97,10 @@ def planned_case(
 
 
 def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
-    """Write the files that the job reads, and the footprint. What lies in the directory goes first.
+    """Write the files that the job reads, and the footprint, after removing all older files.
 
-    With ``--dont-restage`` files of an earlier run lie there, and they are no evidence. Raises OSError.
+    With ``--dont-restage`` files of an earlier run are left there, and they are no evidence. Raises
+    OSError.
     """
     for stale in stage.iterdir():
         if stale.is_symlink() or not stale.is_dir():
@@ -117,9 +119,11 @@ def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
 def launch(
     job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, per_node: int, bind: bool
 ) -> Launch:
-    """Return what starts processes in the job; write the host file if the site names hosts.
+    """Return the words that start processes in the job; write the host file if the site names
+    hosts.
 
-    ``per_node``: tasks that a node has room for. ``bind``: tasks are bound to cores. Raises ValueError for a launcher that cannot do it.
+    ``per_node`` is the number of tasks that fit on a node. If ``bind`` is True, tasks are bound to
+    cores. Raises ValueError for a launcher that cannot do it.
     """
     launcher, name = job.launcher, job.launcher.registered_name
     hosts = extras.hosts[: plan.nodes]
@@ -132,34 +136,34 @@ def launch(
         (stage / HOSTFILE).write_text(text, encoding="utf-8")
         launcher.options += host_options(name, hosts)
     if plan.nodes > 1:
-        # Readers are shifted by whole nodes, which takes tasks that fill one node after the other.
+        # Readers are shifted by whole nodes, so tasks must fill one node after the other.
         launcher.options += placing_options(name, per_node, plan.cyclic)
-    if bind:  # a document's words are its own
+    if bind:  # a document's command stays as printed
         launcher.options += binding_options(name, per_node, extras.node.cores)
     return Launch(
         run_tasks=launcher.run_command(job),
         each_node=per_node_launcher(name, plan.nodes, hosts),
         agent=_agent(),
-        account=str(JOB_FILES / "fetched.sh"),
+        fetched=str(JOB_FILES / "fetched.sh"),
         restore=str(paths.state_dir() / "restore"),
         interface=extras.interface,
     )
 
 
 def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, str]]:
-    """Return what is asked of the resource managers that the site names: room for the case."""
+    """Return the room for the case that is requested of the site's resource managers."""
     capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
     return {name: {"capacity": capacity} for name in extras.resources}
 
 
 def script_lines(
-    job: Any, plan: CasePlan, extras: PartitionExtras, launch: Launch, order: JobOrder
+    job: Any, plan: CasePlan, extras: PartitionExtras, starts: Launch, order: JobOrder
 ) -> tuple[list[str], str, list[str]]:
     """Return the lines before the executable, the executable, and its options.
 
     Adds to the job the options with which its scheduler warns of the time limit.
     """
-    functions = job_functions(plan, launch)
+    functions = job_functions(plan, starts)
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
     served = any(phase.launch == "clients" for phase in plan.phases)
     reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
@@ -178,7 +182,7 @@ def script_lines(
         *(f"IOG_WARNED={seconds}" for seconds in warned),
         *([f". {shell_word(str(JOB_FILES / 'fio_servers.sh'))}"] if served else []),
         *functions,
-        f"iog_open {shell_command([*launch.agent, 'open', ORDER])}",
+        f"iog_open {shell_command([*starts.agent, 'open', ORDER])}",
         *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
     ]
     if plan.writes_first:
@@ -192,7 +196,7 @@ def _agent() -> list[str]:
 
 
 def _directory_word(directory: str) -> str:
-    """The case's directory as a shell word; a variable in front is expanded, and must be set."""
+    """Return the case's directory as a shell word; a leading variable must be set in the job."""
     variable, slash, rest = directory.partition("/")
     if not variable:
         return shell_word(directory)

@@ -1,34 +1,34 @@
-"""The base class of all that is judged: measured cases, and cases that are computed from records.
+"""The base class of all judged cases: measured cases, and cases that are computed from records.
 
-Who decides, and why twice: :func:`iogauge.judge.verdict.decide_metric` decides PASS. ``_hand_over`` gives ReFrame the
-same median and the same bounds, so that ReFrame's report agrees. ``_nothing_passes_unproven`` fails a case that ReFrame
-would pass and the verdict does not.
+Two programs decide. :func:`iogauge.judge.verdict.decide_metric` decides PASS. ``_hand_over`` gives
+ReFrame the same median and the same bounds, so that ReFrame's report agrees.
+``_nothing_passes_unproven`` fails a case that ReFrame would pass and the verdict does not.
 
-What a scenario defines, and until which phase of ReFrame's pipeline:
+A scenario defines these attributes, until a phase of ReFrame's pipeline:
 
-======================  ============  ================================================================================
-attribute               until         meaning
-======================  ============  ================================================================================
-``valid_systems``       init          partitions, by features (``words.PARTITION``) or by name
-``needs``               class body    feature that the environment must have, one of ``words.ENVIRONMENT``; empty: any
-``tags``                init          when it runs, of ``words.TAGS``
-``variants``            class body    forms of the command; the first is ``sound``
-``flaw``                class body    what is wrong with the published form; needed if there is such a form
-``promise()``           setup         metrics, each with unit and direction, at least one
-``plan()``              setup         what the job does (measured cases only)
-``sources()``           setup         cases whose records are operands (derived cases only)
-``formulas()``          sanity        what is computed from them (derived cases only)
-======================  ============  ================================================================================
+=================  ==========  ==============================================================
+attribute          until       meaning
+=================  ==========  ==============================================================
+``valid_systems``  init        partitions, by features (``words.PARTITION``) or by name
+``needs``          class body  the environment's feature (``words.ENVIRONMENT``); empty: any
+``tags``           init        kinds of runs that include the case (``words.TAGS``)
+``variants``       class body  forms of the command; the first is ``sound``
+``flaw``           class body  flaw of the published form; needed if there is such a form
+``promise()``      setup       metrics, each with unit and direction, at least one
+``plan()``         setup       what the job does (measured cases only)
+``sources()``      setup       cases whose records are operands (derived cases only)
+``formulas()``     sanity      computations over the operands (derived cases only)
+=================  ==========  ==============================================================
 
-``_check_definition`` looks at what must hold after init, and stops ReFrame with the name of the class, the attribute and
-what was expected.
+``_check_definition`` checks these attributes after init. It stops ReFrame with the name of the
+class, the attribute and the expected value.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -37,51 +37,51 @@ from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityE
 from reframe.utility import nodelist_abbrev
 
 from iogauge.core import paths, words
-from iogauge.core.measurement import Metric, Reference
+from iogauge.core.measurement import Metric
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint
 from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal
-from iogauge.records.record import line_of, series_of
-from iogauge.session import current
+from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
+from iogauge.session.current import confirms, current, gate_marks, is_gate
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
 
 
 class JudgedCheck(rfm.RunOnlyRegressionTest):
-    """A case with a verdict, references and a record; how it gets its figures is a subclass's."""
+    """A case with a verdict, references and a record; a subclass obtains the figures."""
 
-    # ``-S`` gives these to every check. ReFrame warns of a check without them, and a gate ends at a warning: so
-    # a case that is computed from records has them too.
+    # ``-S`` sets these in every check. ReFrame warns of a check without them, and a warning ends a
+    # gate. So computed cases have them too.
 
-    #: Nodes of the job; 0: as many as the partition's ``scale`` says.
+    #: Nodes of the job; 0: as the partition's ``scale`` says.
     #: :type: int
     nodes = builtins.variable(int, value=0)
 
-    #: Tasks on each node; 0: as many as the partition's ``scale`` says.
+    #: Tasks on each node; 0: as the partition's ``scale`` says.
     #: :type: int
     tasks_per_node = builtins.variable(int, value=0)
 
-    #: Repetitions inside the job; 0: as many as the partition's ``limits`` say.
+    #: Repetitions inside the job; 0: as the partition's ``limits`` say.
     #: :type: int
     repetitions = builtins.variable(int, value=0)
 
-    #: ``yes``: all repetitions write before the first one reads; ``no``; empty: as the ``limits`` say.
+    #: ``yes``: all repetitions write before the first reads; ``no``; empty: as the ``limits`` say.
     #: :type: str
     writes_first = builtins.variable(str, value="")
 
-    #: How much a run must prove: ``quick``, ``daily``, ``acceptance``; empty: as the ``limits`` say.
+    #: Proof that a run must give: ``quick``, ``daily``, ``acceptance``; empty: as in ``limits``.
     #: :type: str
     tier = builtins.variable(str, value="")
 
-    #: Form of the command: ``sound``, or ``published`` if a document printed another (see docs/checks.md).
+    #: Form of the command: ``sound``, or ``published`` as in a document (see docs/checks.md).
     #: :type: str
     variant = builtins.variable(str, value="", loggable=True)
 
-    #: Verdict of the case, and its reason; in ReFrame's report as in ours.
+    #: Verdict of the case and its reason; also in ReFrame's report.
     #: :type: str
     verdict = builtins.variable(str, value="", loggable=True)
     verdict_reason = builtins.variable(str, value="", loggable=True)
@@ -92,7 +92,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     needs: str = ""
     #: Forms of the command that the scenario has.
     variants: tuple[str, ...] = ("sound",)
-    #: What is wrong with the published form.
+    #: The flaw of the published form.
     flaw: str = ""
 
     _extras: PartitionExtras
@@ -103,27 +103,27 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     # What a scenario defines.
 
     def promise(self) -> tuple[Metric, ...]:
-        """Metrics that the scenario measures at the scale at hand, each in one unit."""
+        """Return the metrics that the scenario measures at the current scale, each in one unit."""
         raise TypeError(f"{type(self).__name__} must define promise()")
 
     def promise_all(self) -> tuple[Metric, ...]:
-        """Metrics that the scenario may measure at any scale; references may name no others."""
+        """Return the metrics at any scale; references may name no others."""
         return self.promise()
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
-        """Values by name of the parts that a metric was measured over, for the record; empty: it has no parts."""
+        """Return a metric's values by name of its parts, for the record; empty without parts."""
         return {}
 
     # What a scenario may use.
 
     @property
     def site(self) -> PartitionExtras:
-        """The partition's extras, validated."""
+        """Return the partition's extras, validated."""
         return self._extras
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """Nodes that ReFrame's ``--distribute`` pins the case to; empty: those that the scheduler gives."""
+        """Return the nodes of ReFrame's ``--distribute``; empty if the scheduler chooses."""
         return tuple(getattr(self, ".nid", ()))
 
     # The pipeline.
@@ -135,7 +135,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("init", always_last=True)
     def _check_definition(self) -> None:
-        """Refuse a class whose attributes cannot be meant; see the table above."""
+        """Refuse a class with invalid attributes; see the table above."""
         wrong: list[tuple[str, str]] = []
         if self.needs and self.needs not in words.ENVIRONMENT:
             wrong.append((f"needs is {self.needs!r}", ", ".join(sorted(words.ENVIRONMENT))))
@@ -145,15 +145,16 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             wrong.append((f"variants is {self.variants!r}", "'sound' first"))
         if "published" in self.variants and not self.flaw:
             wrong.append(("flaw is empty", "what is wrong with the published form"))
-        for found, expected in wrong:
+        for mistake, expected in wrong:
             raise ReframeFatalError(
-                f"iogauge: {type(self).__name__}: {found}: expected {expected}. Correct the class of the check"
+                f"iogauge: {type(self).__name__}: {mistake}: expected {expected}. Correct the class of the check"
             )
 
     def disable_hook(self, hook_name: str) -> None:
-        """Refuse ReFrame's ``--disable-hook`` for every hook of ours: what a case does and how it is judged.
+        """Refuse ReFrame's ``--disable-hook`` for every hook of this suite.
 
-        A hook of a scenario counts, too: without it the case would measure something else under the same name.
+        Hooks of a scenario count too: without them the case would measure something else under the
+        same name.
         """
         ours = [kind for kind in type(self).__mro__ if issubclass(kind, JudgedCheck)]
         if any(hook_name in vars(kind) for kind in ours):
@@ -169,14 +170,14 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         self._references.check(name, self.promise_all())
 
     def _point_to_references(self) -> None:
-        """Let ReFrame know the file that the references come from."""
+        """Give ReFrame the path of the file with the references."""
         path = self._references.path_for(type(self).__name__)
         if path:
             self.reference = {"$ref": str(path)}
 
     @builtins.run_before("performance")
     def _hand_over(self) -> None:
-        """Give ReFrame the medians and the very references that the verdict used."""
+        """Give ReFrame the medians, and the references that the verdict used."""
         if self.is_dry_run():
             return
         if self._judgement is None:
@@ -202,7 +203,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):
             message = self._said(verdict, self._judgement.headline)
-            if current.is_gate():
+            if is_gate():
                 raise PerformanceError(message)
             self.skip(message)
 
@@ -231,12 +232,12 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @staticmethod
     def _said(verdict: Verdict, reason: str) -> str:
-        """What ReFrame prints, and writes into its reports: tools and file systems say what they like."""
+        """Return the message for ReFrame, in which tools may have put any characters."""
         return visible_lines(f"{verdict.value}: {reason}")
 
     def _record(self, judgement: Judgement) -> None:
         self.verdict, self.verdict_reason = judgement.verdict.value, visible(judgement.reason)
-        run = current.current()
+        run = current()
         run.open_cases.discard(self._open_name)
         run.undecided.pop(self._open_name, None)
         try:
@@ -252,7 +253,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             run.failed += 1
 
     def _commands(self) -> list[str]:
-        """Command lines of the case's phases, as the record keeps them."""
+        """Return the command lines of the case's phases, as the record keeps them."""
         return []
 
     def _fingerprint(self, judgement: Judgement, commands: Sequence[str]) -> Fingerprint:
@@ -262,104 +263,72 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
-            session=current.current().name,
+            session=current().name,
             data_types=[],
         )
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        """The most that the topology can carry of a metric; None if it has no such limit."""
+        """Return the most that the topology can carry of a metric, or None without such a limit."""
         return None
 
     def _cold_value(self, metric: Metric) -> float | None:
-        """Value of the warm-up, which is kept and not judged; None if there is none."""
+        """Return the value of the warm-up, recorded but not judged, or None if there is none."""
         return None
 
     def _append(self, judgement: Judgement, session_name: str) -> None:
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
-        record = {
-            "session": session_name,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "gate": current.is_gate(),
-            **current.gate_marks(),
-            "system": self.current_system.name,
-            "partition": self.current_partition.name,
-            "environment": self.current_environ.name,
-            "check": type(self).__name__,
-            "case": self.display_name,
-            "hash": self.hashcode,
-            "verdict": judgement.verdict.value,
-            "reason": judgement.reason,
-            **({"confirms": confirms} if (confirms := current.confirms()) else {}),
-            "expected": judgement.failed_as_expected,
-            "tier": self.tier,
-            "variant": self.variant,
-            "nodes": self.nodes,
-            "tasks_per_node": self.tasks_per_node,
-            "repetitions": self.repetitions,
+        price, marks = self._price_record(), cast(dict[str, Any], gate_marks())
+        record = Record(
+            session=session_name,
+            time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            gate=is_gate(),
+            **marks,
+            system=self.current_system.name,
+            partition=self.current_partition.name,
+            environment=self.current_environ.name,
+            check=type(self).__name__,
+            case=self.display_name,
+            hash=self.hashcode,
+            verdict=judgement.verdict,
+            reason=judgement.reason,
+            confirms=confirms() or None,
+            expected=judgement.failed_as_expected,
+            tier=self.tier,
+            variant=self.variant,
+            nodes=self.nodes,
+            tasks_per_node=self.tasks_per_node,
+            repetitions=self.repetitions,
             # Not what --repeat and its like add: how often it is measured makes no other case of it.
-            "parameters": {
+            parameters={
                 name: getattr(self, name)
                 for name in type(self).param_space.params
                 if not name.startswith(".")
             },
-            **({"pinned": nodelist_abbrev(self.pinned)} if self.pinned else {}),
-            "overridden": getattr(self, "_overridden", {}),
-            "price": self._price_record(),
-            "target": self.current_partition.extras.get("target"),
-            "tools": list(judgement.tools),
-            "stack": self.current_environ.extras.get("installed"),
-            "commands": self._commands(),
-            "metrics": [self._metric_record(m) for m in judgement.metrics],
-            "findings": [
-                {
-                    "guard": f.guard,
-                    "outcome": f.outcome.value,
-                    "metric": f.metric,
-                    "saw": f.saw,
-                    "demands": f.demands,
-                    "remedy": f.remedy,
-                }
-                for f in judgement.findings
-            ],
-        }
-        prints = self._fingerprint(judgement, record["commands"])
-        line = line_of(record)
-        series = series_of(line, fingerprint.series_subset(prints))
-        record |= {"line": line, "series": series, "fingerprint": prints}
+            pinned=nodelist_abbrev(self.pinned) if self.pinned else None,
+            overridden=getattr(self, "_overridden", {}),
+            price=PriceRecord(**price) if price else None,
+            target=self.current_partition.extras.get("target"),
+            tools=judgement.tools,
+            stack=self.current_environ.extras.get("installed"),
+            commands=self._commands(),
+            metrics=tuple(self._metric_record(m) for m in judgement.metrics),
+            findings=tuple(map(FindingRecord.of, judgement.findings)),
+        )
+        record = record.with_fingerprint(self._fingerprint(judgement, record.commands))
         file = paths.history_dir() / self.current_system.name / f"{session_name}.jsonl"
-        journal.append(file, record)
+        journal.append(file, record.to_line())
 
     def _price_record(self) -> dict[str, Any] | None:
         extras: PartitionExtras | None = getattr(self, "_extras", None)
         return extras.price.model_dump() if extras and extras.price else None
 
-    def _metric_record(self, decided: MetricVerdict) -> dict[str, Any]:
-        metric, reference = decided.metric, decided.reference
-        probes = self.probes(metric)
+    def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
+        metric = decided.metric
         limit = self._ceiling(metric)
-        return {
-            "name": metric.name,
-            "unit": metric.unit,
-            "better": metric.better,
-            "samples": list(decided.samples),
-            "median": decided.median,
-            "spread": decided.spread,
-            "verdict": decided.verdict.value,
-            "reason": decided.reason,
-            "cold": self._cold_value(metric),
-            **({"probes": probes} if probes else {}),
-            "ceiling": limit.value if limit else None,
-            "ceiling_from": limit.limited_by if limit else None,
-            "reference": _reference_record(reference) if reference else None,
-        }
-
-
-def _reference_record(reference: Reference) -> dict[str, Any]:
-    return {
-        "value": reference.value,
-        "lower": reference.lower,
-        "upper": reference.upper,
-        "unit": reference.unit,
-        "source": reference.source,
-        "xfail": reference.xfail,
-    }
+        return MetricRecord.of(
+            decided,
+            ceiling=limit.value if limit else None,
+            ceiling_from=limit.limited_by if limit else None,
+            cold=self._cold_value(metric),
+            probes=self.probes(metric),
+        )

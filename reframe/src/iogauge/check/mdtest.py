@@ -1,9 +1,10 @@
-"""Base class of the scenarios that run mdtest: create, stat, read, remove, each its own execution.
+"""Base class of the scenarios that run mdtest: create, stat, read and remove, each in its own
+execution.
 
-As in IO500, whose parameters these are, a later phase learns from the stonewall status file how many
-items the creating phase made. ``-N 1`` shifts the tasks by one node between phases. On one node nothing
-can be shifted: data is read after the page cache was emptied, and stat is left out, because it would
-measure the client's own cache, which an ordinary user cannot empty.
+The parameters are IO500's. A later phase reads the number of created items from the stonewall
+status file. ``-N 1`` shifts the tasks by one node between phases. On one node tasks cannot be
+shifted. Data are then read after the page cache was emptied. Stat is left out: it would measure the
+client's own cache, which an ordinary user cannot empty.
 """
 
 from __future__ import annotations
@@ -37,24 +38,24 @@ class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
     needs = words.MDTEST
-    #: Part of the case's files that the scenario uses: one in so many.
+    #: Divisor: the scenario uses this fraction of the case's files.
     share: int = 1
     #: Bytes in each file; with 0 nothing is read back.
     file_bytes: int = 0
-    #: Options of mdtest that make the tree what it is, see :class:`iogauge.tools.mdtest.options.MdtestOptions`.
+    #: Options of mdtest for the tree, see :class:`iogauge.tools.mdtest.options.MdtestOptions`.
     tree: Mapping[str, Any] = MappingProxyType({})
 
     def promise(self) -> tuple[Metric, ...]:
-        """Rates of the phases; stat needs two nodes."""
+        """Return the rates of the phases; stat needs two nodes."""
         return tuple(m for m in self.promise_all() if m is not STAT or self.nodes >= 2)
 
     def promise_all(self) -> tuple[Metric, ...]:
-        """Rates at any scale."""
+        """Return the rates at any scale."""
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     @property
     def items_per_task(self) -> int:
-        """Files that each task may make within the limits; raises ValueError where it is none."""
+        """Return the files that each task may make; raises ValueError if the limits allow none."""
         items = int(self.site.limits.case_files // self.share // self.total_tasks)
         if items < 1:
             raise ValueError(
@@ -64,7 +65,7 @@ class MdtestCheck(StorageCheck):
         return items
 
     def plan(self) -> CasePlan:
-        """Create until the stonewall or the last item, then stat, read and remove what was made."""
+        """Create until the stonewall or the last item, then stat, read and remove the items."""
         phases: list[PhasePlan] = []
         shifted = self.nodes >= 2
         wall = max(1, int(self.site.limits.phase_seconds))

@@ -1,8 +1,8 @@
-"""Base classes of the needle sweeps: every storage target alone, every node alone, and the slow one by name.
+"""Base classes of the needle scenarios: find a slow storage target or node by probing each alone.
 
-All files are written in full once, which is the warm-up and finds out where they lie. Then all probes are
-written to in turn, for a second or more each and over what is there, as many rounds as there are
-repetitions; then all are read in the same way. The repetitions are inside the case, which is one sample.
+All files are written in full once, as a warm-up that also reveals their targets. Then all probes
+are overwritten in turn, each for a second or more. There are as many rounds as repetitions. Then
+all are read in the same way. The repetitions are inside the case, which is one sample.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from iogauge.check.fio import FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
-from iogauge.judge.needle import Sweep, medians, parse_sweep
+from iogauge.judge.needle import Rounds, medians, parse_rounds
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import SERVERS
@@ -25,25 +25,25 @@ WRITE_MEDIAN = Metric("write_median", "MiB/s")
 READ_MEDIAN = Metric("read_median", "MiB/s")
 
 _DIRECTORY: Final = "${IOG_DIR}"
-_SWEEP: Final = JOB_FILES / "rounds.sh"
+_ROUNDS: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20
 
-#: Requests in flight: what a Lustre client sends to one target at a time (osc.*.max_rpcs_in_flight).
+#: Requests in flight, as a Lustre client sends to one target at a time (osc.*.max_rpcs_in_flight).
 _DEPTH: Final = 8
 
-#: A file is no larger: it is written in full once, and a slow target takes its time.
+#: Largest size of a file: it is written in full once, and a slow target takes its time.
 _MOST_BYTES: Final = 1 << 30
 
 
 class NeedleCheck(FioCheck):
-    """What both sweeps have in common: metrics, sizes, and the two passes."""
+    """Metrics, sizes, and the two passes of both scenarios."""
 
     def promise(self) -> tuple[Metric, ...]:
-        """The slowest probe over the median of all, and that median, of writing and of reading."""
+        """Return the slowest probe over the median of all, and that median, in both directions."""
         return (WRITE_SLOWEST, READ_SLOWEST, WRITE_MEDIAN, READ_MEDIAN)
 
     def standing_references(self) -> dict[str, Reference]:
-        """Nobody is slower than the others by more than ``limits.max_deviation``."""
+        """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
         alike = Reference(
             value=1.0,
             lower=-self.site.limits.max_deviation,
@@ -54,7 +54,7 @@ class NeedleCheck(FioCheck):
         return {metric.name: alike for metric in (WRITE_SLOWEST, READ_SLOWEST)}
 
     def probes(self, metric: Metric) -> dict[str, float]:
-        """The rate of every probe, beside the median of all."""
+        """Return the rate of every probe, beside the median of all."""
         if self._evidence is None or metric not in (WRITE_MEDIAN, READ_MEDIAN):
             return {}
         (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
@@ -64,9 +64,9 @@ class NeedleCheck(FioCheck):
     def _probe_jobs(
         self, probes: int, numjobs: int
     ) -> tuple[options.FioJob, options.FioJob, options.FioJob]:
-        """Jobs of one probe: lay out its files, write them again, read them.
+        """Return the jobs of a probe: lay out its files, overwrite them, read them.
 
-        Raises ValueError where the limits leave less than a second or a few blocks for each.
+        Raises ValueError if the limits leave less than a second or a few blocks for each probe.
         """
         name, limits = type(self).__name__, self.site.limits
         turns = probes * self.repetitions
@@ -95,24 +95,24 @@ class NeedleCheck(FioCheck):
         write = replace(layout, name="write", runtime_s=seconds)
         return layout, write, replace(write, name="read", pattern="read", fsync_at_end=False)
 
-    def _pass(self, sweep: Sweep, *servers: str) -> PhasePlan:
-        """All rounds in one direction; ``servers`` is the file that names them where nodes are probed."""
-        way = sweep.direction
+    def _pass(self, rounds: Rounds, *servers: str) -> PhasePlan:
+        """Return all rounds in a direction; ``servers`` is the file that lists the probed nodes."""
+        way = rounds.direction
 
         def parse(printed: Printed) -> ToolOutput:
-            return parse_sweep(printed.result + printed.stderr, sweep)
+            return parse_rounds(printed.result + printed.stderr, rounds)
 
         return PhasePlan(
             name=way,
-            command=["sh", str(_SWEEP), f"{way}.fio", str(sweep.rounds), *servers],
+            command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
             launch="once",
             parse=parse,
             rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
             access=Access(direction=way, o_direct=True, fsync=way == "write"),
         )
 
-    def _sweep(self, direction: Literal["read", "write"], **probes: Any) -> Sweep:
-        return Sweep(
+    def _rounds(self, direction: Literal["read", "write"], **probes: Any) -> Rounds:
+        return Rounds(
             direction=direction,
             rounds=self.repetitions,
             max_deviation=self.site.limits.max_deviation,
@@ -123,17 +123,17 @@ class NeedleCheck(FioCheck):
 class TargetNeedleCheck(NeedleCheck):
     """Every storage target of a Lustre file system, from one node and by one process.
 
-    One fio does a round: a job for each target, one after the other (``stonewall``), in a directory that is
-    pinned to the target. A target has the name that Lustre gives it, with the index in hexadecimal:
+    One fio does a round: a job for each target, one after the other (``stonewall``), in a directory
+    that is pinned to the target. A target has its Lustre name, with the index in hexadecimal:
     ``ost000a``.
     """
 
     def declared(self) -> dict[str, Any]:
-        """One process on one node; the rest as for every check."""
+        """Return the defaults of every check, but one task on each node."""
         return {**super().declared(), "tasks_per_node": 1}
 
     def targets(self) -> tuple[str, ...]:
-        """Names of all targets that the site declares; raises ValueError where it declares none."""
+        """Return the names of all targets; raises ValueError if the site declares none."""
         topology = self.site.topology
         if topology is None or topology.targets is None or self.site.target.striped_by != "lustre":
             raise ValueError(
@@ -166,8 +166,8 @@ class TargetNeedleCheck(NeedleCheck):
             nodes=1,
             prepare=[replace(layout, data_bytes=held)],
             repeat=[
-                self._pass(self._sweep("write", targets=names)),
-                self._pass(self._sweep("read", targets=names)),
+                self._pass(self._rounds("write", targets=names)),
+                self._pass(self._rounds("read", targets=names)),
             ],
             inputs={f"{job.name}.fio": job_file(job) for job in jobs},
             held_bytes=held,
@@ -178,13 +178,14 @@ class TargetNeedleCheck(NeedleCheck):
 
 
 class NodeNeedleCheck(NeedleCheck):
-    """Every node of the job, alone in turn, by the processes of the scale; Lustre stripes over all targets.
+    """Every node of the job, alone in turn, with the tasks of the scale; Lustre stripes over all
+    targets.
 
-    The nodes run fio's servers; the first one is their client.
+    The nodes run fio's servers; the first node is their client.
     """
 
     def declared(self) -> dict[str, Any]:
-        """As for every check, on all nodes of the scale."""
+        """Return the defaults of every check, on all nodes of the scale."""
         return {**super().declared(), "nodes": self.site.scale.nodes}
 
     def plan(self) -> CasePlan:
@@ -197,8 +198,8 @@ class NodeNeedleCheck(NeedleCheck):
             jobs=jobs,
             prepare=[self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)],
             repeat=[
-                self._pass(self._sweep("write", nodes=self.nodes), SERVERS),
-                self._pass(self._sweep("read", nodes=self.nodes), SERVERS),
+                self._pass(self._rounds("write", nodes=self.nodes), SERVERS),
+                self._pass(self._rounds("read", nodes=self.nodes), SERVERS),
             ],
             warm_up=False,
             held_bytes=jobs[0].bytes_total * self.nodes,

@@ -1,17 +1,17 @@
 """The base class of every measured scenario.
 
-A scenario says which metrics it promises (:meth:`JudgedCheck.promise`) and what it will do
-(:meth:`StorageCheck.plan`). The base class does the rest, in ReFrame's pipeline:
+A scenario gives its metrics (:meth:`JudgedCheck.promise`) and its plan (:meth:`StorageCheck.plan`).
+The base class does the rest, in ReFrame's pipeline:
 
-=============  ==========================================================================================
+=============  ====================================================================================
 setup          extras and references validated, sizes taken from the site, plan made
 run            job script written; the job looks at the target before it writes
 sanity         outputs parsed, guards run, verdict decided and recorded; INVALID and ERROR fail here
 performance    metrics and references handed to ReFrame, which fails what the verdict calls FAIL
-=============  ==========================================================================================
+=============  ====================================================================================
 
-A verdict that is neither PASS nor a failure is shown as skipped, and fails if the run is a gate: nothing but PASS ends
-in OK.
+A verdict that is neither PASS nor a failure is shown as skipped, and fails in a gate: nothing but
+PASS ends in OK.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import Cost, metric_ceiling
 from iogauge.plan.script import shell_command
-from iogauge.session import current
+from iogauge.session.current import current
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
 
 
 class StorageCheck(JudgedCheck):
-    """One access pattern on one target; sized by the partition's extras."""
+    """An access pattern on a target; the partition's extras set its sizes."""
 
     local = False
     exclusive_access = True
@@ -58,11 +58,11 @@ class StorageCheck(JudgedCheck):
     # What a scenario defines.
 
     def plan(self) -> CasePlan:
-        """What the scenario will do at the scale at hand."""
+        """Return the plan of the case at the current scale."""
         raise TypeError(f"{type(self).__name__} must define plan()")
 
     def declared(self) -> dict[str, Any]:
-        """Variables that a run may set otherwise (``-S``), and what the site or the scenario declares."""
+        """Return the site's or scenario's defaults of variables that a run may set (``-S``)."""
         scale, limits = self._extras.scale, self._extras.limits
         return {
             "nodes": scale.nodes,
@@ -73,19 +73,19 @@ class StorageCheck(JudgedCheck):
         }
 
     def standing_references(self) -> dict[str, Reference]:
-        """What a metric must meet by the nature of the scenario, where the site has no reference for it."""
+        """Return references that follow from the scenario, for metrics the site gives none for."""
         return {}
 
     # What a scenario may use.
 
     @property
     def total_tasks(self) -> int:
-        """Tasks of the job over all nodes."""
+        """Return the number of tasks of the job over all nodes."""
         return int(self.nodes * self.tasks_per_node)
 
     @property
     def case_name(self) -> str:
-        """Name of the case's directory on the target."""
+        """Return the name of the case's directory on the target."""
         where = f"{self.current_partition.name}-{self.current_environ.name}"
         return f"{type(self).__name__}-{self.hashcode}-{where}"
 
@@ -94,7 +94,7 @@ class StorageCheck(JudgedCheck):
     @builtins.run_after("setup")
     def _size(self) -> None:
         self._judgement, self._evidence = None, None
-        current.current().open_cases.add(self._open_name)
+        current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
             self._extras = extras.for_check(type(self).__name__, self.tier)
@@ -118,7 +118,7 @@ class StorageCheck(JudgedCheck):
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
 
     def _override(self, declared: dict[str, Any]) -> None:
-        """Give variables that the run does not set the declared values; remember those that it sets otherwise."""
+        """Set unset variables to their defaults; remember the others that differ from them."""
         if self.pinned:
             self.nodes = self.nodes or len(self.pinned)
             if self.nodes != len(self.pinned):
@@ -128,8 +128,8 @@ class StorageCheck(JudgedCheck):
                 )
         self._overridden = {
             name: value
-            for name, known in declared.items()
-            if (value := getattr(self, name)) and value != known
+            for name, default in declared.items()
+            if (value := getattr(self, name)) and value != default
         }
         for name, value in declared.items():
             if not getattr(self, name):
@@ -171,13 +171,14 @@ class StorageCheck(JudgedCheck):
     def _fill_stage(self) -> None:
         """Write the job's lines and all files that it reads; raises OSError."""
         plan, extras, stage = self._plan, self._extras, Path(self.stagedir)
-        # ReFrame sets these only after the hooks of this stage, and launchers read them from the job.
+        # ReFrame sets these only after the hooks of this stage, and launchers read them from the
+        # job.
         self.job.time_limit = self.time_limit or self.current_partition.time_limit
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
         order = job_files.order_of(
-            plan, extras, current.current().name, self.case_name, self._time_limit_s, self.job
+            plan, extras, current().name, self.case_name, self._time_limit_s, self.job
         )
         try:
             references, _ = self._find_references()
@@ -217,8 +218,8 @@ class StorageCheck(JudgedCheck):
             self._spend(cost)
 
     def _spend(self, cost: Cost) -> None:
-        """Take the case's cost from the budget, and remember what must be cleaned up after it."""
-        session = current.current()
+        """Take the case's cost from the budget, and track the places to clean up after it."""
+        session = current()
         over = session.spend(self.current_partition.fullname, cost, self._extras.budget)
         if over:
             self._refuse(Verdict.ERROR, over)
@@ -229,17 +230,17 @@ class StorageCheck(JudgedCheck):
     @builtins.sanity_function
     def _judge(self) -> bool:
         try:
-            owner = (current.current().name, self.case_name)
+            owner = (current().name, self.case_name)
             job = self.job
-            # Of its own children ReFrame keeps a killing signal apart from the exit status.
+            # For its own children ReFrame keeps a killing signal apart from the exit status.
             killed = getattr(job, "signal", None)
             status = job.exitcode if killed is None else 128 + killed
-            found = collect.collect(Path(self.stagedir), self._plan, status, owner, job.state)
-            self._evidence = found
+            evidence = collect.collect(Path(self.stagedir), self._plan, status, owner, job.state)
+            self._evidence = evidence
             references, unreferenced = self._find_references()
             judgement = judge(
                 self._plan,
-                found,
+                evidence,
                 self.promise(),
                 references,
                 self._extras,
@@ -250,7 +251,11 @@ class StorageCheck(JudgedCheck):
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")
         self._judgement = judgement
-        cold = {} if found.refused or found.occupied else model.rates_of(self._plan, found.cold)
+        cold = (
+            {}
+            if evidence.refused or evidence.occupied
+            else model.rates_of(self._plan, evidence.cold)
+        )
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}
         self._record(judgement)
         if judgement.verdict in (Verdict.INVALID, Verdict.ERROR):
@@ -260,10 +265,10 @@ class StorageCheck(JudgedCheck):
     # Helpers.
 
     def _find_references(self) -> tuple[dict[str, Reference], str]:
-        """References of the run at hand, and why a metric may have none.
+        """Return the references of this run, and why a metric may have none.
 
-        In a tier whose sizes the site declares, but that is not the case's usual one, what stands in the file
-        holds only where ``$index`` names the tier; the ceiling holds in any tier.
+        A tier may have sizes of its own without being the case's default. References then hold only
+        if ``$index`` names the tier. The ceiling holds in any tier.
         """
         foreign = dict(self._overridden)
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
@@ -272,7 +277,7 @@ class StorageCheck(JudgedCheck):
 
     @property
     def _time_limit_s(self) -> float:
-        """Seconds that the job may take, as ReFrame will ask for them."""
+        """Return the seconds that the job may take, as ReFrame will request them."""
         limit: float = Duration(self.time_limit or self.current_partition.time_limit)
         return limit
 
@@ -282,7 +287,7 @@ class StorageCheck(JudgedCheck):
         return tier  # type: ignore[no-any-return]
 
     def _flaw(self) -> str:
-        """What a reader should know of the published form, after the reason of its verdict."""
+        """Return the flaw of the published form, to be added to the reason of a verdict."""
         return f" [published form: {self.flaw}]" if self.variant == "published" else ""
 
     def _never_decided(self, silent: str) -> None:
@@ -310,7 +315,7 @@ class StorageCheck(JudgedCheck):
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
-            session=current.current().name,
+            session=current().name,
             data_types=[str(kind) for kind in kinds],
         )
         return fingerprint.merge(seen.nodes if seen else ()) | of_case

@@ -1,7 +1,8 @@
 """Points of a sweep, as the partitions of the selected system declare them.
 
-ReFrame asks for the values of a parameter when a check is loaded, before any partition is at hand: a sweep's
-parameter takes the points of all partitions, and every case then runs on those that declare its point.
+ReFrame needs the values of a parameter when it loads a check, before it has chosen a partition. A
+sweep's parameter therefore takes the points of all partitions. Every case runs on the partitions
+that declare its point.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from iogauge.site.extras import PartitionExtras
 
 
 def _extras(needs: Sequence[str]) -> dict[str, PartitionExtras]:
-    """Extras by full name of the partition; only partitions that have all the features."""
+    """Return extras by full name of the partition, for partitions that have all the features."""
     return {
         partition.fullname: PartitionExtras.of_partition(partition.extras)
         for partition in runtime().system.partitions
@@ -29,23 +30,24 @@ def _declared(name: str, needs: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def points(name: str, *needs: str) -> list[Any]:
-    """All points of a sweep on the selected system, ascending; empty where no partition has it."""
-    return sorted({point for points in _declared(name, needs).values() for point in points})
+    """Return all points of a sweep on the selected system, ascending; empty if none has it."""
+    declared = _declared(name, needs).values()
+    return sorted({point for of_partition in declared for point in of_partition})
 
 
 def partitions(name: str, point: object, *needs: str) -> list[str]:
-    """Partitions, as ``system:partition``, that declare a point."""
-    return [where for where, points in _declared(name, needs).items() if point in points]
+    """Return the partitions, as ``system:partition``, that declare a point."""
+    return [where for where, declared in _declared(name, needs).items() if point in declared]
 
 
 def partitions_of(holds: Callable[[PartitionExtras], Any]) -> list[str]:
-    """Partitions, as ``system:partition``, of whose extras something holds."""
+    """Return the partitions, as ``system:partition``, whose extras meet a condition."""
     return [where for where, extras in _extras(()).items() if holds(extras)]
 
 
 def simple_test_if(values: Sequence[Any]) -> Callable[[type], type]:
-    """ReFrame's ``simple_test`` where a parameter has values on the selected system; else the class is no test.
+    """Return ReFrame's ``simple_test`` if a parameter has values on the selected system.
 
-    A parameter without values would be a warning, which ends a run that is a gate.
+    Otherwise the class becomes no test: ReFrame would warn of it, and a warning ends a gate.
     """
     return rfm.simple_test if values else lambda check: check

@@ -1,7 +1,7 @@
-"""Storage that stops answering must not take the session with it.
+"""Calls to storage with a time limit, so that a target that hangs cannot hang the session.
 
-A process that waits for a dead mount may not even be killed. So whatever the session itself wants of a
-target is done by a child process, which is left behind when it says nothing for too long.
+A process that waits for a dead mount may be impossible to kill. So the session looks at a target in
+a child process only, and abandons the child if it is silent for too long.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: How long a target may say nothing, in seconds.
-PATIENCE_S: Final = 30.0
+#: Seconds for which a target may be silent.
+SILENCE_S: Final = 30.0
 
 _LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
 _LENGTH: Final = struct.Struct(">Q")
 
-#: How a child says that it is getting on: with how much it has done.
-Tell = Callable[[int], None]
+#: Reports the progress of a child: how many items it has dealt with.
+Report = Callable[[int], None]
 
 
 class NoAnswer(OSError):
-    """A target did not answer in time. The message names it, how long it was waited for, what to do."""
+    """A target did not answer in time. The message names it, the time waited, and the remedy."""
 
 
 def _nothing(_: int) -> None:
     pass
 
 
-def _child(work: Callable[[Tell], object], pipe: int, parent: int) -> None:
-    """Do the work, write down what comes of it, and end this process without tidying up."""
+def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
+    """Do the work, write its result to the pipe, and end this process without cleanup handlers."""
     try:
-        # What nobody waits for any more must not go on when the storage is back.
+        # Abandoned work must not go on when the storage is back.
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
-        # Whoever reads what the parent prints must not wait for a child that was left behind.
+        # Close inherited output so that nobody waits for an abandoned child.
         null = os.open(os.devnull, os.O_RDWR)
         for standard in (0, 1, 2):
             os.dup2(null, standard)
         os.closerange(3, pipe)
         os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
         sys.stdout = sys.stderr = io.StringIO()
-        os.setsid()  # nor must a caller that waits for its process group
+        os.setsid()  # nor may a caller that waits for its process group wait for the child
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
-        def tell(count: int) -> None:
+        def report(count: int) -> None:
             os.write(pipe, _packed("at", count))
 
         try:
-            answer = _packed("done", work(tell))
+            answer = _packed("done", work(report))
         except Exception as error:
             answer = _packed("failed", error)
         with os.fdopen(pipe, "wb") as out:
@@ -77,33 +77,33 @@ def _packed(kind: str, value: object) -> bytes:
 
 
 def _messages(data: bytearray) -> list[tuple[str, Any]]:
-    """Whole messages at the beginning of what was read, which they are taken from."""
-    found = []
+    """Remove the complete messages from the beginning of the data, and return them."""
+    messages = []
     while len(data) >= _LENGTH.size:
         end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
         if len(data) < end:
             break
-        found.append(pickle.loads(data[_LENGTH.size : end]))
+        messages.append(pickle.loads(data[_LENGTH.size : end]))
         del data[:end]
-    return found
+    return messages
 
 
-def ask(place: str, work: Callable[[], _T], seconds: float = PATIENCE_S) -> _T:
-    """What ``work`` returns, done in a child process: :func:`follow` without a word on the way."""
-    return follow(place, lambda _: work(), _nothing, seconds)
+def call(place: str, work: Callable[[], _T], seconds: float = SILENCE_S) -> _T:
+    """Return the result of ``work``, run in a child process: :func:`watch` without progress."""
+    return watch(place, lambda _: work(), _nothing, seconds)
 
 
-def follow(
+def watch(
     place: str,
-    work: Callable[[Tell], _T],
-    hear: Callable[[int], None],
-    seconds: float = PATIENCE_S,
+    work: Callable[[Report], _T],
+    progress: Callable[[int], None],
+    seconds: float = SILENCE_S,
 ) -> _T:
-    """What ``work`` returns, done in a child process; its exceptions are raised here.
+    """Run ``work`` in a child process and return its result; its exceptions are raised here.
 
-    ``work`` gets a function to say how far it is, which is handed on to ``hear``. Raises :class:`NoAnswer`
-    where it neither says so nor ends for ``seconds``; then the child is killed as far as that is possible.
-    What is returned or raised must be plain data.
+    ``work`` gets a function to report its progress, which is passed on to ``progress``. Raises
+    :class:`NoAnswer` if ``work`` neither reports nor ends for ``seconds``; the child is then killed
+    if possible. Results and exceptions must be plain data.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -133,13 +133,13 @@ def follow(
                 if kind == "failed":
                     ended = True
                     raise value
-                hear(value)
+                progress(value)
             if not block:
                 raise NoAnswer(f"{place}: the process that looked at it was killed: run again")
     finally:
         os.close(source)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        # A process that waits for dead storage may never end, and is not waited for.
+        # A process that waits for dead storage may never end, so it is not waited for.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0 if ended else os.WNOHANG)

@@ -1,7 +1,7 @@
-"""What a tool measured, in one form for every tool.
+"""Measurements, in one form for every tool.
 
-A tool's parser turns its output into a :class:`ToolOutput`: one :class:`Phase` for each timed phase,
-in the order in which the tool ran them. Nothing here judges; that is what guards and verdict are for.
+A tool's parser turns its output into a :class:`ToolOutput`: one :class:`Phase` for each timed
+phase, in the order in which the tool ran them. Nothing here judges: guards and verdict do.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from iogauge.core.units import format_value
 
 
 class ToolOutputError(ValueError):
-    """A tool's output cannot be trusted: truncated, damaged, or not the tool's at all.
+    """A tool's output cannot be trusted: truncated, damaged, or not from the tool at all.
 
-    The message names the tool, what was found and what was expected; it is shown to the user as the
-    reason of an ERROR.
+    The message names the tool, what was found and what was expected. The user sees it as the reason
+    of an ERROR.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A named quantity that a scenario promises to measure: unit (see ``units``) and direction."""
+    """A named quantity that a scenario promises to measure: unit (see ``units``), direction."""
 
     name: str
     unit: str
@@ -34,7 +34,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A value as the tool printed it, and the unit in which it did."""
+    """A value and its unit, as the tool printed them."""
 
     value: float
     unit: str
@@ -42,10 +42,10 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Stonewall:
-    """How far the tasks had come when the stonewall deadline was hit.
+    """How far the tasks had come at the stonewall deadline.
 
-    ``seconds`` is the time to the deadline, ``mean_task_mib_s`` IOR's ``StoneWallbwMeanMIB``, which is
-    per task: the aggregate is that times the number of tasks (IOR 4.0.0, ior.c).
+    ``seconds`` is the time to the deadline. ``mean_task_mib_s`` is IOR's ``StoneWallbwMeanMIB``,
+    which is per task: the aggregate is that times the number of tasks (IOR 4.0.0, ior.c).
     """
 
     seconds: float
@@ -58,9 +58,9 @@ class Stonewall:
 class Phase:
     """One timed phase of one repetition.
 
-    ``rates`` maps a quantity (``bw``, ``iops``, ``rate``, ``latency``) to its value. ``bytes_moved`` is
-    what the tool says it moved over all tasks; ``rank_seconds`` the time of every task, where the tool
-    tells.
+    ``rates`` maps a quantity (``bw``, ``iops``, ``rate``, ``latency``) to its value.
+    ``bytes_moved`` is the number of bytes that all tasks moved, as the tool reports it.
+    ``rank_seconds`` is the time of every task, if the tool reports it.
     """
 
     name: str
@@ -75,11 +75,12 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """All that one execution of a tool reported.
+    """The whole report of one execution of a tool.
 
-    ``tasks`` and ``nodes`` are what the tool itself counted. ``warnings`` are the tool's own complaints
-    (each makes a measurement INVALID unless the scenario expects it); ``parameters`` what it says it ran
-    with, for the guards. ``notes``: by quantity, what a reader of its verdict should know.
+    ``tasks`` and ``nodes`` are the tool's own counts. ``warnings`` are the tool's own complaints:
+    each makes a measurement INVALID unless the scenario expects it. ``parameters`` are those that
+    the tool says it ran with, for the guards. ``notes`` maps a quantity to a remark for readers of
+    its verdict.
     """
 
     tool: str
@@ -95,11 +96,11 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a metric must reach: value, relative bounds (None: open), unit, and where it comes from.
+    """What a metric must reach: value, relative bounds (None: unbounded), unit, and source.
 
-    The bounds are ReFrame's: ``lower`` in [-1, 0] and ``upper`` >= 0 are shares of the value. ``xfail`` is
-    the reason why a failure is expected, ``until`` the last day (UTC) on which it is; those of a site's file
-    always have one.
+    The bounds are ReFrame's: ``lower`` in [-1, 0] and ``upper`` >= 0 are shares of the value.
+    ``xfail`` is the reason for an expected failure, ``until`` the last day (UTC) on which it is
+    expected. References in a site's file that have ``xfail`` always have ``until``.
     """
 
     value: float
@@ -112,16 +113,16 @@ class Reference:
 
     @property
     def least(self) -> float:
-        """Smallest value that meets the reference."""
+        """Return the smallest value that meets the reference."""
         return -math.inf if self.lower is None else self.value * (1 + self.lower)
 
     @property
     def most(self) -> float:
-        """Largest value that meets the reference."""
+        """Return the largest value that meets the reference."""
         return math.inf if self.upper is None else self.value * (1 + self.upper)
 
     def met_by(self, value: float) -> bool:
-        """Whether a value lies within the bounds, ends included."""
+        """Return whether a value lies within the bounds, ends included."""
         return self.least <= value <= self.most
 
     def __str__(self) -> str:

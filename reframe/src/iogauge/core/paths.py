@@ -1,4 +1,4 @@
-"""Where the project and its state lie."""
+"""Paths of the project and of its state."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import re
 from pathlib import Path
 from typing import Final
 
-#: The package ``iogauge``; its parent is what Python's path must hold.
+#: The package ``iogauge``; its parent must be on Python's path.
 LIBRARY: Final = Path(__file__).resolve().parents[1]
-#: Where the shell files are that job scripts source or run.
+#: Folder of the shell files that job scripts source or run.
 JOB_FILES: Final = LIBRARY / "job"
 
 
-#: What no target's path may hold, see :class:`iogauge.site.extras.Target`.
+#: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
 
 
 def expand(path: str) -> str:
-    """A path whose first component is exactly one variable (``$DW_JOB_STRIPED/x``), with its value.
+    """Replace a variable that is a path's whole first component (``$DW_JOB_STRIPED/x``).
 
-    Every other path is returned as it is. Raises OSError where the variable holds no absolute path.
+    Every other path is returned as it is. Raises OSError if the value is not an absolute path.
     """
     first, slash, rest = path.partition("/")
     if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
@@ -40,22 +40,22 @@ def expand(path: str) -> str:
 
 
 def sites_dir() -> Path:
-    """Folder of the sites: the one that was loaded, else that of ``$RFM_CONFIG_PATH``, else the project's."""
+    """Return the folder of the sites: as loaded, else ``$RFM_CONFIG_PATH``, else the project's."""
     loaded = os.environ.get("IOGAUGE_SITES")
     configured = os.environ.get("RFM_CONFIG_PATH", "").split(os.pathsep)[0]
     return Path(loaded or configured or project_root() / "site-configs")
 
 
 def project_root() -> Path:
-    """The directory that holds checks/ and site-configs/: ``$IOGAUGE_ROOT``, or four levels above here."""
+    """Return the folder of checks/ and site-configs/: ``$IOGAUGE_ROOT``, or four levels up."""
     root = os.environ.get("IOGAUGE_ROOT")
     return Path(root) if root else LIBRARY.parents[2]
 
 
 def state_dir() -> Path:
-    """Where records, stage and output go: ``$IOGAUGE_HOME``, or ``.iogauge`` in the project's root.
+    """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the root.
 
-    A relative path ends the process: ReFrame changes the directory as it goes, and records would go astray.
+    A relative path ends the process: ReFrame changes its directory, and records would go astray.
     """
     home = os.environ.get("IOGAUGE_HOME")
     if home and not home.startswith("/"):
@@ -64,10 +64,10 @@ def state_dir() -> Path:
 
 
 def history_dir() -> Path:
-    """Directory of the sessions' record files."""
+    """Return the directory of the sessions' record files."""
     return state_dir() / "history"
 
 
 def stages_dir() -> Path:
-    """Where ReFrame keeps the stage directories of sessions, a folder for each."""
+    """Return the folder in which ReFrame keeps one folder of stage directories for each session."""
     return state_dir() / "reframe" / "stage"

@@ -1,8 +1,8 @@
-"""Whether a process is still there, and what of a case has outlived its job.
+"""Processes: whether one still runs, and which have outlived the job of their case.
 
-The number of a process alone does not name it, as numbers are used again. And a tool may leave processes behind that no
-process group holds: fio's make sessions of their own, and wait for ever where fio was killed before it told
-them to begin.
+A process number alone does not identify a process, as numbers are used again. Tools may leave
+processes behind that belong to no process group: those of fio start sessions of their own. They
+wait indefinitely if fio is killed before it tells them to begin.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ import time
 from pathlib import Path
 from typing import Final
 
-#: Variable in which everything that a job starts for its case finds the case's directory.
+#: Variable that holds the case's directory, in every process that a job starts for its case.
 _VARIABLE: Final = b"IOG_DIR="
 
-#: What keeps the target's lock has this as well.
+#: Further variable of the process that keeps the target's lock.
 _KEEPER: Final = b"IOG_KEEPS=1"
 
-#: Seconds to wait for processes that were killed; one that waits for dead storage may never end.
-_PATIENCE_S: Final = 5.0
+#: Seconds to wait for killed processes; a process that waits for dead storage may never end.
+_WAIT_S: Final = 5.0
 
 
 def started(pid: int) -> int | None:
-    """When a process began, in ticks since boot: 0 for one that has ended, None where nobody tells."""
+    """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             words = file.read().rpartition(")")[2].split()
@@ -34,17 +34,17 @@ def started(pid: int) -> int | None:
         return None
 
 
-def named(pid: int) -> list[int]:
-    """What names a process for :func:`runs`, as plain data: [pid, start]."""
+def identity(pid: int) -> list[int]:
+    """Return what identifies a process for :func:`runs`, as plain data: [pid, start]."""
     return [pid, started(pid) or 0]
 
 
 def runs(process: object) -> bool:
-    """Whether a process, as from :func:`named`, is still there; True where that cannot be told."""
+    """Return whether a process of :func:`identity` still runs; True if that cannot be found out."""
     match process:
         case [int(pid), int(start)] if 0 < pid < 1 << 31:
             try:
-                os.kill(pid, 0)  # unlike /proc, this tells of other users' processes on every mount
+                os.kill(pid, 0)  # unlike /proc, this sees other users' processes on every mount
             except ProcessLookupError:
                 return False
             except PermissionError:
@@ -53,28 +53,28 @@ def runs(process: object) -> bool:
     return True
 
 
-def _line() -> set[int]:
-    """This process and those it descends from: a job that tidies up, and whatever wraps its Python."""
-    found, pid = set(), os.getpid()
-    while pid > 0 and pid not in found:
-        found.add(pid)
+def _ancestors() -> set[int]:
+    """Return this process and its ancestors: a job that cleans up, and wrappers of its Python."""
+    ancestors, pid = set(), os.getpid()
+    while pid > 0 and pid not in ancestors:
+        ancestors.add(pid)
         try:
             with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
                 pid = int(file.read().rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             break
-    return found
+    return ancestors
 
 
 def of_case(directory: str) -> dict[int, str]:
-    """Other processes of this user on this host that work for a case in a directory, or below it: their programs.
+    """Return other processes that work for a case in a directory or below it, with their programs.
 
-    Those that this one descends from are none. Nor is what keeps the target's lock: it ends by itself, and tells
-    how that went.
+    Only this user's processes on this host count. Ancestors of this process are left out, and so is
+    the keeper of the target's lock: it ends by itself and reports how that went.
     """
     wanted = _VARIABLE + os.fsencode(directory)
-    spared = _line()
-    found = {}
+    spared = _ancestors()
+    programs = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) in spared:
             continue
@@ -85,14 +85,14 @@ def of_case(directory: str) -> dict[int, str]:
             if _KEEPER not in words and any(
                 word == wanted or word.startswith(wanted + b"/") for word in words
             ):
-                found[int(entry.name)] = (entry / "comm").read_text(errors="replace").strip()
-    return {pid: program for pid, program in found.items() if started(pid)}
+                programs[int(entry.name)] = (entry / "comm").read_text(errors="replace").strip()
+    return {pid: program for pid, program in programs.items() if started(pid)}
 
 
 def end(directory: str) -> list[str]:
-    """Kill what works for a case in a directory, or below it; says what that was."""
+    """Kill the processes that work for a case in a directory or below it; return a message each."""
     ended: dict[int, str] = {}
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + _WAIT_S
     while (left := of_case(directory)) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(OSError):

@@ -13,16 +13,16 @@ def text_digest(text: str) -> str:
 
 
 def digest(value: object) -> str:
-    """Twelve hex digits that name plain data, whatever the order of keys."""
+    """Return twelve hex digits that identify plain data, whatever the order of keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return text_digest(text)
 
 
 def visible(text: str) -> str:
-    """Text from outside with control characters shown, not acted upon by the terminal."""
+    """Return outside text with control characters shown, not acted upon by the terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def visible_lines(text: str) -> str:
-    """As :func:`visible`, for text of several lines: they stay lines."""
+    """Return text of several lines as :func:`visible` does; its line ends stay."""
     return "\n".join(map(visible, text.split("\n")))

@@ -1,8 +1,8 @@
-"""Sizes, rates and durations: text to numbers and back, with the unit never out of sight.
+"""Sizes, rates and durations: text to numbers and back, always with the unit.
 
 A number that leaves this module carries its unit in its name: ``bytes``, ``bytes_s`` (bytes per
-second), ``seconds``. Text that enters it says its unit: ``4 GiB``, ``12.5 GB/s``, ``100 Gbit/s``.
-Decimal prefixes are powers of 1000, binary prefixes (KiB, MiB, ...) are powers of 1024; ``b`` alone
+second), ``seconds``. Text that enters it names its unit: ``4 GiB``, ``12.5 GB/s``, ``100 Gbit/s``.
+Decimal prefixes are powers of 1000, binary prefixes (KiB, MiB, ...) are powers of 1024. ``b`` alone
 is never accepted, because it means a bit to one reader and a byte to the next.
 """
 
@@ -15,18 +15,18 @@ from typing import Final
 _DECIMAL: Final = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
 
-#: Bytes in one of each size unit.
+#: Bytes in each unit of size.
 SIZE_UNITS: Final[dict[str, int]] = {f"{p}B": f for p, f in (_DECIMAL | _BINARY).items()}
 
-#: Bytes per second in one of each bandwidth unit; network rates are in bits.
+#: Bytes per second in each unit of bandwidth; network rates are in bits.
 BANDWIDTH_UNITS: Final[dict[str, float]] = {f"{u}/s": float(f) for u, f in SIZE_UNITS.items()} | {
     f"{p}bit/s": f / 8 for p, f in _DECIMAL.items()
 }
 
-#: Operations per second in one of each operation-rate unit.
+#: Operations per second in each unit of operation rate.
 OPERATION_UNITS: Final[dict[str, float]] = {"ops/s": 1.0, "kops/s": 1e3}
 
-#: Seconds in one of each time unit.
+#: Seconds in each unit of time.
 TIME_UNITS: Final[dict[str, float]] = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -48,7 +48,7 @@ _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za
 
 
 class UnitError(ValueError):
-    """Text that is not a quantity, or a unit that does not fit. The message says what is allowed."""
+    """Text is not a quantity, or its unit does not fit. The message says what is allowed."""
 
 
 def _parse(text: str | float | int, units: dict[str, float], what: str, example: str) -> float:
@@ -66,7 +66,7 @@ def _parse(text: str | float | int, units: dict[str, float], what: str, example:
 
 
 def parse_bytes(text: str | float | int) -> int:
-    """Size in bytes of text such as ``'4 GiB'``; raises :class:`UnitError`."""
+    """Return the bytes of a size such as ``'4 GiB'``; raises :class:`UnitError`."""
     value = _parse(text, {u: float(f) for u, f in SIZE_UNITS.items()}, "size", "4 GiB")
     if value != int(value):
         raise UnitError(f"{text!r} is not a whole number of bytes")
@@ -74,17 +74,17 @@ def parse_bytes(text: str | float | int) -> int:
 
 
 def parse_bandwidth(text: str | float | int) -> float:
-    """Bytes per second of text such as ``'12.5 GB/s'`` or ``'100 Gbit/s'``."""
+    """Return the bytes per second of text such as ``'12.5 GB/s'`` or ``'100 Gbit/s'``."""
     return _parse(text, BANDWIDTH_UNITS, "bandwidth", "12.5 GB/s")
 
 
 def parse_seconds(text: str | float | int) -> float:
-    """Seconds of text such as ``'30 s'``, ``'5 min'``, ``'1.5 h'``."""
+    """Return the seconds of text such as ``'30 s'``, ``'5 min'``, ``'1.5 h'``."""
     return _parse(text, TIME_UNITS, "duration", "30 s")
 
 
 def parse_fraction(text: str | float | int) -> float:
-    """Fraction of ``'85 %'`` (0.85) or of a plain number between 0 and 1."""
+    """Return the fraction of ``'85 %'`` (0.85), or a plain number between 0 and 1."""
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise UnitError(f"{text!r} is not a share: write '85 %' or 0.85")
     value = _parse(text, {"%": 0.01, "": 1.0}, "share", "85 %") if isinstance(text, str) else text
@@ -94,16 +94,16 @@ def parse_fraction(text: str | float | int) -> float:
 
 
 def dimension(unit: str) -> str:
-    """Name of the dimension that a metric's unit belongs to; raises :class:`UnitError`."""
+    """Return the name of the dimension of a metric's unit; raises :class:`UnitError`."""
     for name, units in DIMENSIONS.items():
         if unit in units:
             return name
-    known = ", ".join(u for units in DIMENSIONS.values() for u in units)
-    raise UnitError(f"unknown unit {unit!r} (known: {known})")
+    allowed = ", ".join(u for units in DIMENSIONS.values() for u in units)
+    raise UnitError(f"unknown unit {unit!r} (known: {allowed})")
 
 
 def convert(value: float, unit: str, to: str) -> float:
-    """``value`` in ``unit`` expressed in unit ``to``; raises :class:`UnitError` across dimensions."""
+    """Convert a value to another unit; raises :class:`UnitError` across dimensions."""
     if unit == to:
         return value
     if dimension(unit) != dimension(to):
@@ -113,7 +113,7 @@ def convert(value: float, unit: str, to: str) -> float:
 
 
 def tool_size(size_bytes: int) -> str:
-    """A size as IOR, mdtest and fio read it: ``4m``, ``1g``, ``47008`` (suffixes are binary)."""
+    """Return a size as IOR, mdtest and fio read it: ``4m``, ``1g``, ``47008`` (binary suffixes)."""
     for suffix, factor in (("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10)):
         if size_bytes >= factor and size_bytes % factor == 0:
             return f"{size_bytes // factor}{suffix}"
@@ -121,7 +121,7 @@ def tool_size(size_bytes: int) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size for people, three significant digits: ``3.75 TiB``."""
+    """Return a size for people, three significant digits: ``3.75 TiB``."""
     for unit in ("PiB", "TiB", "GiB", "MiB", "KiB"):
         if abs(size_bytes) >= SIZE_UNITS[unit]:
             return (
@@ -133,7 +133,7 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """A duration for people: ``0.42 s``, ``95 s``, ``12 min``, ``3.5 h``."""
+    """Return a duration for people: ``0.42 s``, ``95 s``, ``12 min``, ``3.5 h``."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 120:
@@ -144,7 +144,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_value(value: float) -> str:
-    """A measured value for people: four significant digits, no exponent between 0.001 and a million."""
+    """Return a value for people: four significant digits, no exponent from 0.001 to a million."""
     if 1e-3 <= abs(value) < 1e6:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
         return f"{value:.{min(digits, 6)}f}"

@@ -1,7 +1,7 @@
-"""What comes from outside is data: files of bounded size, strict JSON, values of the declared type.
+"""Treat outside input as data, never as code: bounded files, strict JSON, values of declared type.
 
-A file that is no regular one is not opened to be waited for, one that is too large is not read. JSON is
-what RFC 8259 calls so, with finite numbers, not nested deeper than any document of ours.
+Only regular files of bounded size are read. JSON follows RFC 8259, with finite numbers and bounded
+nesting.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, NoReturn, Union
 
-#: Bytes that a file may have: what a tool printed for 10,000 tasks is smaller.
+#: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
 LIMIT_BYTES: Final = 256 << 20
 
-#: Levels of objects and lists in each other.
+#: Deepest nesting of objects and lists.
 _DEPTH: Final = 60
 
 
 class NotFinite(ValueError):
-    """A number that is none: NaN, Infinity, or one that no float can hold."""
+    """A JSON number is not finite: NaN, Infinity, or too large for a float."""
 
 
 def open_file(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> BinaryIO:
-    """A regular file of at most ``limit`` bytes, opened for reading; raises OSError that names it.
+    """Open a regular file of at most ``limit`` bytes for reading; raises OSError that names it.
 
-    A named pipe or a device that lies in its place is not waited for.
+    Opening never blocks, even if the path is a named pipe or a device.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -45,8 +45,8 @@ def open_file(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> BinaryI
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
         if info.st_size > limit:
-            said = f"{info.st_size} bytes, at most {limit} are read"
-            raise OSError(errno.EFBIG, said, os.fspath(path))
+            problem = f"{info.st_size} bytes, at most {limit} are read"
+            raise OSError(errno.EFBIG, problem, os.fspath(path))
         return open(fd, "rb")
     except BaseException:
         os.close(fd)
@@ -54,7 +54,7 @@ def open_file(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> BinaryI
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> bytes:
-    """Content of a file, see :func:`open_file`."""
+    """Return the content of a file, see :func:`open_file`."""
     with open_file(path, limit) as file:
         data = file.read(limit + 1)
     if len(data) > limit:  # it grew meanwhile
@@ -65,7 +65,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> bytes:
 def read_text(
     path: str | os.PathLike[str], limit: int = LIMIT_BYTES, errors: str = "replace"
 ) -> str:
-    """Text of a file, line ends as ``\\n``; bytes that are no UTF-8 as ``errors`` says.
+    """Return the text of a file, line ends as ``\\n``; ``errors`` is for bytes that are not UTF-8.
 
     Raises OSError, and with ``errors="strict"`` UnicodeDecodeError.
     """
@@ -88,7 +88,7 @@ _JSON: Final = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)
 
 
 def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
-    """The JSON value that begins at ``text[start]``, and the position behind it; raises ValueError."""
+    """Return the JSON value at ``text[start]`` and the position behind it; raises ValueError."""
     try:
         value, end = _JSON.raw_decode(text, start)
     except RecursionError:
@@ -107,7 +107,7 @@ def decode_json(text: str, start: int = 0) -> tuple[Any, int]:
 
 
 def parse_json(text: str) -> Any:
-    """The value of a JSON text; raises ValueError."""
+    """Return the value of a JSON text; raises ValueError."""
     text = text.strip(" \t\r\n")
     value, end = decode_json(text)
     if end != len(text):
@@ -116,7 +116,7 @@ def parse_json(text: str) -> Any:
 
 
 def read_json(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> Any:
-    """The value of a JSON file; raises OSError or ValueError that names the file."""
+    """Return the value of a JSON file; raises OSError or ValueError that names the file."""
     try:
         return parse_json(read_bytes(path, limit).decode("utf-8"))
     except ValueError as error:
@@ -129,30 +129,31 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def build(kind: Any, value: Any, where: str = "") -> Any:
-    """A value of a type from what JSON holds; raises TypeError that says where something else stands.
+    """Build a value of a type from JSON data; raises TypeError that names the wrong part.
 
-    ``kind``: str, bool, int (of 64 bits), float (finite), None, unions, Literal and Enum of text, tuples,
-    mappings from text, and dataclasses of these. Nothing is converted, but that a whole number may stand for a float,
-    and a list is what JSON has for a tuple. A dataclass must have all its keys, and no others.
+    ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal or Enum of
+    text. It may be a tuple, a mapping from text, or a dataclass of these. Nothing is converted,
+    with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
+    have all its keys, and no others.
     """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (Union, types.UnionType):
-        for one in inner:
+        for member in inner:
             try:
-                return build(one, value, where)
+                return build(member, value, where)
             except TypeError:
                 continue
     elif origin is Literal:
         if type(value) is str and value in inner:
             return value
     elif isinstance(kind, type) and issubclass(kind, Enum):
-        if type(value) is str and value in [one.value for one in kind]:
+        if type(value) is str and value in [member.value for member in kind]:
             return kind(value)
     elif origin is tuple and isinstance(value, (list, tuple)):
         kinds = [inner[0]] * len(value) if inner[1:] == (...,) else list(inner)
         if len(kinds) == len(value):
             numbered = enumerate(zip(kinds, value, strict=True))
-            return tuple(build(one, item, f"{where}[{n}]") for n, (one, item) in numbered)
+            return tuple(build(member, item, f"{where}[{n}]") for n, (member, item) in numbered)
     elif isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         return {
             build(inner[0], k, where): build(inner[1], v, f"{where}.{k}") for k, v in value.items()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final, Literal
 
 # Of a partition.
-#: Its extras declare a target; added to every such partition when the site is loaded.
+#: Declared in its extras; added to every partition with a target when the site is loaded.
 TARGET: Final = "target"
 
 #: O_DIRECT on the target bypasses every cache of the client.
 O_DIRECT: Final = "o_direct"
 
-#: Lustre lays files out on the target; added where the target is so.
+#: Lustre lays files out on the target; added if the target is declared so.
 LUSTRE: Final = "lustre"
 
-#: Cases may switch Lustre's checksums; added where the partition's rights say so.
+#: Cases may switch Lustre's checksums; added if the partition's rights allow it.
 CHECKSUMS: Final = "lustre-checksums"
 
 # Of an environment.
@@ -32,7 +32,7 @@ ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
 )
 
-#: Tags of checks: when they run, what they run, what they are for.
+#: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
     | {"fio", "ior", "mdtest", "mpiio"}
@@ -42,6 +42,6 @@ TAGS: Final = frozenset(
 Value = str | int | float | bool
 Fingerprint = dict[str, Value]
 
-#: How much a run must prove. ``quick`` shows that a target works and gives rough figures; ``daily`` gives
-#: figures to compare from day to day; ``acceptance`` gives figures to sign.
+#: How much a run must prove. ``quick`` shows that a target works and gives rough figures. ``daily``
+#: gives figures to compare from day to day, ``acceptance`` gives figures to sign.
 Tier = Literal["quick", "daily", "acceptance"]

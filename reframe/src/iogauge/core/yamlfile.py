@@ -1,4 +1,4 @@
-"""YAML as site data: loaded safely and within bounds; a key that stands twice is a mistake, not a choice."""
+"""YAML as site data: loaded safely and within bounds; a repeated key is a mistake."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from iogauge.core import untrusted
 
 
 class YamlError(ValueError):
-    """A file that cannot be read as YAML; the message names file and line."""
+    """A file cannot be read as YAML; the message names file and line."""
 
 
-#: Bytes of a file, and values that it may have once every alias is written out: no site has so many.
+#: Largest file in bytes, and most values with every alias written out: no site has so many.
 _LIMIT_BYTES: Final = 4 << 20
 _LIMIT_VALUES: Final = 200_000
 
@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
     values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        # Counted as they come: to read all of a file that has far too many would take a minute.
+        # Count while composing: reading all of a file with far too many values would take a minute.
         self.values += 1
         if self.values > _LIMIT_VALUES:
             raise _too_many(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
@@ -42,22 +42,22 @@ def _too_many(mark: yaml.Mark) -> yaml.constructor.ConstructorError:
     return yaml.constructor.ConstructorError(None, None, problem, mark)
 
 
-def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values of a node, aliases written out; raises MarkedYAMLError for too many, and for an endless one."""
-    if id(node) not in known:
-        known[id(node)] = (
+def _count(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Count a node's values, aliases written out; raises MarkedYAMLError if too many or endless."""
+    if id(node) not in counts:
+        counts[id(node)] = (
             _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
         )
         inner = node.value if isinstance(node, yaml.CollectionNode) else []
         parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
-        known[id(node)] = 1 + sum(_count(part, known) for part in parts)
-        if known[id(node)] > _LIMIT_VALUES:
+        counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
+        if counts[id(node)] > _LIMIT_VALUES:
             raise _too_many(node.start_mark)
-    return known[id(node)]
+    return counts[id(node)]
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
-    seen: set[Any] = set()
+    keys: set[Any] = set()
     for key_node, _ in node.value:
         if key_node.tag == "tag:yaml.org,2002:merge":
             continue
@@ -66,11 +66,11 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
             raise yaml.constructor.ConstructorError(
                 None, None, "a list or mapping cannot be a key", key_node.start_mark
             )
-        if key in seen:
+        if key in keys:
             raise yaml.constructor.ConstructorError(
                 None, None, f"key {key!r} stands here a second time", key_node.start_mark
             )
-        seen.add(key)
+        keys.add(key)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node, deep=True)
 
@@ -79,7 +79,7 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
 def parse(text: str, name: str) -> Any:
-    """The content of a YAML text; raises :class:`YamlError` that begins with ``name`` and the line."""
+    """Return the content of a YAML text; raises :class:`YamlError` with name, line and problem."""
     try:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -90,7 +90,7 @@ def parse(text: str, name: str) -> Any:
         yaml.YAMLError,
         RecursionError,
         ValueError,
-        LookupError,  # what PyYAML's constructors raise for a value that its tag does not fit
+        LookupError,  # PyYAML's constructors raise these for a value that its tag does not fit
         TypeError,
         AttributeError,
         OverflowError,
@@ -99,7 +99,7 @@ def parse(text: str, name: str) -> Any:
 
 
 def load(path: Path) -> Any:
-    """The content of a YAML file; raises :class:`YamlError` that names file, line and problem."""
+    """Return the content of a YAML file; raises :class:`YamlError` with file, line and problem."""
     try:
         text = untrusted.read_text(path, _LIMIT_BYTES, errors="strict")
     except UnicodeDecodeError as error:
@@ -111,7 +111,7 @@ def load(path: Path) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in a site's file: where, what stands there, and what may."""
+    """One mistake in a site's file: the place, the value found, and the values allowed."""
 
     file: str
     key: str
@@ -124,6 +124,6 @@ class Mistake:
 
 
 def show(value: object) -> str:
-    """A value of a file as a message shows it: on one line, and not longer than that."""
+    """Return a value of a file for a message: on one line, at most 80 characters."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

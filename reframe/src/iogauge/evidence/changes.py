@@ -1,4 +1,4 @@
-"""What a node's counters say of the time between two looks."""
+"""What a node's counters show between two looks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Final
 from iogauge.core.measurement import ToolOutput
 from iogauge.node.counters import HARMLESS, OWN, Load
 
-#: Transfers below this are not compared with counters: Linux reads ahead 128 KiB unless told otherwise.
+#: Smaller transfers are not compared with counters: Linux reads ahead 128 KiB by default.
 _SMALL: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What happened on a node between two looks; bytes are None where they were not counted.
+class NodeActivity:
+    """Activity of a node between two looks; bytes are None if they were not counted.
 
-    ``troubles``: what became of connections to servers, in words; ``watched``: where that was looked for.
-    ``jobs_own`` and ``jobs_foreign``: bytes that the servers on this node moved for us and for others; None
-    where they keep no such account or our own job is not among its jobs.
+    ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
+    show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
+    node moved for this job and for others. They are None if the servers keep no such account or do
+    not list this job.
     """
 
     host: str
@@ -34,10 +35,10 @@ class Change:
     jobs_foreign: int | None = None
 
 
-def change(before: Load, after: Load) -> Change:
-    """What happened on a node between two looks at it.
+def change(before: Load, after: Load) -> NodeActivity:
+    """Return the activity of a node between two looks.
 
-    A counter that went backwards, or that is another one, counted nothing: its bytes are None.
+    Bytes are None if their counter went backwards or is another counter.
     """
 
     def moved(first: int | None, last: int | None) -> int | None:
@@ -48,11 +49,13 @@ def change(before: Load, after: Load) -> Change:
     troubles = [
         f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
     ]
-    known = set(before.history)
+    earlier = set(before.history)
     troubles += [
         f"{device} went through {state}"
         for when, device, state in after.history
-        if (when, device, state) not in known and when >= int(before.time) and state not in HARMLESS
+        if (when, device, state) not in earlier
+        and when >= int(before.time)
+        and state not in HARMLESS
     ]
     if before.timeouts is not None and (after.timeouts or 0) > before.timeouts:
         troubles.append(f"{(after.timeouts or 0) - before.timeouts} request(s) timed out")
@@ -65,7 +68,7 @@ def change(before: Load, after: Load) -> Change:
         first = before.jobs.get(job, 0)
         jobs[job] = count - first if count >= first else count  # the account was cleared meanwhile
     accounted = OWN in after.jobs
-    return Change(
+    return NodeActivity(
         host=after.host,
         cache_id=after.cache_id,
         seconds=after.time - before.time,
@@ -79,8 +82,8 @@ def change(before: Load, after: Load) -> Change:
     )
 
 
-def changes(before: list[Load], after: list[Load]) -> tuple[Change, ...]:
-    """Changes of all hosts that were looked at twice, in order of their names."""
+def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
+    """Return the activity of all hosts with two looks, in order of their names."""
     first = {load.host: load for load in before}
     return tuple(
         change(first[load.host], load)
@@ -90,23 +93,23 @@ def changes(before: list[Load], after: list[Load]) -> tuple[Change, ...]:
 
 
 def own_bytes(outputs: Iterable[ToolOutput]) -> tuple[int | None, int | None]:
-    """Bytes that a tool read and wrote, to be compared with what the nodes counted; None: it does not say.
+    """Return the bytes that a tool read and wrote, to compare with the nodes' counters.
 
-    A direction counts as unknown where a phase of it does not tell its bytes, where fio ran before its clock
-    (``ramp_time``: such bytes are in no result), or where transfers are so small that the kernel moves more
-    than was asked (it reads ahead, and writes whole pages). Phases that are neither reading nor writing move
-    data, too, and say nothing of them: then both are unknown.
+    A direction is None in three cases. A phase does not report its bytes. Or fio ran before its
+    clock (``ramp_time``), whose bytes are in no result. Or transfers are so small that the kernel
+    moves more than requested, because it reads ahead and writes whole pages. Both are None if a
+    phase neither reads nor writes: it moves data too and does not report them.
     """
-    known: dict[str, int | None] = {"read": 0, "write": 0}
+    totals: dict[str, int | None] = {"read": 0, "write": 0}
     for output in outputs:
         ramped = str(output.parameters.get("ramp_time", "0")) not in ("0", "0s")
         for phase in output.phases:
-            if phase.name not in known:
+            if phase.name not in totals:
                 return None, None
             small = phase.transfer_bytes is None or phase.transfer_bytes < _SMALL
-            so_far = known[phase.name]
+            so_far = totals[phase.name]
             if ramped or small or phase.bytes_moved is None or so_far is None:
-                known[phase.name] = None
+                totals[phase.name] = None
             else:
-                known[phase.name] = so_far + phase.bytes_moved
-    return known["read"], known["write"]
+                totals[phase.name] = so_far + phase.bytes_moved
+    return totals["read"], totals["write"]

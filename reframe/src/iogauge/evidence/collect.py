@@ -1,7 +1,7 @@
-"""What a finished job left in its stage directory, read once and in full.
+"""Read all files that a finished job left in its stage directory, once and in full.
 
-Turns files into values for guards and verdict; raises :class:`ToolOutputError` on everything that is not
-what a healthy job leaves.
+The files become values for guards and verdict. Raises :class:`ToolOutputError` for all that a
+healthy job would not leave.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import glob
 import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.changes import Change, changes
+from iogauge.evidence.changes import NodeActivity, changes
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
     cause_of_end,
@@ -53,13 +54,15 @@ from iogauge.plan.stage import (
 )
 from iogauge.tools.mpi import Binding, parse_bindings
 
+_Item = TypeVar("_Item")
+
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
 PATIENCE_S = 10.0
 
 
 def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
-    """What the agent wrote on every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
-    found, deadline = [], time.monotonic() + PATIENCE_S
+    """Return the agent's answers, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
+    answers, deadline = [], time.monotonic() + PATIENCE_S
     while True:
         files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
         if len(files) >= nodes or nodes == 1 or time.monotonic() > deadline:
@@ -77,8 +80,8 @@ def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
         host = file.name[len(out) + 1 : -len(".json")]
         if answer.get("host", host) != host:
             raise ToolOutputError(f"{file.name}: the answer of {str(answer['host'])[:80]!r}")
-        found.append(answer)
-    return found
+        answers.append(answer)
+    return answers
 
 
 def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
@@ -111,7 +114,7 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 
 def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
-    """Bytes that all tasks fetched, as fetched.sh wrote them down; None where a kernel does not count."""
+    """Return the bytes that all tasks fetched (fetched.sh), or None if a kernel does not count."""
     name = fetched_stem(phase.name, repetition)
     files = list(stage.glob(f"{glob.escape(name)}.*"))
     if not files:
@@ -125,7 +128,7 @@ def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> 
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
-    """Every execution of a phase: (repetition, phase)."""
+    """Return every execution of a phase as (repetition, phase)."""
     return [(0, phase) for phase in plan.prepare] + [
         (rep, phase)
         for rep in range(plan.first_repetition, plan.repetitions + 1)
@@ -135,9 +138,9 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
 
 
 def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Layouts of every repetition that is judged (the preparing one, where files are made once)."""
+    """Return the layouts of each judged repetition, or of the preparing one if it writes."""
     repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
-    found = []
+    layouts = []
     for repetition in repetitions if plan.striped else ():
         what = f"{STRIPES}.{repetition}"
         try:
@@ -150,14 +153,14 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
                 placed = untrusted.build(Mapping[str, int], pinned["placed"])
         except (KeyError, TypeError, ValueError) as error:
             raise ToolOutputError(f"{what}: not the layouts of the files: {error!r}") from error
-        found.append(Striping(repetition, placed, files))
-    return tuple(found)
+        layouts.append(Striping(repetition, placed, files))
+    return tuple(layouts)
 
 
 def _facts(
     stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
-) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[Change, ...]]:
-    """Fingerprints, first looks and changes of the nodes; what is missing or damaged is left out."""
+) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[NodeActivity, ...]]:
+    """Return the nodes' fingerprints, first looks and changes; skip missing or damaged files."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}
     ran = {run.name for run in runs}
@@ -165,16 +168,16 @@ def _facts(
         with contextlib.suppress(ToolOutputError):
             for answer in _answers(stage, out, plan.nodes) if out in ran else ():
                 with contextlib.suppress(KeyError, TypeError):
-                    seen = Load.from_json(answer["load"])
+                    load = Load.from_json(answer["load"])
                     facts = untrusted.build(Mapping[str, Value], answer["fingerprint"])
-                    prints.setdefault(seen.host, []).append(facts)
-                    looks[out].append(seen)
+                    prints.setdefault(load.host, []).append(facts)
+                    looks[out].append(load)
     start, before, after = (looks[out] for out in FACTS)
-    return tuple(merge(seen) for seen in prints.values()), tuple(start), changes(before, after)
+    return tuple(merge(facts) for facts in prints.values()), tuple(start), changes(before, after)
 
 
 def _lost(stage: Path) -> str:
-    """Why the job cannot be said to have had the target's lock from its beginning to its end."""
+    """Return why the job may not have held the target's lock throughout; empty if it did."""
     try:
         return LockKept.from_json(untrusted.parse_json(stage_text(stage / LOCKED, "lock"))).lost
     except (ToolOutputError, ValueError, TypeError):
@@ -182,7 +185,7 @@ def _lost(stage: Path) -> str:
 
 
 def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
-    """Bindings of the first judged execution on all tasks; every other is started by the same words."""
+    """Return the bindings of the first judged execution on all tasks; all are launched alike."""
     for repetition, phase in _expected(plan):
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
@@ -199,12 +202,13 @@ def collect(
     owner: tuple[str, str] | None = None,
     job_state: str | None = None,
 ) -> Evidence:
-    """Everything that the job left. ``job_status`` is the job's exit status, None where unknown.
+    """Return all evidence that the job left.
 
-    ``job_state`` is what the scheduler says of the job. ``owner`` is (session, case): what another one left in the same directory is no evidence.
-    A refusal of the agent is returned, not raised; everything else that is missing, damaged or failed
-    raises :class:`ToolOutputError` with the phase, the repetition and the tool's own message; where there is
-    no room left in the directory, it says that too.
+    ``job_status`` is the job's exit status, None if unknown. ``job_state`` is the scheduler's state
+    of the job. ``owner`` is (session, case): files of another case in the same directory are no
+    evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError` for
+    anything else that is missing, damaged or failed. The error names the phase, the repetition and
+    the tool's own message, and says if the directory is full.
     """
     try:
         return _collect(stage, plan, job_status, owner, job_state)
@@ -226,73 +230,25 @@ def _collect(
 ) -> Evidence:
     cause = cause_of_end(stage, job_state)
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
-    try:
-        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
-    except (ToolOutputError, ValueError, TypeError) as error:
-        known = f" ({', '.join(ending)})" if ending else ""
-        raise ToolOutputError(
-            f"the job ended before it looked at the target{known}: {error}"
-        ) from error
-    if owner is not None and (opened.session, opened.case) != owner:
-        found = (opened.session, opened.case)
-        raise ToolOutputError(f"the stage directory holds the case {found}, expected {owner}")
-    if opened.failed:
-        raise ToolOutputError(f"nothing was measured: {opened.failed}")
-    views = [opened.view] if opened.view else []
+    opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        return Evidence(views=tuple(views), refused=opened.refused, occupied=opened.occupied)
-
+        first = (opened.view,) if opened.view else ()
+        return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
-    for run in runs:
-        if run.status != 0:
-            raise ToolOutputError(
-                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
-                f"{describe_status(run.status)}: {telling_line(stage, run)}"
-                + "".join(f"; {known}" for known in cause)
-            )
-    done = {(run.repetition, run.name) for run in runs}
-    for repetition, phase in _expected(plan):
-        if (repetition, phase.name) not in done:
-            raise ToolOutputError(
-                f"{plan.tool}: "
-                + ", ".join(
-                    [f"phase {phase.name}, repetition {repetition} never finished", *ending]
-                )
-            )
+    _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
-
-    if plan.nodes > 1:
-        try:
-            views = [View.from_json(answer) for answer in _answers(stage, VIEW, plan.nodes)]
-        except TypeError as error:
-            raise ToolOutputError(f"view: not a view of the target: {error}") from error
-        if len({view.host for view in views}) != plan.nodes:
-            raise ToolOutputError(
-                f"{len({view.host for view in views})} node(s) looked at the target, {plan.nodes} expected"
-            )
-    outputs: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
-    evictions: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
-    fetched: dict[str, list[int | None]] = {name: [] for name in evictions}
-    cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
-    for repetition, phase in _expected(plan):
-        warm_up = repetition == 0 and phase.name in cold
-        parsed = _parse(stage, phase, repetition)
-        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
-            if parsed is not None:
-                (cold if warm_up else outputs)[part.name].append(parsed)
-        if phase.access.evict and not warm_up:
-            evictions[phase.name] += _evictions(stage, plan, phase, repetition)
-            fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
+    views = _views(stage, plan, opened)
+    outputs = _outputs(stage, plan)
     neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
     nodes, idle, changed = _facts(stage, runs, plan)
     return Evidence(
-        views=tuple(views),
+        views=views,
         runs=tuple(runs),
-        outputs={name: tuple(found) for name, found in outputs.items()},
-        evictions={name: tuple(found) for name, found in evictions.items()},
-        cold={name: tuple(found) for name, found in cold.items()},
-        fetched={name: tuple(found) for name, found in fetched.items()},
+        outputs=_frozen(outputs.judged),
+        evictions=_frozen(outputs.evictions),
+        cold=_frozen(outputs.cold),
+        fetched=_frozen(outputs.fetched),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),
@@ -302,3 +258,91 @@ def _collect(
         changes=changed,
         bindings=_bindings(stage, plan),
     )
+
+
+def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -> Opened:
+    """Return the agent's look before the first write; raises :class:`ToolOutputError`."""
+    try:
+        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
+    except (ToolOutputError, ValueError, TypeError) as error:
+        reasons = f" ({', '.join(ending)})" if ending else ""
+        raise ToolOutputError(
+            f"the job ended before it looked at the target{reasons}: {error}"
+        ) from error
+    holder = (opened.session, opened.case)
+    if owner is not None and holder != owner:
+        raise ToolOutputError(f"the stage directory holds the case {holder}, expected {owner}")
+    if opened.failed:
+        raise ToolOutputError(f"nothing was measured: {opened.failed}")
+    return opened
+
+
+def _check_phases(
+    stage: Path,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
+    cause: Sequence[str],
+    ending: Sequence[str],
+) -> None:
+    """Raise :class:`ToolOutputError` if a phase failed or never finished."""
+    for run in runs:
+        if run.status != 0:
+            raise ToolOutputError(
+                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
+                f"{describe_status(run.status)}: {telling_line(stage, run)}"
+                + "".join(f"; {reason}" for reason in cause)
+            )
+    done = {(run.repetition, run.name) for run in runs}
+    for repetition, phase in _expected(plan):
+        if (repetition, phase.name) not in done:
+            missing = f"phase {phase.name}, repetition {repetition} never finished"
+            raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
+
+
+def _views(stage: Path, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
+    """Return the view of every node; raises :class:`ToolOutputError`."""
+    if plan.nodes == 1:
+        return (opened.view,) if opened.view else ()
+    try:
+        views = [View.from_json(answer) for answer in _answers(stage, VIEW, plan.nodes)]
+    except TypeError as error:
+        raise ToolOutputError(f"view: not a view of the target: {error}") from error
+    hosts = {view.host for view in views}
+    if len(hosts) != plan.nodes:
+        raise ToolOutputError(f"{len(hosts)} node(s) looked at the target, {plan.nodes} expected")
+    return tuple(views)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """What the executions left, by phase name: fields as in :class:`Evidence`."""
+
+    judged: dict[str, list[ToolOutput]]
+    cold: dict[str, list[ToolOutput]]
+    evictions: dict[str, list[Eviction]]
+    fetched: dict[str, list[int | None]]
+
+
+def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
+    """Parse the outputs and evictions of all executions; raises :class:`ToolOutputError`."""
+    emptied = [phase.name for phase in plan.phases if phase.access.evict]
+    outputs = _Outputs(
+        judged={phase.name: [] for phase in plan.phases},
+        cold={phase.name: [] for phase in plan.repeat},
+        evictions={name: [] for name in emptied},
+        fetched={name: [] for name in emptied},
+    )
+    for repetition, phase in _expected(plan):
+        warm_up = repetition == 0 and phase.name in outputs.cold
+        parsed = _parse(stage, phase, repetition)
+        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
+            if parsed is not None:
+                (outputs.cold if warm_up else outputs.judged)[part.name].append(parsed)
+        if phase.access.evict and not warm_up:
+            outputs.evictions[phase.name] += _evictions(stage, plan, phase, repetition)
+            outputs.fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
+    return outputs
+
+
+def _frozen(values: Mapping[str, Sequence[_Item]]) -> dict[str, tuple[_Item, ...]]:
+    return {name: tuple(items) for name, items in values.items()}

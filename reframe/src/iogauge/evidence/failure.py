@@ -18,7 +18,7 @@ from iogauge.tools.mpi import is_binding
 
 
 def describe_status(status: int) -> str:
-    """An exit status for people: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
+    """Describe an exit status: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
     if status > 128:
         try:
             return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
@@ -27,27 +27,28 @@ def describe_status(status: int) -> str:
     return f"exit status {status}"
 
 
-#: Signals that have to do with the time limit: the warning that Slurm is asked for, and what Flux sends then.
+#: Signals of the time limit: the warning that Slurm is asked to send, and Flux's signal at the
+#: limit.
 _LIMIT: Final = {
     "USR1": "the scheduler warned of the time limit, ",
     "ALRM": "the time limit was reached, ",
 }
 
-#: What a scheduler says of a job that it ended by itself; its exit status may be 0.
+#: A scheduler's states of jobs that it ended by itself; their exit status may be 0.
 ENDED_BY_SCHEDULER: Final = frozenset(
     ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
 )
 
 
 def cause_of_end(stage: Path, state: str | None) -> list[str]:
-    """Who ended a job before its time: the signal that it was told by, the scheduler's word."""
-    found = []
+    """Return why a job ended before its time: the signal that it got, and the scheduler's state."""
+    causes = []
     with contextlib.suppress(ToolOutputError):
-        told = stage_text(stage / SIGNAL, "job").strip()
-        found.append(f"{_LIMIT.get(told, '')}told to end by SIG{told}")
+        signal_name = stage_text(stage / SIGNAL, "job").strip()
+        causes.append(f"{_LIMIT.get(signal_name, '')}told to end by SIG{signal_name}")
     if state in ENDED_BY_SCHEDULER:
-        found.append(f"the scheduler says {state}")
-    return found
+        causes.append(f"the scheduler says {state}")
+    return causes
 
 
 def stage_text(path: Path, what: str) -> str:
@@ -64,7 +65,10 @@ _TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 
 
 def telling_line(stage: Path, run: PhaseRun) -> str:
-    """The line that tells best why a phase failed: the system's word, the tool's, or the last that was said."""
+    """Return the line that best explains a failed phase.
+
+    An error of the system comes first, then an error of the tool, then the last line.
+    """
     printed: list[str] = []
     execution = (run.name, run.repetition)
     results = f"fio-{run.name}.{run.repetition}.json"
@@ -73,34 +77,34 @@ def telling_line(stage: Path, run: PhaseRun) -> str:
             text = untrusted.read_text(stage / file)
         except OSError:
             continue
-        if file.endswith(".json"):  # fio complains before the results, or just gives a number
+        if file.endswith(".json"):  # fio complains before the results, or only gives a number
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             text = text.partition("{")[0] + "".join(
                 f"error {n}: {os.strerror(n)}\n" for n in errors
             )
         printed.append(text)
-    said = [
+    printed_lines = [
         [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
         for text in printed
     ]
-    for lines in said:
+    for lines in printed_lines:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
             return visible(telling[0][:300])
-    for lines in said:
-        # IOR's and mdtest's own word, wherever the launcher says more.
+    for lines in printed_lines:
+        # IOR and mdtest mark their errors; the launcher may print more.
         telling = [x for x in lines if _TOOL_ERROR.search(x)]
         if telling:
             return visible(telling[0][:300])
-    for lines in said:
-        # The tool's own word for the failure, before what the launcher adds to it.
+    for lines in printed_lines:
+        # The tool reports its failure before the launcher adds to it.
         telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
         if telling:
             return visible(telling[0][:300])
     return "it printed nothing"
 
 
-#: Bytes below which a directory counts as full: a job's own files need as many.
+#: Bytes below which a directory counts as full: a job's own files need this room.
 _ROOM_BYTES: Final = 64 << 10
 
 

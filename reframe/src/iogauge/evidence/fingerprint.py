@@ -1,9 +1,10 @@
-"""The facts of software and hardware that a record was made with, so that a change can be named.
+"""Facts of the software and hardware behind a record, so that a change can be named.
 
-A fingerprint is a flat dictionary of plain values. :func:`collect` gathers what one node can tell, without
-root, from ``/proc``, ``/sys``, one call of ``lctl`` and one of ``mpirun``; :func:`merge` joins nodes;
-:func:`of_case` is what the case knows of itself. What cannot be read gives no key: a fingerprint never fails
-a run, and never holds a password or a key. docs/fingerprint.md lists the keys.
+A fingerprint is a flat dictionary of plain values. :mod:`iogauge.node.probes` gathers the facts of
+a node, without root, from ``/proc``, ``/sys``, one call of ``lctl`` and one of ``mpirun``.
+:func:`merge` joins nodes, and :func:`of_case` adds the facts of the case. Facts that cannot be read
+get no key. A fingerprint never fails a run, and never holds a password or a key.
+docs/fingerprint.md lists the keys.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from iogauge.core.text import digest, text_digest
 from iogauge.core.words import Fingerprint, Value
 from iogauge.node.probes import SECRET
 
-#: Keys (patterns of fnmatch) whose change starts a new series: what a result depends on by design. Others
-#: are kept to explain a change, and change nothing by themselves.
+#: Keys (patterns of fnmatch) on which a result depends by design: their change starts a new series.
+#: Other keys only explain a change.
 STARRED: Final = (
     "tool.*",
     "stack",
@@ -51,27 +52,19 @@ STARRED: Final = (
     "tunable.llite.unaligned_dio",
 )
 
-#: Values of a key that nodes may differ in before the rest is counted.
+#: Number of distinct values that a merged key keeps; further values are only counted.
 _DISTINCT: Final = 8
 
-#: Keys whose text may name hosts.
-_WITH_HOSTS: Final = (
-    "command.text",
-    "hints",
-    "hints.environment",
-    "mount.options",
-    "mount.source",
-)
 
-
-#: Scripts of ours that have moved, and where they lay when series began: a new path would start new series.
+#: Scripts of ours that have moved, with their first paths: a new path would start new series.
 _MOVED: Final = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
 
 
 def normalise(command: str, directory: str = "", session: str = "") -> str:
-    """A command line without what differs from run to run: directory, session, repetition, folders of programs.
+    """Return a command line without the parts that differ from run to run.
 
-    Two command lines that do the same become one; what cannot be split into words is only stripped.
+    These are directory, session, repetition, and the folders of programs. Command lines that do the
+    same become equal. A command that cannot be split into words keeps the folders of programs.
     """
     for text, name in ((directory, "DIR"), (session, "SESSION"), *_MOVED.items()):
         command = command.replace(text, name) if text else command
@@ -90,14 +83,17 @@ def normalise(command: str, directory: str = "", session: str = "") -> str:
 
 
 def fold(hosts: Sequence[str]) -> str:
-    """Host names, each once, runs of numbers folded: ``n[1-3,7]``, ``c[01-02]-ib``; sorted."""
+    """Return the host names, each once and sorted, with runs of numbers folded.
+
+    For example ``n[1-3,7]`` or ``c[01-02]-ib``.
+    """
     parts = {host: re.fullmatch(r"(.*?)([0-9]{1,18})([^0-9]*)", host) for host in hosts}
     padded = {(m[1], m[3]) for m in parts.values() if m and m[2] != str(int(m[2]))}
     folded = [host for host, match in parts.items() if match is None]
     groups: dict[tuple[str, int, str], list[int]] = {}
     for match in parts.values():
         if match:
-            # Where one name has leading zeros, only names of the same width are neighbours.
+            # If a name has leading zeros, only names of the same width are neighbours.
             width = len(match[2]) if (match[1], match[3]) in padded else 0
             groups.setdefault((match[1], width, match[3]), []).append(int(match[2]))
     for (prefix, width, suffix), numbers in groups.items():
@@ -116,9 +112,9 @@ def fold(hosts: Sequence[str]) -> str:
     return ",".join(sorted(folded))
 
 
-# What a fingerprint is used for.
+# Uses of a fingerprint.
 def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
-    """The part whose change starts a new series: keys that fit :data:`STARRED`."""
+    """Return the keys whose change starts a new series: those that fit :data:`STARRED`."""
     return {
         key: value
         for key, value in fingerprint.items()
@@ -127,14 +123,14 @@ def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
 
 
 def identity(fingerprint: Mapping[str, Value]) -> str:
-    """12 hexadecimal digits that name the content, whatever the order of its keys."""
+    """Return 12 hexadecimal digits that identify the content, whatever the order of its keys."""
     return digest(dict(fingerprint))
 
 
 def changed(
     old: Mapping[str, Value], new: Mapping[str, Value]
 ) -> list[tuple[str, Value | None, Value | None]]:
-    """Keys that differ, with both values, in order; None: there was none. Starred keys come first."""
+    """Return the keys that differ with old and new value, None if absent; starred keys first."""
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     starred = series_subset(dict.fromkeys(keys, True))
     return [
@@ -144,24 +140,25 @@ def changed(
 
 
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
-    """One fingerprint of several looks: values that differ are joined as text, sorted, with `` | ``.
+    """Merge several looks into a fingerprint; differing values are joined as sorted text with `` |
+    ``.
 
-    Of more than :data:`_DISTINCT` the first are kept, with how many the others are and a digest of them: a
-    thousand nodes must not make a record of megabytes. A key that one look lacks, because a probe was late,
-    is taken from the others.
+    If a key has more than :data:`_DISTINCT` values, the others become their number and a digest.
+    Otherwise a thousand nodes would make a record of megabytes. If a look lacks a key, because a
+    probe was late, the others give it.
     """
-    seen: dict[str, dict[Value, None]] = {}
+    by_key: dict[str, dict[Value, None]] = {}
     for node in nodes:
         for key, value in node.items():
-            seen.setdefault(key, {})[value] = None
+            by_key.setdefault(key, {})[value] = None
 
     def joined(values: Sequence[Value]) -> Value:
         texts = sorted(map(str, values))
         more = texts[_DISTINCT:]
-        said = [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
-        return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *said])
+        rest = [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
+        return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *rest])
 
-    return {key: joined(list(values)) for key, values in sorted(seen.items())}
+    return {key: joined(list(values)) for key, values in sorted(by_key.items())}
 
 
 def of_case(
@@ -175,54 +172,24 @@ def of_case(
     directory: str = "",
     session: str = "",
 ) -> Fingerprint:
-    """What the case itself knows: node names, tools as ``name version``, stack, commands, hints, data.
+    """Return the facts of the case: nodes, tools as ``name version``, stack, commands, hints, data.
 
-    ``stack`` is what :meth:`iogauge.site.stack.Stack.to_record` gives.
+    ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
-    found: Fingerprint = {"nodes": fold(hosts)} if hosts else {}
+    facts: Fingerprint = {"nodes": fold(hosts)} if hosts else {}
     for tool in tools:
         name, _, version = tool.partition(" ")
-        found[f"tool.{name}"] = version
+        facts[f"tool.{name}"] = version
     if stack and stack.get("fingerprint"):
-        found["stack"] = str(stack["fingerprint"])
+        facts["stack"] = str(stack["fingerprint"])
         hashes = stack.get("hashes")
         if isinstance(hashes, Mapping):
-            found |= {f"stack.{name}": str(value) for name, value in hashes.items()}
+            facts |= {f"stack.{name}": str(value) for name, value in hashes.items()}
     if commands:
         text = "; ".join(normalise(command, directory, session) for command in commands)
-        found |= {"command": text_digest(text), "command.text": text}
+        facts |= {"command": text_digest(text), "command.text": text}
     if hints:
-        found["hints"] = hints
+        facts["hints"] = hints
     if data_types:
-        found["data_type"] = ",".join(sorted(set(data_types)))
-    return found
-
-
-def anonymised(fingerprint: Mapping[str, Value], hosts: Sequence[str]) -> Fingerprint:
-    """The fingerprint with host names and IPv4 addresses replaced by hashes of them.
-
-    ``hosts`` are the nodes of the case. Names that can be guessed can be found again from their hashes: this
-    hides them from readers, not from somebody who searches.
-    """
-    names = {part for host in hosts for part in (host, host.partition(".")[0])} - {""}
-
-    def hashed(name: str) -> str:
-        return f"host-{text_digest(name)[:8]}"
-
-    def hide(text: str) -> str:
-        for name in sorted(names, key=len, reverse=True):
-            text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", hashed(name), text)
-        return re.sub(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?![\w.])", lambda m: hashed(m[0]), text)
-
-    found = dict(fingerprint)
-    for key in _WITH_HOSTS:
-        if isinstance(text := found.get(key), str):
-            found[key] = hide(text)
-    if "nodes" in found:
-        found["nodes"] = ",".join(sorted(hashed(host) for host in set(hosts)))
-    source = str(found.get("mount.source", ""))
-    # host:/export, //host/share, host@tcp:/fsname
-    if match := re.match(r"(//)(?!host-)([\w.-]+)|()(?!host-)([\w.-]+)(?=[:@])", source):
-        slashes, name = match[1] or "", match[2] or match[4]
-        found["mount.source"] = slashes + hashed(name) + source[match.end() :]
-    return found
+        facts["data_type"] = ",".join(sorted(set(data_types)))
+    return facts

@@ -1,4 +1,4 @@
-"""What a finished job left, as values."""
+"""The evidence that a finished job left, as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.changes import Change
+from iogauge.evidence.changes import NodeActivity
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -19,10 +19,10 @@ from iogauge.tools.mpi import Binding
 
 @dataclass(frozen=True, slots=True)
 class Striping:
-    """What was asked and obtained of the storage targets in one repetition.
+    """Planned and obtained layouts of the files of a repetition.
 
-    ``placed`` maps a name to the target that it was pinned to; ``files`` are the layouts that were read
-    back after the first write.
+    ``placed`` maps a name to the target that it was pinned to. ``files`` are the layouts that were
+    read back after the first write.
     """
 
     repetition: int
@@ -32,17 +32,20 @@ class Striping:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that a job left: ``outputs`` and ``evictions`` by phase name, in order of repetitions.
+    """All evidence of a job.
 
-    ``cold`` holds the outputs of the warm-up, which are kept and not judged. ``fetched``: bytes that the
-    tasks fetched from storage, by phase name, for phases before which the page cache was emptied;
-    ``neighbours``: directories of other cases that were on the target meanwhile; ``occupied``: who had the
-    target's lock for as long as the job waited, ``lost``: why the job cannot be said to have had it throughout
-    (both empty where all is well); ``striping``: layouts,
-    where the case asked for one; ``opened``: what the first node saw before anything was written;
-    ``nodes``: fingerprints of the nodes, ``idle``: one look at each before the run, ``changes``: what each
-    counted between the first and the last phase that is judged; ``bindings``: cores that the launcher bound
-    the tasks to, where it says so.
+    These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
+    outputs of the warm-up, which are not judged; ``fetched``, the bytes that the tasks fetched from
+    storage, for phases with emptied page caches.
+
+    ``opened`` is the first node's view before anything was written. ``neighbours`` are the
+    directories of other cases on the target meanwhile. ``occupied`` names the holder of the
+    target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
+    throughout. Both are empty if all is well. ``striping`` holds the layouts if the case set any.
+
+    ``nodes`` are the fingerprints of the nodes, ``idle`` one look at each before the run.
+    ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
+    cores that the launcher bound the tasks to, if it reports them.
     """
 
     views: tuple[View, ...]
@@ -59,34 +62,34 @@ class Evidence:
     opened: View | None = None
     nodes: tuple[Mapping[str, Value], ...] = ()
     idle: tuple[Load, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NodeActivity, ...] = ()
     bindings: tuple[Binding, ...] = ()
 
 
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
-    """The phases of that name in a tool's output, ``count`` of them; raises :class:`ToolOutputError`."""
-    found = [phase for phase in output.phases if phase.name == name]
-    if len(found) != count:
+    """Return the ``count`` phases of a name; raises :class:`ToolOutputError` for another number."""
+    named = [phase for phase in output.phases if phase.name == name]
+    if len(named) != count:
         names = ", ".join(phase.name for phase in output.phases) or "none"
         raise ToolOutputError(
-            f"{output.tool}: {len(found)} phases {name!r} in the output, {count} expected (there: {names})"
+            f"{output.tool}: {len(named)} phases {name!r} in the output, {count} expected (there: {names})"
         )
-    return found
+    return named
 
 
 def rates_of(
     plan: CasePlan, outputs: Mapping[str, Sequence[ToolOutput]]
 ) -> dict[str, Sequence[Quantity]]:
-    """Values of every metric in the outputs of the phases, one an output, as the tool printed them."""
-    found: dict[str, list[Quantity]] = {}
+    """Return the values of every metric, one for each output, as the tool printed them."""
+    rates: dict[str, list[Quantity]] = {}
     for phase in plan.repeat:
         for metric, (name, rate) in phase.rates.items():
             for output in outputs[phase.name]:
-                for one in tool_phases(output, name, phase.samples):
-                    if rate in one.rates:
-                        found.setdefault(metric, []).append(one.rates[rate])
+                for tool_phase in tool_phases(output, name, phase.samples):
+                    if rate in tool_phase.rates:
+                        rates.setdefault(metric, []).append(tool_phase.rates[rate])
     for metric, computed in plan.computed.items():
-        sources = [found.get(source, []) for source in computed.sources]
+        sources = [rates.get(source, []) for source in computed.sources]
         if all(sources) and len({len(values) for values in sources}) == 1:
-            found[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
-    return dict(found)
+            rates[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
+    return dict(rates)

@@ -1,4 +1,4 @@
-"""Guards against memory: client caches, write-back, servers' caches, compression (G1 to G3, G18)."""
+"""Guards against memory: client and server caches, write-back, compression (G1 to G3, G18)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read is O_DIRECT on a file system that honours it, or by another node than wrote
-    (N >= 2, Q mod N != 0, the tool says that it shifted, and the nodes do not share a kernel and a
-    mount), or V >= 2 M, or the page cache was dropped and proven empty on every node before every
-    repetition, which must then be what the tasks fetched (95 % of the data; ext2 to ext4, xfs, f2fs).
+    """G1: a read must meet one of four conditions. It is O_DIRECT on a file system that honours it.
+    Or another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift, and the
+    nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
+    before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs).
 
-    ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is how many page
-    caches the N nodes have (None: as many as nodes): containers of one kernel over one mount share
-    theirs. ``data_bytes`` is what each emptying must have covered. ``fetched`` is what the tasks
-    fetched from storage in each repetition, as their kernel counts it (None: it does not).
+    ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the number of
+    page caches of the N nodes, None if each node has its own. Containers of one kernel over one
+    mount share a page cache. Each eviction must have covered ``data_bytes``. ``fetched`` holds the
+    bytes that the tasks fetched from storage in each repetition, None if their kernel does not
+    count them.
     """
     rule = Rule(
         "G1",
@@ -67,7 +68,7 @@ def client_cache(
 
 
 def _why_not_past(nodes: int, task_offset: int | None, o_direct: bool, sharing: str) -> str:
-    """Why a read did not go past the page caches. ``sharing``: which nodes share some; empty: none."""
+    """Return why a read may have hit the page caches; ``sharing`` names nodes that share them."""
     if o_direct:
         return "O_DIRECT, which this file system is not known to honour"
     if nodes == 1:
@@ -86,7 +87,7 @@ def _why_not_emptied(
     data_bytes: int,
     fetched: Sequence[int | None],
 ) -> str:
-    """Why the page caches are not proven to have been empty before each read; empty: they are."""
+    """Return why the page caches are not proven empty before each read; empty if they are."""
     if traits.cache == "opaque":
         return "the client caches outside the page cache, where nothing can be proven"
     if len(evictions) != expected:
@@ -124,25 +125,29 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _seen_offset(seen: PhaseSeen) -> int | None:
-    """The shift of readers in nodes that was asked for, if the tool says in every output that it did it.
+    """Return the shift of readers in nodes, or None if a tool's output does not confirm it.
 
-    IOR: ``reorderTasks`` and ``taskPerNodeOffset``, with as many tasks on each node. mdtest: the line
-    "Shifting ranks by N", N in ranks.
+    IOR reports ``reorderTasks`` and ``taskPerNodeOffset``; each node must have as many tasks.
+    mdtest prints "Shifting ranks by N", N in ranks.
     """
-    asked, per_node = seen.access.task_offset, seen.case.tasks_per_node
-    if asked is None:
+    planned, per_node = seen.access.task_offset, seen.case.tasks_per_node
+    if planned is None:
         return None
     for output in seen.outputs:
-        said = output.parameters
+        parameters = output.parameters
         if output.tool == "ior":
-            even = said.get("clients per node") == per_node
-            shift = said.get("taskPerNodeOffset") if said.get("reorderTasks") and even else None
+            even = parameters.get("clients per node") == per_node
+            shift = (
+                parameters.get("taskPerNodeOffset")
+                if parameters.get("reorderTasks") and even
+                else None
+            )
         else:
-            ranks = said.get("shift")
+            ranks = parameters.get("shift")
             shift = ranks // per_node if isinstance(ranks, int) and ranks % per_node == 0 else None
-        if shift != asked:
+        if shift != planned:
             return None
-    return asked
+    return planned
 
 
 def write_back(
@@ -192,9 +197,9 @@ def server_cache(
 ) -> Finding:
     """G3: all tasks together read at least 2 x the memory of the servers, if that is declared.
 
-    Only remarked upon: whether the servers' caches belong to what is measured is the site's choice.
-    ``total_bytes`` is what all tasks read in a repetition. ``server_memory`` is that of all servers
-    that hold the files, None if it is not declared.
+    The outcome is only a remark: the site chooses whether the servers' caches belong to the
+    measurement. ``total_bytes`` is the data that all tasks read in a repetition. ``server_memory``
+    is the memory of all servers that hold the files, None if it is not declared.
     """
     if server_memory is None:
         return Rule("G3", "topology.servers.memory").ok("memory of the servers not declared")
@@ -225,12 +230,13 @@ def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: on zfs, btrfs with ``compress=``, dm-vdo, or if the site says so: IOR ``-l random``; fio
-    ``refill_buffers=1``, ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
+    """G18: random data on zfs, btrfs with ``compress=``, dm-vdo, or if the site declares
+    compression. IOR needs ``-l random``; fio ``refill_buffers=1``,
+    ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
 
-    Data that can be compressed or found twice must not be written there. ``compressing`` says what
-    does it, empty: nothing that is known. ``parameters`` are what the tool says that it ran with, a
-    mapping for each output. IOR's default repeats one block; its "incompressible" data shrink
+    Such targets shrink data that can be compressed or deduplicated. ``compressing`` names what
+    shrinks them, empty if nothing is known. ``parameters`` holds the options that the tool reports,
+    one mapping for each output. IOR's default repeats one block; its "incompressible" data shrink
     136-fold (IOR 4.0.0).
     """
     if not compressing:
@@ -251,7 +257,7 @@ def data_entropy(
         refilled = str(given.get("refill_buffers", "0")) != "0"
         return None if refilled else "buffers that are written again and again (no refill_buffers)"
 
-    wrong = [said for given in parameters if (said := objection(given)) is not None]
+    wrong = [reason for given in parameters if (reason := objection(given)) is not None]
     return Rule(
         "G18",
         "data that cannot be compressed or found twice",
@@ -273,7 +279,7 @@ def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _compressing(seen: CaseSeen) -> str:
-    """What makes data smaller on their way, as the site declares or a node saw; empty: nothing."""
+    """Return what shrinks the data, as the site declares or a node saw; empty if unknown."""
     declared = seen.extras.target.compresses
     if declared is not None:
         return "a target that compresses, as its site declares" if declared else ""

@@ -1,7 +1,8 @@
-"""Every guard, a line each: its rule, what follows if that does not hold, and when it is asked.
+"""Every guard on one line: its rule, the outcome if it does not hold, and the function that applies
+it.
 
-Findings come in the order of these lines. The table of docs/guards.md is made from them and from the
-first paragraph of each rule's docstring: ci/docs.
+Findings come in the order of these lines. ci/docs.py makes the table of docs/guards.md from these
+lines and the first paragraph of each rule's docstring.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Seen = TypeVar("Seen")
 
 @dataclass(frozen=True)
 class Entry:
-    """A rule with its number and name, what follows if it does not hold, and what sets its limits."""
+    """A rule with number and name, the outcome if it does not hold, and its settings."""
 
     number: str
     name: str
@@ -30,7 +31,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Guard(Entry, Generic[Seen]):
-    """A rule that the judge asks. ``speak`` yields its findings, and none if it does not apply."""
+    """A rule that the judge applies; ``speak`` yields its findings, if it applies."""
 
     speak: Callable[[Seen], Iterator[Finding]]
 
@@ -40,7 +41,8 @@ _MEMORY: Final = "`limits.memory_factor` 2"
 _LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-case-at-a-time))"
 
 # fmt: off
-#: The job asks these before it makes its directory, with G9 and G12: :mod:`iogauge.job.opening`.
+#: Rules that the job applies before it makes its directory, with G9 and G12: see
+#: :mod:`iogauge.job.opening`.
 OF_TARGET: Final = (
     Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
@@ -58,15 +60,15 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
 )
 
-#: Of the layouts that were read back in one repetition.
+#: Rules for the layouts that were read back in each repetition.
 OF_LAYOUT: Final[tuple[Guard[LayoutSeen], ...]] = (
     Guard("G10", "layout", striping.layout, "INVALID", "", striping.layout_of),
     Guard("G11", "coverage", striping.coverage, "INVALID", "", striping.coverage_of),
     Guard("G23", "stripes", striping.stripes_against_size, "INVALID", "", striping.stripes_against_size_of),
 )
 
-#: A finding holds for each metric of the phase, or for the metric that it names, and for what is computed
-#: from these.
+#: A finding holds for each metric of the phase, or only for the metric that it names. It also holds
+#: for metrics that are computed from these.
 OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G1", "client cache", cache.client_cache, "INVALID", _MEMORY, cache.client_cache_of),
     Guard("G21", "order", figures.read_after_write, "INVALID", "", figures.read_after_write_of),

@@ -1,5 +1,6 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool
-(G4 to G8, G17, G21, G22)."""
+"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool (G4 to G8, G17,
+G21, G22).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from iogauge.guards.seen import MetricSeen, PhaseSeen
 from iogauge.plan.case import DIR, REP
 from iogauge.plan.cost import metric_ceiling
 
-#: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed, below
-#: the second it is remarked upon.
+#: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
+#: Below the second number it gets a remark.
 MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
     "quick": (0.02, 30.0),
     "daily": (30.0, 60.0),
@@ -29,8 +30,8 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 
 
 def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
-    """G4: the shortest repetition lasts 30 s in tier daily, 60 s in acceptance; quick only demands 0.02 s
-    and remarks below 30 s.
+    """G4: the shortest repetition lasts 30 s in tier daily, 60 s in acceptance. Tier quick demands
+    0.02 s and remarks below 30 s.
     """
     least, wanted = MIN_SECONDS[tier]
     shortest = min(seconds)
@@ -62,36 +63,36 @@ def tail(
     min_wear_out: float = 0.7,
     min_pairs: float = 0.5,
 ) -> Finding | None:
-    """G5: (max - min) / mean of task times <= 0.3; with a stonewall: wear-out ratio >= 0.7, fewest over
-    most transfers >= 0.5.
+    """G5: (max - min) / mean of task times <= 0.3. With a stonewall, wear-out ratio >= 0.7, and
+    fewest over most transfers >= 0.5.
 
-    The wear-out ratio is the bandwidth of the whole phase over that up to the stonewall.
-    ``stonewalls`` holds (stonewall, bandwidth of the phase in MiB/s, tasks). Returns None if the tool
-    reported neither.
+    The wear-out ratio is the bandwidth of the whole phase over the bandwidth up to the stonewall.
+    ``stonewalls`` holds (stonewall, bandwidth of the phase in MiB/s, tasks). Returns None if the
+    tool reported neither.
     """
     worst = 0.0
     for times in rank_seconds:
         if len(times) > 1 and statistics.fmean(times) > 0:
             worst = max(worst, (max(times) - min(times)) / statistics.fmean(times))
-    seen = [f"(max - min) / mean of task times = {worst:.2f}"] if any(rank_seconds) else []
+    parts = [f"(max - min) / mean of task times = {worst:.2f}"] if any(rank_seconds) else []
     holds = worst <= max_imbalance
     for wall, phase_mib_s, tasks in stonewalls:
         if wall.mean_task_mib_s:
             ratio = phase_mib_s / (wall.mean_task_mib_s * tasks)
             holds = holds and ratio >= min_wear_out
-            seen.append(f"wear-out ratio {ratio:.2f}")
+            parts.append(f"wear-out ratio {ratio:.2f}")
         if wall.min_pairs is not None and wall.max_pairs:
             ratio = wall.min_pairs / wall.max_pairs
             holds = holds and ratio >= min_pairs
-            seen.append(f"fewest over most transfers {ratio:.2f}")
-    if not seen:
+            parts.append(f"fewest over most transfers {ratio:.2f}")
+    if not parts:
         return None
     return Rule(
         "G5",
         f"imbalance <= {max_imbalance:g}, wear-out ratio >= {min_wear_out:g}, "
         f"fewest over most >= {min_pairs:g}",
         "Look for a slow node, link or storage target",
-    ).decide(holds, ", ".join(seen), Outcome.WARN)
+    ).decide(holds, ", ".join(parts), Outcome.WARN)
 
 
 def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -111,8 +112,8 @@ def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
 def ceiling(
     *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
 ) -> Finding:
-    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices; below 50 % is remarked
-    upon if the scenario saturates the target.
+    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices. Below 50 %
+    yields a remark if the scenario saturates the target.
     """
     if limit is None:
         return Rule("G6", "topology in the site's settings").ok("no ceiling declared")
@@ -129,7 +130,7 @@ def ceiling(
 
 
 def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """The largest sample of each metric against the ceiling of that metric."""
+    """Yield the largest sample of each metric against the ceiling of that metric."""
     case, access = seen.case, seen.access
     for metric in case.metrics:
         if metric.name not in seen.phase.rates:
@@ -176,7 +177,7 @@ def unit_sanity_of(seen: PhaseSeen) -> Iterator[Finding]:
 def bytes_moved(
     *, expected: int | None, reported: Sequence[int | None], warnings: Sequence[str] = ()
 ) -> Finding:
-    """G8: N x T x b x s bytes moved in every repetition, no warning from the tool."""
+    """G8: N x T x b x s bytes moved in every repetition, and no warning from the tool."""
     wrong = [r for r in reported if expected is not None and r != expected]
     saw = (
         f"{wrong[0] if wrong[0] is not None else 'an unknown number of'} bytes moved"
@@ -191,7 +192,7 @@ def bytes_moved(
 
 
 def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Ask of what reads or writes, and if the tool gives a warning that the plan does not expect."""
+    """Apply G8 to reads and writes, and to any phase with an unexpected warning."""
     expected = seen.phase.expected
     warnings = [
         warning
@@ -231,11 +232,11 @@ def read_after_write(
     writes: Sequence[tuple[int, float]],
     writes_first: bool = False,
 ) -> Finding:
-    """G21: every read comes after a write of this run that had finished: of its own repetition, or of the
-    preparing one if repetitions do not write; with ``writes_first`` after all of them.
+    """G21: every read starts after a finished write of its own repetition. If repetitions do not
+    write, the preparing write counts. With ``writes_first`` every read starts after all writes.
 
-    ``reads`` are (repetition, seconds of one clock at which it started), ``writes`` (repetition,
-    seconds at which it had finished). The preparing repetition is number 0.
+    ``reads`` holds (repetition, start), ``writes`` (repetition, end), in seconds of one clock. The
+    preparing repetition is number 0.
     """
     last = max((ended for _, ended in writes), default=0.0)
     wrong = []
@@ -261,7 +262,7 @@ def read_after_write(
 
 
 def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """An execution that writes and reads does so in this order: its read begins when it has ended."""
+    """Yield G21. If one execution writes and reads, its read starts at the end of the execution."""
     if seen.access.direction != "read":
         return
     plan, runs = seen.case.plan, seen.case.evidence.runs
@@ -271,9 +272,11 @@ def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
         if phase.access.direction in ("write", "metadata")
     }
     name = seen.phase.within or seen.phase.name
-    mine = [run for run in runs if run.name == name and run.repetition > 0]
+    executions = [run for run in runs if run.name == name and run.repetition > 0]
     yield read_after_write(
-        reads=[(run.repetition, run.ended if name in writers else run.started) for run in mine],
+        reads=[
+            (run.repetition, run.ended if name in writers else run.started) for run in executions
+        ],
         writes=[(run.repetition, run.ended) for run in runs if run.name in writers],
         writes_first=plan.writes_first,
     )
@@ -289,13 +292,14 @@ def tool_integrity(
     want_nodes: int | None,
     unlike: str = "",
 ) -> Finding:
-    """G22: one version of the tool, on as many tasks and nodes as asked, with the words of the command
-    line (IOR, mdtest) or the options of the job file (fio) that were asked for, as far as the tool says.
+    """G22: one version of the tool, on the planned tasks and nodes. The command line (IOR, mdtest)
+    or the options of the job file (fio) are as planned, as far as the tool reports them.
 
-    ``tasks`` and ``nodes`` are those of each output, None if the tool does not say. ``unlike``: how the
-    words that it says it ran with differ from those that were asked for.
+    ``tasks`` and ``nodes`` hold the numbers in each output, None if the tool does not report them.
+    ``unlike`` says how the reported command line or options differ from the plan, empty if they do
+    not.
     """
-    seen = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
+    ran = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
     wrong_tasks = sorted(
         {t for t in tasks if t is not None and want_tasks is not None} - {want_tasks}
     )
@@ -303,25 +307,23 @@ def tool_integrity(
         {n for n in nodes if n is not None and want_nodes is not None} - {want_nodes}
     )
     if wrong_tasks:
-        seen += f" with {wrong_tasks[0]} task(s)"
+        ran += f" with {wrong_tasks[0]} task(s)"
     if wrong_nodes:
-        seen += f" on {wrong_nodes[0]} node(s)"
+        ran += f" on {wrong_nodes[0]} node(s)"
     if unlike:
         return Rule(
             "G22",
             "the words that were asked for",
             "Something between the job script and the tool changes its words: look for a wrapper (type "
             f"{tool}), and for variables of the environment that {tool} reads",
-        ).invalid(f"{seen}, {unlike}")
+        ).invalid(f"{ran}, {unlike}")
     return Rule(
         "G22",
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")
         + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
         "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
-    ).decide(
-        len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, seen
-    )
+    ).decide(len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
 
 
 def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -338,31 +340,30 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _unlike(seen: PhaseSeen, output: ToolOutput) -> str:
-    """How what a tool says it ran with differs from what was asked; empty: not at all, or it does not say.
+    """Return how the command line or options that a tool reports differ from the plan; empty if
+    they do not.
 
-    IOR and mdtest repeat their command line, fio the options of its job file. What the job script fills
-    in may be anything.
+    IOR and mdtest repeat their command line, fio the options of its job file. Values that the job
+    script fills in are not compared.
     """
     plan, phase = seen.case.plan, seen.phase
     words = next((p for p in plan.phases if p.name == phase.within), phase).command
     names = [PurePath(word).name for word in words]
     if output.command and output.tool in names:
-        asked = words[names.index(output.tool) + 1 :]
-        said = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
-        for want, found in zip_longest(asked, said, fillvalue=""):
+        planned = words[names.index(output.tool) + 1 :]
+        reported = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
+        for want, got in zip_longest(planned, reported, fillvalue=""):
             pattern = (
                 re.escape(want).replace(re.escape(DIR), r"\S+").replace(re.escape(REP), r"\d+")
             )
-            if not re.fullmatch(pattern, found):
-                return (
-                    f"which says {found or 'nothing'!r} where {want or 'nothing'!r} was asked for"
-                )
+            if not re.fullmatch(pattern, got):
+                return f"which says {got or 'nothing'!r} where {want or 'nothing'!r} was asked for"
     if output.tool != "fio":
         return ""
     for name in words:
         for line in plan.inputs.get(name, "").splitlines():
             option, equals, want = line.partition("=")
-            found = str(output.parameters.get(option, "nothing"))
-            if equals and "$" not in want and found != want:
-                return f"which says {option}={found} where {option}={want} was asked for"
+            got = str(output.parameters.get(option, "nothing"))
+            if equals and "$" not in want and got != want:
+                return f"which says {option}={got} where {option}={want} was asked for"
     return ""

@@ -1,12 +1,12 @@
 """Guards: may a measurement be believed?
 
-A rule takes plain values and returns a :class:`Finding`: what was seen, what is demanded (with the formula), and
-what to do about it. Below each rule stands the function that says when it speaks and what it reads;
-:mod:`iogauge.guards.catalogue` lists them all. No guard reads a file or knows ReFrame; no guard compares with a
-reference.
+A rule takes plain values and returns a :class:`Finding`: what was seen, the demand (with its
+formula), and the remedy. A second function below each rule reads the case and decides whether the
+rule applies. :mod:`iogauge.guards.catalogue` lists all rules. No guard reads a file, knows ReFrame,
+or compares with a reference.
 
-Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per node, Q task
-offset.
+Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per
+node, Q task offset.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What a guard decides: believe, believe with a remark, or do not believe."""
+    """A guard's decision: believe, believe with a remark, or do not believe."""
 
     OK = "ok"
     WARN = "warn"
@@ -27,7 +27,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One guard's answer. ``metric`` is the metric that it speaks of; None: the whole case."""
+    """A guard's answer about one metric, or about the whole case if ``metric`` is None."""
 
     guard: str
     outcome: Outcome
@@ -43,25 +43,25 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a guard demands of one case, and what to do if that does not hold."""
+    """The demand of a guard in one case, and the remedy if it does not hold."""
 
     guard: str
     demands: str
     remedy: str = ""
 
     def ok(self, saw: str) -> Finding:
-        """Believe what was seen; there is nothing to do."""
+        """Return a finding that believes what was seen."""
         return Finding(self.guard, Outcome.OK, saw, self.demands)
 
     def warn(self, saw: str) -> Finding:
-        """Believe, and remark upon what was seen."""
+        """Return a finding that believes, with a remark on what was seen."""
         return Finding(self.guard, Outcome.WARN, saw, self.demands, self.remedy)
 
     def invalid(self, saw: str) -> Finding:
-        """Do not believe."""
+        """Return a finding that does not believe."""
         return Finding(self.guard, Outcome.INVALID, saw, self.demands, self.remedy)
 
     def decide(self, holds: bool, saw: str, otherwise: Outcome = Outcome.INVALID) -> Finding:
-        """Believe if the demand holds. The remedy is kept in either case: it tells how to stay there."""
+        """Return OK if the demand holds, else ``otherwise``. Keep the remedy in both findings."""
         outcome = Outcome.OK if holds else otherwise
         return Finding(self.guard, outcome, saw, self.demands, self.remedy)

@@ -1,4 +1,6 @@
-"""Guards of the nodes: placement, load of others, connections, modes of the client (G15, G19, G20, G24)."""
+"""Guards of the nodes: placement, load of others, connections, modes of the client (G15, G19, G20,
+G24).
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.changes import Change, own_bytes
+from iogauge.evidence.changes import NodeActivity, own_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.tools.mpi import Binding
 
 
 def _most_to_a_core(bindings: Sequence[Binding]) -> int:
-    """Tasks that some core carries at least: within each set of cores, tasks bound to no others over its size.
+    """Return the number of tasks that the busiest core carries at least.
 
-    Tasks that may use a whole socket share no core as long as they are no more than its cores.
+    For each set of cores, count the tasks that are bound only to cores of this set, and divide by
+    the size of the set. Tasks that may use a whole socket share no core if they are no more than
+    its cores.
     """
     by_host: dict[str, list[frozenset[str]]] = {}
-    for one in bindings:
-        by_host.setdefault(one.host, []).append(one.cores)
+    for binding in bindings:
+        by_host.setdefault(binding.host, []).append(binding.cores)
     return max(
         math.ceil(sum(task <= cores for task in tasks) / len(cores))
         for tasks in by_host.values()
@@ -37,48 +41,50 @@ def placement(
     bindings: Sequence[Binding] = (),
     oversubscribed: bool = False,
 ) -> Finding:
-    """G15: tasks per node <= physical cores (not if more are the purpose), load of one minute before the
-    run < 0.1 x cores, no core shared if mpirun is Open MPI's, which is told by a variable to report its
-    bindings (as many tasks may use a socket as it has cores); the governor is recorded.
+    """G15: tasks per node <= physical cores (unless the scenario wants more), and load of one
+    minute before the run < 0.1 x cores. No two tasks share a core, if mpirun is Open MPI's; a
+    variable makes it report its bindings. As many tasks may use a socket as it has cores. The
+    governor is recorded.
 
-    ``cores`` are the physical cores and ``load1`` the load of one minute before the run, a value a
-    node. ``governors`` are what the nodes say of their frequency. ``bindings`` are as the launcher
-    reported them, empty if it did not. ``oversubscribed``: more tasks than cores are the purpose.
+    ``cores`` holds the physical cores of each node, ``load1`` its load of one minute before the
+    run. ``governors`` holds the CPU frequency governors that the nodes report. ``bindings`` is
+    empty if the launcher reported no binding. ``oversubscribed`` is True if the scenario wants more
+    tasks than cores.
     """
     demands = (
         ("tasks per node <= physical cores, " if not oversubscribed else "")
         + "load before the run < 0.1 x cores"
         + (", no core shared by tasks" if bindings and not oversubscribed else "")
     )
-    seen = [f"{tasks_per_node} task(s) on {min(cores)} core(s)" if cores else "cores not known"]
+    parts = [f"{tasks_per_node} task(s) on {min(cores)} core(s)" if cores else "cores not known"]
     wrong = []
     if cores and tasks_per_node > min(cores) and not oversubscribed:
         wrong.append("lower scale.tasks_per_node")
     if cores and load1:
         busiest = max(load / count for load, count in zip(load1, cores, strict=True))
-        seen.append(f"load before the run {busiest:.2f} x cores")
+        parts.append(f"load before the run {busiest:.2f} x cores")
         if busiest >= 0.1:
             wrong.append("see what else runs on the nodes")
     if bindings:
         most = _most_to_a_core(bindings)
-        seen.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
+        parts.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
         if most > 1 and not oversubscribed:
             wrong.append("let the launcher bind each task to a core of its own")
     if governors:
-        seen.append(f"governor {', '.join(sorted(set(governors)))}")
+        parts.append(f"governor {', '.join(sorted(set(governors)))}")
     remedy = "; ".join(wrong)
     rule = Rule("G15", demands, remedy[:1].upper() + remedy[1:])
-    return rule.decide(not wrong, ", ".join(seen), Outcome.WARN)
+    return rule.decide(not wrong, ", ".join(parts), Outcome.WARN)
 
 
 def placement_of(seen: CaseSeen) -> Iterator[Finding]:
     evidence, per_node = seen.evidence, seen.tasks_per_node
     cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
-    known = len(cores) == len(evidence.idle) == len(evidence.nodes)
+    complete = len(cores) == len(evidence.idle) == len(evidence.nodes)
     yield placement(
         tasks_per_node=per_node,
-        cores=cores if known else [],
-        load1=[load.load1 for load in evidence.idle] if known else [],
+        cores=cores if complete else [],
+        load1=[load.load1 for load in evidence.idle] if complete else [],
         governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
         bindings=evidence.bindings,
         oversubscribed=seen.plan.sweeps_tasks and per_node > min(cores, default=0),
@@ -88,8 +94,8 @@ def placement_of(seen: CaseSeen) -> Iterator[Finding]:
 def neighbours(*, others: Sequence[str]) -> Finding:
     """G19: no other case of this suite was on the target, as far as its directory can be seen.
 
-    ``others`` are the directories of cases that were seen while this one ran. What other programs load
-    the target with is for :func:`foreign_load`.
+    ``others`` holds the directories of other cases that were seen during this case.
+    :func:`foreign_load` looks for the load of other programs.
     """
     return Rule(
         "G19",
@@ -108,10 +114,11 @@ def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def exclusive(*, objection: str) -> Finding:
-    """G19: the case had the lock of the target from before its look at the room until its directory was
-    removed; a case that does not get it within ``limits.lock_wait`` measures nothing.
+    """G19: the case held the target's lock from before its look at the room until its directory was
+    removed. A case that does not get the lock within ``limits.lock_wait`` measures nothing.
 
-    ``objection`` says why it had not, or why that is not known; empty: it had.
+    ``objection`` says why the case did not hold the lock, or why that is not known; empty if it
+    did.
     """
     return Rule(
         "G19",
@@ -128,34 +135,35 @@ def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
     yield exclusive(objection=seen.evidence.lost)
 
 
-#: Bytes on a node that are nobody's load: journals, logs, what the system itself writes now and then.
+#: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 64 << 20
 
 
 def foreign_load(
     *,
-    changes: Sequence[Change],
+    changes: Sequence[NodeActivity],
     own_read: int | None,
     own_written: int | None,
     max_share: float = 0.1,
 ) -> Finding:
-    """G19: of the bytes that the nodes counted between the first and the last judged phase, at most 10 %
-    are not the tool's; of those that servers counted for jobs, if their accounts can be read, at most
-    10 % are other jobs'. Less than 64 MiB is not looked at.
+    """G19: at most 10 % of the bytes that the nodes counted between the first and the last judged
+    phase are not the tool's. At most 10 % of the bytes that servers counted for jobs are other
+    jobs', if their accounts are readable. Less than 64 MiB are ignored.
 
-    ``changes`` is what the nodes counted for everybody on them. ``own_read`` and ``own_written`` are
-    what the tool says that it moved, None if it does not say. A node that moved less had caches.
+    ``changes`` holds the counters of the nodes, for all programs on them. ``own_read`` and
+    ``own_written`` are the bytes that the tool reports, None if it reports none. A node that
+    counted fewer bytes than the tool had caches.
     """
     # Containers of one kernel over one mount count the same bytes.
     distinct = list({change.cache_id: change for change in changes}.values())
-    told = []
+    parts = []
     worst = 0.0
 
     def weigh(foreign: int, total: int, who: str) -> None:
         nonlocal worst
         share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
         worst = max(worst, share)
-        told.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
+        parts.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
 
     foreign = total = 0
     unknown = []
@@ -163,15 +171,15 @@ def foreign_load(
         ("read", own_read, [change.bytes_read for change in distinct]),
         ("written", own_written, [change.bytes_written for change in distinct]),
     ):
-        seen = [count for count in moved if count is not None]
-        if own is not None and seen and len(seen) == len(moved):
-            total += sum(seen)
-            foreign += max(0, sum(seen) - own)
+        counted = [count for count in moved if count is not None]
+        if own is not None and counted and len(counted) == len(moved):
+            total += sum(counted)
+            foreign += max(0, sum(counted) - own)
         else:
             unknown.append(way)
     if len(unknown) < 2:
         weigh(foreign, total, f"others on {len(distinct)} node(s)")
-        told += [f"what was {way} cannot be compared" for way in unknown]
+        parts += [f"what was {way} cannot be compared" for way in unknown]
     accounts = [
         (change.jobs_own, change.jobs_foreign)
         for change in distinct
@@ -186,14 +194,14 @@ def foreign_load(
         "Run when others do not use the target, or ask for nodes of your own",
     ).decide(
         worst <= max_share,
-        "; ".join(told) or "nothing was counted that the tool's bytes can be compared with",
+        "; ".join(parts) or "nothing was counted that the tool's bytes can be compared with",
         Outcome.CONTAMINATED,
     )
 
 
 def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
     plan, evidence = seen.plan, seen.evidence
-    # If all writes come first, the warm-up of what reads lies among what is judged.
+    # If all writes come first, the warm-up of the reading phases lies among the judged phases.
     among = plan.passes[-1] if plan.writes_first else ()
     read, written = own_bytes(
         output
@@ -212,11 +220,12 @@ def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
     )
 
 
-def connections(*, changes: Sequence[Change]) -> Finding:
-    """G20: no connection to a server in a bad state, none that went through one meanwhile, no request timed
-    out, no client evicted by the kernel's log.
+def connections(*, changes: Sequence[NodeActivity]) -> Finding:
+    """G20: no connection to a server is in a bad state or was meanwhile, no request timed out, and
+    the kernel's log shows no evicted client.
 
-    An ordinary user may not be allowed to see any of it. Then the finding says so and does not object.
+    An ordinary user may not be allowed to see any of these. The finding then says so and does not
+    object.
     """
     troubles = [f"{change.host}: {text}" for change in changes for text in change.troubles]
     watched = sorted({place for change in changes for place in change.watched})
@@ -234,7 +243,8 @@ def connections_of(seen: CaseSeen) -> Iterator[Finding]:
     yield connections(changes=seen.evidence.changes)
 
 
-#: Modes of the Lustre client that make one kind of I/O into another (G24), as in a fingerprint.
+#: Modes of the Lustre client that turn one kind of I/O into another (G24), by their names in a
+#: fingerprint.
 _MODES: Final = ("hybrid_io", "fast_read", "parallel_dio", "unaligned_dio")
 
 
@@ -245,11 +255,11 @@ def client_modes(
     transfer_bytes: int | None,
     direction: str,
 ) -> Finding:
-    """G24: ``hybrid_io``, ``fast_read``, ``parallel_dio``, ``unaligned_dio`` of the Lustre client are the
-    same on all nodes; no buffered transfers as large as ``hybrid_io`` makes direct (write 2 MiB, read
-    8 MiB by default). They are recorded, and a change starts a new series.
+    """G24: ``hybrid_io``, ``fast_read``, ``parallel_dio``, ``unaligned_dio`` of the Lustre client
+    are the same on all nodes. No buffered transfer is as large as ``hybrid_io`` makes direct (write
+    2 MiB, read 8 MiB by default). The modes are recorded, and a change starts a new series.
 
-    ``nodes`` are the nodes' fingerprints. Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and
+    ``nodes`` holds the nodes' fingerprints. Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and
     ``hybrid_io_read_threshold_bytes``.
     """
     demands = "one mode on all nodes, and no hybrid I/O under buffered transfers"
@@ -257,19 +267,21 @@ def client_modes(
     def values(name: str) -> list[str]:
         return sorted({str(node.get(f"tunable.llite.{name}", "unknown")) for node in nodes})
 
-    known = {name: values(name) for name in _MODES}
-    known = {name: seen for name, seen in known.items() if seen not in ([], ["unknown"])}
-    if not known:
+    modes = {name: values(name) for name in _MODES}
+    modes = {
+        name: settings for name, settings in modes.items() if settings not in ([], ["unknown"])
+    }
+    if not modes:
         return Rule("G24", demands).ok("no modes of a Lustre client are known")
-    for name, seen in known.items():
-        if len(seen) > 1:
+    for name, settings in modes.items():
+        if len(settings) > 1:
             remedy = f"Let an administrator set llite.*.{name} alike on all nodes"
-            saw = f"{name} is {' and '.join(seen)} on different nodes"
+            saw = f"{name} is {' and '.join(settings)} on different nodes"
             return Rule("G24", demands, remedy).warn(saw)
     limits = [
         limit for limit in values(f"hybrid_io_{direction}_threshold_bytes") if limit.isdecimal()
     ]
-    if buffered and transfer_bytes and known.get("hybrid_io") == ["1"] and limits:
+    if buffered and transfer_bytes and modes.get("hybrid_io") == ["1"] and limits:
         least = min(map(int, limits))
         if transfer_bytes >= least:
             remedy = "Read the figure as one of direct I/O, or use smaller transfers"
@@ -277,7 +289,9 @@ def client_modes(
                 f"buffered transfers of {format_bytes(transfer_bytes)} may be direct "
                 f"(hybrid_io from {format_bytes(least)})"
             )
-    return Rule("G24", demands).ok(", ".join(f"{name} {seen[0]}" for name, seen in known.items()))
+    return Rule("G24", demands).ok(
+        ", ".join(f"{name} {settings[0]}" for name, settings in modes.items())
+    )
 
 
 def client_modes_of(seen: PhaseSeen) -> Iterator[Finding]:

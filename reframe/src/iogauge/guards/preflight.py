@@ -1,4 +1,6 @@
-"""Guards of the target, most of them before the first byte: identity, room, inodes, health (G9, G12 to G14)."""
+"""Guards of the target, most of them before the first byte: identity, room, inodes, health (G9, G12
+to G14).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Rule
 from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
 
-if TYPE_CHECKING:  # the job asks these rules on the nodes, without the judging side
+if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
     from iogauge.guards.seen import CaseSeen, PhaseSeen
 
 
@@ -38,9 +40,11 @@ def identity(*, declared_type: str, declared_source: str | None, views: Sequence
             or mount.type != declared_type
             or (declared_source is not None and mount.source != declared_source)
         ):
-            seen = f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
+            mounted = f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
             remedy = "Mount the target there, or correct target.path, target.type and target.source"
-            return Rule("G9", demands, remedy).invalid(f"{view.host} sees {seen} for {view.path}")
+            return Rule("G9", demands, remedy).invalid(
+                f"{view.host} sees {mounted} for {view.path}"
+            )
     if not views:
         return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
     return Rule("G9", demands).ok(f"{len(views)} node(s) see {demands}")
@@ -54,7 +58,9 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: 1.2 x need is free, fill afterwards at most ``max_fill``, ``keep_free`` of all stays free."""
+    """G13: 1.2 x need is free. Fill afterwards is at most ``max_fill``, and ``keep_free`` of the
+    target stays free.
+    """
     after = space.bytes_free - need_bytes
     fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
     holds = (
@@ -76,7 +82,7 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
 
 
 def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Finding:
-    """G13: one case takes at most ``max_of_free`` of what is free."""
+    """G13: one case takes at most ``max_of_free`` of the free space."""
     limit = max_of_free * space.bytes_free
     return Rule(
         "G13",
@@ -93,16 +99,16 @@ def _share(part: float, whole: float) -> str:
     return f"{part / whole:.2%}" if whole else "more than all"
 
 
-#: Flags of a storage target (lfs-df(1)) with which new files land elsewhere, and those that cost speed.
+#: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
 _TAKES_NO_FILES: Final = {"N": "no new files", "R": "read-only", "S": "full", "I": "no inodes left"}
 _HARMLESS_FLAGS: Final = "f"
 
 
 def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> Finding:
-    """G12: as many storage targets as declared, all active, none closed to new files; a degraded one
-    is remarked upon.
+    """G12: as many storage targets as declared, all active, none closed to new files. A degraded
+    target yields a remark.
 
-    ``declared``: how many the site says that there are; None: it does not say.
+    ``declared`` is the site's number of storage targets, None if it gives none.
     """
     count = f"{declared} " if declared is not None else ""
     rule = Rule(
@@ -153,12 +159,13 @@ def target_room(
     pieces: int | None = None,
     pinned: Collection[int] = (),
 ) -> Finding:
-    """G13: on Lustre every storage target has room for 1.2 x its share, which follows from stripes and
-    pins, and its fill afterwards is at most ``max_fill``.
+    """G13: on Lustre every storage target has room for 1.2 x its share of the case. Its fill
+    afterwards is at most ``max_fill``. Shares follow from stripes and pins.
 
-    ``need_bytes`` is what the whole case holds, in so many equal ``pieces`` that lie on one target
-    each: by turns on all active ones, or as ``pinned`` says, the target of each piece. Not known:
-    spread evenly. Fewer pieces than targets may lie on any of them.
+    ``need_bytes`` is the size of the whole case. The case is made of ``pieces`` of equal size, each
+    on one target; without ``pieces`` its bytes are spread evenly. ``pinned`` gives the target of
+    each piece; without ``pinned`` the pieces go round all active targets. If there are fewer pieces
+    than targets, each target may hold a piece.
     """
     active = [target for target in targets if target.active]
     count = len(active) or 1
@@ -193,7 +200,9 @@ def target_room(
 
 
 def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:
-    """G14: 1.2 x files free, 5 % of inodes left; 1.2 x need within every quota (Lustre: ``lfs quota``)."""
+    """G14: 1.2 x files free, 5 % of inodes left, and 1.2 x need within every quota (Lustre: ``lfs
+    quota``).
+    """
     rule = Rule(
         "G14",
         f"{int(1.2 * need_files)} free inodes and 5 % left; 1.2 x need within every quota",

@@ -1,6 +1,6 @@
-"""What guards read: a case with all that its job left, and its parts.
+"""What guards read: a case, its phases, layouts and metrics, with the evidence that its job left.
 
-Only values that several guards share are derived here.
+This module derives only values that several guards share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from iogauge.site.extras import PartitionExtras
 
 @dataclass(frozen=True)
 class CaseSeen:
-    """A case: its plan, what its job left, what the site declares, and the samples of each metric."""
+    """A case: its plan, its evidence, the site's declarations, and the samples of each metric."""
 
     plan: CasePlan
     evidence: Evidence
@@ -30,19 +30,19 @@ class CaseSeen:
 
     @property
     def phases(self) -> list[PhaseSeen]:
-        """The phases that are repeated and judged."""
+        """Return the repeated phases, which are judged."""
         return [PhaseSeen(self, phase) for phase in self.plan.repeat]
 
     @property
     def layouts(self) -> list[LayoutSeen]:
-        """The layouts that were read back, one for each repetition; none if the case asked for none."""
+        """Return the layouts that were read back, by repetition; empty without a set layout."""
         if not self.plan.striped:
             return []
         return [LayoutSeen(self, striping) for striping in self.evidence.striping]
 
     @cached_property
     def traits(self) -> Traits:
-        """How the target caches, as far as the site and the nodes know."""
+        """Return how the target caches, as far as the site and the nodes know."""
         if any(view.cached_below for view in self.evidence.views):
             return Traits("opaque", False)
         target = self.extras.target
@@ -50,54 +50,54 @@ class CaseSeen:
 
     @property
     def tasks_per_node(self) -> int:
-        """Tasks on each node."""
+        """Return the number of tasks on each node."""
         return self.plan.tasks // self.plan.nodes
 
 
 @dataclass(frozen=True)
 class LayoutSeen:
-    """The layouts of one repetition's files in a case."""
+    """The layouts of the files of one repetition."""
 
     case: CaseSeen
     striping: Striping
 
     @property
     def active(self) -> list[int]:
-        """Numbers of the storage targets that are active."""
+        """Return the numbers of the active storage targets."""
         opened = self.case.evidence.opened
         return [target.index for target in (opened.targets if opened else ()) if target.active]
 
 
 @dataclass(frozen=True)
 class PhaseSeen:
-    """One phase of a case, with its outputs in order of repetitions."""
+    """A phase of a case, with its outputs in order of repetitions."""
 
     case: CaseSeen
     phase: PhasePlan
 
     @property
     def access(self) -> Access:
-        """How the phase touches data."""
+        """Return how the phase touches data."""
         return self.phase.access
 
     @property
     def moves_data(self) -> bool:
-        """Whether the phase reads or writes."""
+        """Return whether the phase reads or writes data."""
         return self.access.direction in ("read", "write")
 
     @property
     def outputs(self) -> Sequence[ToolOutput]:
-        """What the tool left in each repetition."""
+        """Return the tool's outputs, one for each repetition."""
         return self.case.evidence.outputs[self.phase.name]
 
     @property
     def tool(self) -> str:
-        """Name of the tool that ran."""
+        """Return the name of the tool that ran."""
         return self.outputs[0].tool if self.outputs else self.case.plan.tool
 
     @cached_property
     def reported(self) -> list[tuple[ToolOutput, Phase]]:
-        """The tool's phases that yield a metric, each with the output in which it stands."""
+        """Return the tool's phases that yield a metric, each with its output."""
         names = sorted({name for name, _ in self.phase.rates.values()})
         return [
             (output, phase)
@@ -108,18 +108,18 @@ class PhaseSeen:
 
     @property
     def tool_phases(self) -> list[Phase]:
-        """The tool's phases that yield a metric."""
+        """Return the tool's phases that yield a metric."""
         return [phase for _, phase in self.reported]
 
     @property
     def bytes_per_node(self) -> int:
-        """V: bytes that the phase moves on each node."""
+        """Return V, the bytes that the phase moves on each node."""
         return (self.phase.data_bytes or 0) // self.case.plan.nodes
 
 
 @dataclass(frozen=True)
 class MetricSeen:
-    """The samples of one metric of a case."""
+    """The samples of a metric of a case."""
 
     case: CaseSeen
     name: str

@@ -13,12 +13,12 @@ from iogauge.node.layouts import FileLayout, Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
-    """How a file's layout differs from the one asked for; None: it does not."""
+    """Return how a file's layout differs from the requested layout, or None if it does not."""
 
     def count_differs(wanted: int, got: int, pool: str | None) -> bool:
         if wanted != -1:
             return got != wanted
-        # How many targets a pool has is not known here.
+        # The number of targets in a pool is not known here.
         return not 1 <= got <= active if pool else got != active
 
     if request.pool is not None and file.pool != request.pool:
@@ -30,7 +30,7 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     ):
         if got.end_bytes != want.end_bytes:
             return f"has component {number} up to {got.end_bytes}"
-        # A component without objects says what it will be: -1 still means all.
+        # A component without objects repeats the request: -1 still means all targets.
         if got.stripe_count != want.stripe_count and count_differs(
             want.stripe_count, got.stripe_count, request.pool
         ):
@@ -55,13 +55,13 @@ def layout(
     files: Sequence[FileLayout],
     active: int,
 ) -> Finding:
-    """G10: every file has the stripe count, size, pool and start that were asked for, every pinned file
-    stands on its storage target, as read back from each file after the first write
-    (``lfs setstripe -c 99`` on four targets exits with 0 and gives four).
+    """G10: every file has the requested stripe count, size, pool and start, and every pinned file
+    lies on its storage target. Each file's layout is read back after the first write: ``lfs
+    setstripe -c 99`` on four targets exits with 0 and gives four.
 
-    ``placed`` maps a file, or a directory with all files in it, to the one target that it was pinned
-    to. Every such name must have a file, and a file that is not pinned must be as ``request`` says.
-    ``active`` is how many targets a count of -1 stands for.
+    ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned
+    to. Every such name must have a file. A file that is not pinned must be as ``request`` says.
+    ``active`` is the number of targets that a count of -1 stands for.
     """
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
@@ -107,11 +107,11 @@ def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
 
 
 def coverage(*, files: Sequence[FileLayout], targets: Sequence[int], shared: bool) -> Finding:
-    """G11: a file for each process: at least 0.9 x min(targets, files) of the targets are hit, at most
-    1.5 x the mean (or the mean rounded up) lie on one.
+    """G11: if each process has a file, at least 0.9 x min(targets, files) of the targets are hit.
+    At most 1.5 x the mean, or the mean rounded up, lie on one target.
 
-    The mean rounded up is the best that there is. A shared file hits as many targets as it has
-    stripes: G10 demands that.
+    No placement can be better than the mean rounded up. A shared file hits as many targets as it
+    has stripes, which G10 demands.
     """
     rule = Rule(
         "G11",

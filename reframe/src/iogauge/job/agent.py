@@ -1,14 +1,21 @@
-"""What a job runs on the nodes themselves: look at the target, make the directory, empty the page cache.
+"""The agent: commands that a job runs on the nodes themselves, by ``python -m iogauge.job.agent``.
 
-``python -m iogauge.job.agent open CASE.json`` waits for the target's lock, checks the target and makes the case's
-directory, or refuses with status 3; it says "opened", and keeps the lock until its standard input ends; ``view PATH OUT`` says what this host sees of a path, ``evict DIR OUT`` drops the page cache
-of all files below a directory, ``pin PINS.json DIR OUT`` puts files or directories on storage targets of
-Lustre, ``stripes DIR OUT`` reads back the layout of every file: each writes its answer to
-``OUT.<host>.json``, a file for each node, because launchers mix what the nodes print. ``facts DIR OUT`` does so
-with the node's fingerprint and counters, and never fails. ``checksums on|off DIR
-KEEP`` switches Lustre's checksums after it has kept in the directory KEEP what it found, ``restore KEEP`` puts
-that back; ``open`` does so too, for jobs that were killed before they could. ``remove DIR SECONDS`` removes
-a case's directory, or as much of it as the time allows (0: all), ``empty DIR`` what is in it. What cannot be done ends with status 1 and a line that says why. Paths may begin with a variable, see :func:`expand`.
+``open CASE.json`` waits for the target's lock, checks the target and makes the case's directory, or
+refuses with status 3. It prints "opened", and keeps the lock until its standard input ends.
+``open`` also restores settings of jobs that were killed before they could.
+
+These commands write their answer to ``OUT.<host>.json``, a file for each node, because launchers
+mix the nodes' output. ``view PATH OUT`` writes this host's view of a path. ``evict DIR OUT`` drops
+the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
+on storage targets of Lustre. ``stripes DIR OUT`` reads back the layout of every file. ``facts DIR
+OUT`` writes the node's fingerprint and counters, and never fails.
+
+``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
+directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
+or as much of it as the time allows (0: all). ``empty DIR`` removes its content.
+
+A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
+variable, see :func:`expand`.
 """
 
 from __future__ import annotations
@@ -29,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
-    """Write what this node has to say; the file is there whole or not at all."""
+    """Write this node's answer; the file appears whole or not at all."""
     file = Path(f"{out}.{os.uname().nodename}.json")
     scratch = file.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps(answer), encoding="utf-8")
@@ -38,7 +45,7 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 
 
 def _facts(directory: str, out: str) -> int:
-    """What this node is, and what it has counted until now. A run does not depend on it: always 0."""
+    """Write this node's facts and counters; always return 0, as no run depends on them."""
     from iogauge.node import counters, probes
 
     try:
@@ -60,15 +67,15 @@ def _remove(directory: str, seconds: float) -> int:
     from iogauge.core import processes
     from iogauge.workspace.directory import remove_case
 
-    for told in processes.end(directory):
-        print(visible(f"iogauge: {told}"), file=sys.stderr, flush=True)
+    for message in processes.end(directory):
+        print(visible(f"iogauge: {message}"), file=sys.stderr, flush=True)
     if not os.path.lexists(directory):
         text = (
             f"iogauge: {directory} was gone before this job could remove it: if its file system is not mounted "
             "any more, what was written lies there still; remove it with iogauge clean when it is"
         )
         print(visible(text), file=sys.stderr, flush=True)
-    remove_case(directory, seconds=seconds or None, tell=_progress(directory))
+    remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
 
 
@@ -87,12 +94,12 @@ def _evict(directory: str) -> dict[str, Any]:
 def _empty(directory: str) -> int:
     from iogauge.workspace.directory import empty_case
 
-    empty_case(directory, tell=_progress(directory))
+    empty_case(directory, report=_progress(directory))
     return 0
 
 
 def _on_lustre(argv: list[str]) -> int | None:
-    """Exit status of a command for Lustre; None if it is another command."""
+    """Run a command for Lustre; return its exit status, or None for another command."""
     from iogauge.job import lustre
 
     match argv:
@@ -107,7 +114,7 @@ def _on_lustre(argv: list[str]) -> int | None:
 
 
 def _command(argv: list[str]) -> int | None:
-    """Exit status of one of the agent's commands; None if there is no such command."""
+    """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
         case ["open", order_file]:
             from iogauge.job.opening import open_case
@@ -133,7 +140,7 @@ def _command(argv: list[str]) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one of the agent's commands; returns the exit status."""
+    """Run one of the agent's commands; return the exit status."""
     try:
         status = _command(argv)
     except (OSError, ValueError) as error:

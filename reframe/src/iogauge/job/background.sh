@@ -1,18 +1,19 @@
 # shellcheck shell=dash
 # iogauge: start a program in the background, remember it, end it. Sourced by dash and by bash.
 #
-#   iog_run CMD...           run CMD and return its exit status; a signal is acted upon at once
-#   iog_start CMD...         start CMD; $IOG_TOOL is its process. To keep it while others run, move it in one line:
-#                            OTHER=$IOG_TOOL IOG_TOOL=
-#   iog_stop_tool TENTHS     end what has been started and not moved, as iog_stop does
-#   iog_stop PID TENTHS      end a process: TERM, and KILL after so many tenths of a second; fails if the process
-#                            has not ended as long after that. If PID is empty there is nothing to do
-#   iog_end_on_signal        at a signal, end the program of iog_run and then this script; the program has a minute,
-#                            because fio and scripts leave processes behind if they are killed
+#   iog_run CMD...           run CMD and return its exit status; a signal takes effect at once
+#   iog_start CMD...         start CMD; $IOG_TOOL is its process. To keep it while others run, move
+#                            it in one line: OTHER=$IOG_TOOL IOG_TOOL=
+#   iog_stop_tool TENTHS     end the process of iog_start unless it was moved, as iog_stop does
+#   iog_stop PID TENTHS      end a process: TERM, and KILL after TENTHS tenths of a second; fails if
+#                            it has not ended as long after that. Does nothing if PID is empty
+#   iog_end_on_signal        at a signal, end the program of iog_run and then this script; the program
+#                            has a minute, as fio and scripts leave processes behind if killed
 #
-# A shell acts upon a signal at once only while it waits for a program in the background. The signal may come at
-# any moment, also between a start and the next line. But the shell sets $! with the start, before it acts upon
-# a signal: iog_stop_tool finds there what iog_start had no time to remember.
+# A shell acts on a signal at once only while it waits for a program in the background. The signal
+# may come at any moment, even between a start and the next line. But the shell sets $! with the
+# start, before it acts on a signal: there iog_stop_tool finds a process that iog_start had no time
+# to remember.
 
 IOG_TOOL=
 IOG_STARTING=
@@ -47,7 +48,7 @@ iog_stop_tool() {
     iog_stop "$IOG_TOOL" "$1"
 }
 
-# Does not wait(1p): bash 5.2, in a trap, may wait for ever for a process that has ended.
+# Does not use wait(1p): in a trap, bash 5.2 may wait forever for a process that has ended.
 iog_stop() {
     local signal sent tenths
     [ -n "$1" ] || return 0
@@ -56,7 +57,7 @@ iog_stop() {
         while [ "$tenths" -gt 0 ]; do
             kill -0 "$1" 2>/dev/null || return 0
             if [ -z "$sent" ]; then
-                # A copy of this shell loses a signal that comes before it becomes the program: send it again.
+                # A signal before this shell's copy becomes the program is lost: send it again.
                 iog_is_copy "$1" || sent=1
                 kill "-$signal" "$1" 2>/dev/null
             fi
@@ -67,7 +68,7 @@ iog_stop() {
     ! kill -0 "$1" 2>/dev/null
 }
 
-# Whether a process has not become another program since its fork: PF_FORKNOEXEC among its flags, proc(5).
+# Succeeds if a process is still a mere fork: PF_FORKNOEXEC among its flags, proc(5).
 iog_is_copy() {
     local line
     read -r line 2>/dev/null <"/proc/$1/stat" || return 1

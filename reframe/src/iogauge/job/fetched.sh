@@ -1,9 +1,9 @@
 #!/bin/sh
-# Run a tool and write down how many bytes its process fetched from storage, as the kernel counts them.
+# Run a tool and record how many bytes its process fetched from storage, as the kernel counts them.
 #
 #   fetched.sh OUT COMMAND...      writes OUT.<host>.<pid>; the exit status is the command's
 #
-# /proc/PID/io of a shell holds what the children that it waited for have read (proc(5), read_bytes).
+# A shell's /proc/PID/io includes the reads of children that it waited for (proc(5), read_bytes).
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"

@@ -1,14 +1,15 @@
 #!/bin/sh
-# A fio server on this node, for as long as the job lives.
+# A fio server on this node for the lifetime of the job.
 #
 #   fio_server.sh OUT INTERFACE LEASE SECONDS FIO
 #
-# Listens on the IPv4 address of INTERFACE (empty: that of the host's name) and on no other: a fio server
-# runs what anybody asks of it. Writes "host address,port pid" to OUT.<host>. Ends fio when LEASE says
-# "stop" or does not change for SECONDS, at a signal, and when this process or what started it is gone.
+# Listens only on the IPv4 address of INTERFACE (empty: the address of the host's name): a fio
+# server runs any job that anybody sends. Writes "host address,port pid" to OUT.<host>. Ends fio if
+# LEASE says "stop" or stays the same for SECONDS, at a signal, and when this process or its
+# launcher is gone.
 #
-# The one that watches is a process with a session of its own: what kills this one and its group does not
-# reach it.
+# The watcher is a process with its own session: a kill of this process and its group does not reach
+# it.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
@@ -37,7 +38,7 @@ fail() {
     exit 1
 }
 
-# fio's jobs have sessions of their own and outlive the server: their environment tells them.
+# fio's jobs have their own sessions and outlive the server: their environment identifies them.
 end_fio() {
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         # shellcheck disable=SC2046,SC2086 # one word for each process
@@ -59,13 +60,13 @@ address() {
     fi
 }
 
-# How many sockets of this node listen on a port. fio lets several servers of a user share one, and each
-# would get some of the connections.
+# Print how many sockets of this node listen on a port. fio lets several servers of a user share a
+# port, and each would get some of the connections.
 listeners() {
     cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep -c "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") [0-9A-F]*:0000 0A "
 }
 
-# Start fio on a port that nobody else has; below 32768 the kernel gives none to others.
+# Start fio on a free port; below 32768 the kernel assigns no ports to others.
 start_fio() {
     for _ in 1 2 3 4 5; do
         read -r token </proc/sys/kernel/random/uuid
@@ -78,14 +79,14 @@ start_fio() {
             kill -0 "$server" 2>/dev/null || break
             [ "$(listeners "$port")" -eq 0 ] || break
         done
-        # Two would be ours and that of another job, started at the same time.
+        # Two listeners would be ours and another job's, started at the same time.
         ! kill -0 "$server" 2>/dev/null || [ "$(listeners "$port")" -ne 1 ] || return 0
         end_fio
     done
     return 1
 }
 
-# Set $parent to the parent of a process; empty where it is gone.
+# Set $parent to the parent of a process; empty if it is gone.
 find_parent() {
     parent=
     while read -r key value; do
@@ -93,14 +94,14 @@ find_parent() {
     done 2>/dev/null <"/proc/$1/status"
 }
 
-# Set $why where fio has to end.
+# Set $why if fio must end.
 look() {
     find_parent "$$"
     [ "$parent" = "$front" ] || why="the process that started it is gone"
     find_parent "$front"
     [ "$parent" = "$launcher" ] || why="what started it is gone"
     kill -0 "$server" 2>/dev/null || why="fio ended by itself"
-    # A thousand nodes must not open a shared file all the time: ten times within the lease is enough.
+    # A thousand nodes must not open a shared file all the time: ten times in a lease is enough.
     [ "$(((tick += 1) % every))" -eq 0 ] || return 0
     if read -r beat 2>/dev/null <"$lease" && [ "$beat" != "$last" ]; then
         last=$beat quiet=0

@@ -1,23 +1,24 @@
 # shellcheck shell=bash
 # iogauge: fio's servers on the nodes of a job, and its client here. Sourced after job.sh.
 #
-#   iog_servers N INTERFACE LAUNCHER...   start one on each of N nodes, through the words of a launcher
-#                                         (none: here); stops the job unless all answer
+#   iog_servers N INTERFACE LAUNCHER...   start a server on each of N nodes, by a launcher's words
+#                                         (empty: here); stops the job unless all answer
 #   iog_client NAME JOBFILE OUTPUT [N]    a phase that runs fio's job on the first N servers (all)
-#   iog_servers_stop                      end them; iog_end does it as well
+#   iog_servers_stop                      end the servers; iog_end does so as well
 #
 # A file in the stage directory that the judge reads, by its name in plan/stage.py:
 #   SERVERS servers.txt                   a line "host address,port pid" for each
 #
 # fio names files by the server's address.
-# servers.lease is renewed while this script lives; a server ends when it says "stop", or when it is not
-# renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_PATIENCE seconds.
+# servers.lease is renewed while this script lives. A server ends when it says "stop", or when it is
+# not renewed for $IOG_SERVERS_LEASE seconds. All must answer within $IOG_SERVERS_SECONDS seconds.
 
 IOG_LAUNCHER=
 IOG_BEAT=
 
-# Renew the lease until the job script, its parent, is gone. A server opens the file to read it, which
-# makes NFS look anew; the time of the file would be that of a cache, and of another node's clock.
+# Renew the lease until the job script, its parent, is gone. A server opens the file to read it,
+# which makes NFS fetch it anew; the file's time would come from a cache, and from another node's
+# clock.
 iog_servers_beat() {
     local beat=1 key value parent=$$
     trap 'iog_stop_tool 8; exit' TERM
@@ -37,21 +38,21 @@ iog_servers() {
     echo 1 >servers.lease
     iog_start iog_servers_beat </dev/null >/dev/null 2>&1
     IOG_BEAT=$IOG_TOOL IOG_TOOL=
-    # With paths in full: a launcher may start in another directory, and with another PATH. Slurm lets no
-    # other step run beside one that does not say that it shares its node.
+    # Full paths: a launcher may start in another directory, and with another PATH. Slurm lets no
+    # other step run beside one unless it declares that it shares its node.
     SLURM_OVERLAP=1 iog_start "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" \
         "$PWD/servers.lease" "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" \
         </dev/null >servers.out 2>servers.err
     IOG_LAUNCHER=$IOG_TOOL IOG_TOOL=
-    iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_PATIENCE:-60}"
+    iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_SECONDS:-60}"
 }
 
 iog_servers_await() {
-    local nodes=$1 patience=$2 end=$((SECONDS + $2)) why='' found=() answered=() host address _
+    local nodes=$1 seconds=$2 end=$((SECONDS + $2)) why='' found=() answered=() host address _
     until [ "${#answered[@]}" -eq "$nodes" ]; do
         sleep 0.2
         if [ "$SECONDS" -ge "$end" ]; then
-            why="within $patience s"
+            why="within $seconds s"
         elif ! kill -0 "$IOG_LAUNCHER" 2>/dev/null; then
             why="and what started them has ended"
         fi
@@ -67,7 +68,7 @@ iog_servers_await() {
         fi
         if [ -n "$why" ] && [ "${#answered[@]}" -lt "$nodes" ]; then
             grep '^fio server failed on' servers.err >&2 || tail -n 3 servers.err >&2
-            # Where the launcher has ended, so have those that it started.
+            # If the launcher has ended, so have the servers that it started.
             while [ "$SECONDS" -ge "$end" ] && read -r host address _; do
                 [[ " ${answered[*]} " == *" $host "* ]] ||
                     echo "$host serves at $address, which cannot be reached from $(uname -n)" >&2
@@ -95,14 +96,15 @@ iog_servers_answers() {
 
 iog_client() {
     local name=$1 job=$2 output=$3 count=${4:-}
-    # fio takes a file with an address on each line: of a thousand nodes the command line stays short.
+    # fio takes a file with an address on each line: with a thousand nodes the command line stays
+    # short.
     cut -d ' ' -f 2 servers.txt | sed "${count:-\$}q" >"$name.$IOG_REP.servers"
     iog_phase "$name" fio --output-format=json --output="$output" --client="$name.$IOG_REP.servers" "$job"
 }
 
 iog_servers_stop() {
     local _
-    # It must not write after us.
+    # It must not renew the lease after we write "stop".
     iog_stop "$IOG_BEAT" 20
     IOG_BEAT=
     [ -n "$IOG_LAUNCHER" ] || return 0

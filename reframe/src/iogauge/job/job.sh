@@ -1,11 +1,12 @@
 # shellcheck shell=bash
 # iogauge: functions for the job script of a case. Sourced, not run.
 #
-#   iog_open AGENT... open FILE   run the agent that takes the target's lock, checks the target and makes
-#                           $IOG_DIR; stops the job if refused. The same agent removes it
-#   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0 is the warm-up); stops at the first failure
-#   iog_phase NAME CMD...   run CMD; output goes to NAME.$IOG_REP.out and .err, its fate to phases.tsv, with the
-#                           seconds since boot, which no setting of the clock changes
+#   iog_open AGENT... open FILE   run the agent that takes the target's lock, checks the target and
+#                           makes $IOG_DIR; stops the job if refused. The same agent removes it
+#   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0: warm-up); stops at the first failure
+#   iog_phase NAME CMD...   run CMD; its output goes to NAME.$IOG_REP.out and .err. Its exit status
+#                           goes to phases.tsv, with seconds since boot, which no clock setting
+#                           changes
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
@@ -16,8 +17,8 @@
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #
-# $IOG_DIR is set by the job script. Whatever ends the job, its directory is removed on the way out, and then
-# the lock is given up.
+# The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up
+# the lock.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${BASH_SOURCE[0]%/*}/background.sh"
@@ -27,16 +28,18 @@ IOG_DIR_MADE=
 IOG_KEEPER_PID=
 IOG_AT_CLOSE=()
 IOG_AGENT=()
-# Seconds that removing may take, 0: as long as it takes; after a signal, what is left before a batch system kills:
-# Slurm 30 s after TERM (KillWait), or as long as the job is warned before (--signal=B:USR1@30). The janitor does the rest.
+# Seconds for the removal (0: no limit). After a signal it is the time before the batch system
+# kills: Slurm 30 s after TERM (KillWait), or the job's warning time (--signal=B:USR1@30). The
+# janitor does the rest.
 IOG_REMOVAL_SECONDS=0
 IOG_WARNED=30
-# IOR can be made to lie about nodes and tasks.
+# These make IOR report false numbers of nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
-# Where one rank dies, srun must not wait for the others until the time limit.
+# If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 
-# Remove the case's directory. Only one that the agent has made for this job; it looks again whether it is ours.
+# Remove the case's directory, only if the agent made it for this job; the agent checks again that
+# it is ours.
 iog_end() {
     local status=$?
     trap '' TERM INT HUP USR1 ALRM PIPE
@@ -62,11 +65,13 @@ iog_stop_keeper() {
         read -r -t 30 <&"$IOG_KEEPER_OUT"
         status=$?
     done
-    # More than 128: it did not end in time. Who waits for the lock will see that it is dead.
+    # More than 128: the agent did not end in time. Others that wait for the lock will see that it
+    # is dead.
     [ "$status" -le 128 ] || kill -KILL "$IOG_KEEPER_PID"
 } 2>/dev/null
 
-# A signal ends the job. Its name stays in told.txt: a scheduler's own account may be that of a success.
+# End the job at a signal. Its name stays in told.txt: the scheduler's accounting may report a
+# success.
 iog_on_signal() {
     IOG_REMOVAL_SECONDS=20
     [ "$1" != USR1 ] || IOG_REMOVAL_SECONDS=$((IOG_WARNED * 3 / 4))
@@ -89,14 +94,14 @@ iog_open() {
     iog_neighbours
 }
 
-# Start the agent and wait for its word. It goes on to keep the lock for as long as it can read from this script
-# or from anything that this script has started: a tool that outlives a killed script still loads the target.
-# Signals that are meant for the script, or for all that it has started, do not reach it.
+# Start the agent and wait for its answer. It keeps the lock while it can read from this script or
+# any of its children: a tool that outlives a killed script still loads the target. Signals for the
+# script, or for all its children, do not reach the agent.
 iog_start_keeper() {
     local line
     coproc IOG_KEEP {
         trap '' TERM INT HUP USR1 ALRM
-        export IOG_KEEPS=1 # It is not among what has outlived the job.
+        export IOG_KEEPS=1 # Excludes it from the processes that have outlived the job.
         read -r line
         [ "$line" = begin ] || exit
         exec setsid "$@"
@@ -115,7 +120,7 @@ iog_start_keeper() {
     wait "$IOG_KEEPER_PID"
 }
 
-# Directories of other cases on the target, ours or another session's: they load it as well.
+# Record directories of other cases on the target, of any session: they load the target as well.
 iog_neighbours() {
     local directory
     for directory in "${IOG_DIR%/*/*/*}"/*/*/*/; do
@@ -143,7 +148,17 @@ iog_at_close() {
     IOG_AT_CLOSE=("$@")
 }
 
+# The agent that keeps the lock runs already, and empties the directory if it can be asked. It names the repetition, so
+# that a late answer is not taken for the next one. Else an agent is started.
 iog_reset() {
+    local line
+    if (trap '' PIPE && echo "empty $IOG_REP" >&"$IOG_KEEPER_IN") 2>/dev/null; then
+        while read -r -t "${IOG_EMPTY_SECONDS:-60}" line <&"$IOG_KEEPER_OUT"; do
+            [ "$line" != "emptied $IOG_REP" ] || return 0
+            [ "$line" != "not emptied $IOG_REP" ] || exit 1
+            echo "$line"
+        done
+    fi
     iog_run "${IOG_AGENT[@]}" empty "$IOG_DIR" || exit
 }
 

@@ -1,4 +1,4 @@
-"""What the agent does on Lustre: put files on storage targets, read layouts back, switch checksums."""
+"""The agent on Lustre: put files on storage targets, read layouts back, switch checksums."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from iogauge.node.mounts import find_mount
 
 
 def pin(pins_file: str, directory: str) -> dict[str, Any]:
-    """Put every name on its storage target, and say where it was asked to be and where it is.
+    """Put every name on its storage target; return the requested and the obtained targets.
 
-    Files must not be there before: ``lfs setstripe`` makes them.
+    Files must not exist yet: ``lfs setstripe`` makes them.
     """
     pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
     placed = layouts.place(pins, storage_targets(directory))
@@ -33,10 +33,10 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
         else:
             os.makedirs(os.path.dirname(path), exist_ok=True)
     for target in dict.fromkeys(placed.values()):
-        mine = [paths[name] for name in pins.names if placed[name] == target]
-        wish = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
-        for first in range(0, len(mine), NAMES_PER_COMMAND):
-            run_lfs("setstripe", *wish.arguments(), *mine[first : first + NAMES_PER_COMMAND])
+        chosen = [paths[name] for name in pins.names if placed[name] == target]
+        layout = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
+        for first in range(0, len(chosen), NAMES_PER_COMMAND):
+            run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
 
     def landed(name: str) -> int | None:
         path = paths[name]
@@ -45,13 +45,13 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
         osts = getstripe.parse_getstripe(run_lfs("getstripe", "-y", path), path).osts
         return osts[0] if len(osts) == 1 else None
 
-    found = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
-    return {"placed": placed, "found": found}
+    obtained = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
+    return {"placed": placed, "found": obtained}
 
 
 def stripes(directory: str) -> dict[str, Any]:
-    """Layouts of all regular files below a directory, by their path from there, in order of it."""
-    # Without a file, too, it must be Lustre that answers.
+    """Return the layouts of all regular files below a directory, by relative path, sorted."""
+    # Even without a file, Lustre must answer.
     run_lfs("getstripe", "-d", "-y", directory)
     names = sorted(os.path.relpath(path, directory) for path in pagecache.files_below(directory))
 
@@ -63,6 +63,6 @@ def stripes(directory: str) -> dict[str, Any]:
 
 
 def switch_checksums(state: str, directory: str, folder: str) -> None:
-    """Switch the checksums of the client on or off; keep in a folder what to restore."""
+    """Switch the checksums of the client on or off; keep the old values in a folder."""
     mount = find_mount(expand(directory))
     client_settings.switch_checksums(state == "on", mount.source if mount else "", Path(folder))

@@ -1,4 +1,4 @@
-"""How a case enters its target: lock, look, directory; and how it leaves."""
+"""How a case enters its target (lock, look, directory), and how it leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
 from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
-from iogauge.workspace import directory, lock, permission
+from iogauge.workspace import directory, lock, permission, removal
 
 
 def _striped(order: JobOrder) -> bool:
@@ -34,19 +34,20 @@ def _identity(view: View, order: JobOrder) -> finding.Finding:
 
 
 def _pinned(view: View, order: JobOrder) -> list[int]:
-    """Storage target of each file that the case puts on one; empty where it does not, or cannot yet."""
+    """Return the storage target of each pinned file; empty without pins, or if still unknown."""
     if order.pins is None:
         return []
     try:
         return [*layouts.place(order.pins, view.targets).values()]
-    except ValueError:  # the job's own step says what is wrong with the targets
+    except ValueError:  # the job's own step reports what is wrong with the targets
         return []
 
 
 def look_as_declared(target: str, order: JobOrder) -> View:
-    """What this host sees of a case's target: its storage targets too, if it is what was declared.
+    """Return this host's view of a case's target, with storage targets if it is as declared.
 
-    What is not the declared file system need not be asked for them. Raises as :func:`look` does.
+    On another file system than declared, storage targets are not asked for. Raises as :func:`look`
+    does.
     """
     view = look(target)
     if _striped(order) and _identity(view, order).outcome is finding.Outcome.OK:
@@ -55,7 +56,7 @@ def look_as_declared(target: str, order: JobOrder) -> View:
 
 
 def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
-    """Guards that must hold before the first byte is written."""
+    """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
         _identity(view, order),
         room(
@@ -91,12 +92,12 @@ def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
 
 
 def _ended(seconds: float | None = None) -> bool:
-    """Sleep for so many seconds, or until the job script says that it ends, or is gone with all that it started."""
+    """Sleep for ``seconds``, or until the job script ends or is gone with all its children."""
     return bool(select.select([0], [], [], seconds)[0])
 
 
 def _lock(order: JobOrder) -> lock.Lock | None:
-    """The lock of the target, None where it needs none; raises what :func:`iogauge.workspace.lock.take` raises."""
+    """Take the target's lock, if it needs one; raises as :func:`~iogauge.workspace.lock.take`."""
     if order.lock is None:
         return None
     content = lock.describe(
@@ -116,13 +117,13 @@ def _lock(order: JobOrder) -> lock.Lock | None:
 
 @contextlib.contextmanager
 def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
-    """Give signs of life meanwhile, whatever else this process waits for."""
+    """Beat in the background, whatever else this process waits for."""
     done = threading.Event()
 
     def beat() -> None:
         kept = True
         while not done.wait(lease_s / lock.BEATS):
-            with contextlib.suppress(OSError):  # the storage may answer again; the end tells
+            with contextlib.suppress(OSError):  # the storage may recover; the release shows it
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
@@ -140,7 +141,7 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
 
 
 def _release(held: lock.Lock) -> None:
-    """Give the lock up, and leave word whether the case had it until now."""
+    """Give the lock up, and record whether the case held it until now."""
     lost = ""
     try:
         if not held.release():
@@ -155,19 +156,19 @@ def _release(held: lock.Lock) -> None:
 
 
 def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
-    """Whether the target is the declared file system, and allowed: only there a lock is made."""
+    """Return whether the target is the declared file system, and permitted: only then lock it."""
     if _identity(look(target), order).outcome is not finding.Outcome.OK:
         return False
     for place in {target, expand(order.lock or target)}:
-        with permission.opened(place, of_job):
+        with permission.permitted(place, of_job):
             pass
     return True
 
 
 def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str, ...]]:
-    """Look at the target and, if nothing speaks against it, make the case's directory.
+    """Look at the target and make the case's directory unless a guard refuses.
 
-    Returns what was seen, and what speaks against it.
+    Return the view and the refusals.
     """
     view = look_as_declared(target, order)
     findings = preflight(view, order)
@@ -187,21 +188,23 @@ def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str,
 
 
 def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
-    """Take the lock, look at the target and make the directory, or say what stands against it."""
+    """Take the lock, look at the target and make the directory, or record the reason against it."""
     opened = Opened(session=order.session, case=order.case)
     try:
         target = expand(order.target)
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if deadline.ask(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
+        if deadline.call(target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS):
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
             restore_settings(order.restore)
-        view, refused = deadline.ask(target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS)
+        view, refused = deadline.call(
+            target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
+        )
         return replace(opened, view=view, refused=refused)
     except deadline.NoAnswer as error:
         return replace(opened, failed=str(error))
@@ -212,7 +215,7 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
 
 
 def open_case(order_file: str) -> int:
-    """Open a case as its order says; keep the lock until the job script ends. Returns the exit status."""
+    """Open a case by its order and keep the lock until the job script ends; return the status."""
     order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
     with contextlib.ExitStack() as leaving:
         opened = _prepare(order, leaving)
@@ -227,8 +230,42 @@ def open_case(order_file: str) -> int:
             return REFUSED
         print(WORD, flush=True)
         if opened.locked:
-            _ended()
+            _serve()
     return 0
+
+
+def _serve() -> None:
+    """Obey the job script until it says "end", or is gone with all its children.
+
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. The answer is ``emptied N`` or
+    ``not emptied N``.
+    """
+    waiting = b""
+    while chunk := os.read(0, 4096):
+        *lines, waiting = (waiting + chunk).split(b"\n")
+        for line in map(os.fsdecode, lines):
+            if line == "end":
+                return
+            word, _, number = line.partition(" ")
+            if word == "empty":
+                _say(f"{'emptied' if _emptied() else 'not emptied'} {number}")
+
+
+def _emptied() -> bool:
+    """Empty the case's directory and print progress; on failure print why and return False."""
+    path = os.environ["IOG_DIR"]
+    try:
+        # The script waits for lines: it does not give up a slow removal that reports progress.
+        directory.empty_case(path, report=removal.Progress(path, _say))
+    except OSError as error:
+        _say(f"iogauge: empty: {error}")
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    """Print a line for the job script to pass on."""
+    print(visible(text), flush=True)
 
 
 def restore_settings(folder: str) -> int:

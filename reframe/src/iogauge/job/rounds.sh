@@ -1,11 +1,12 @@
 #!/bin/sh
-# A job of fio, run again and again with nothing beside it; a program of its own, not sourced.
+# Run a job of fio again and again with nothing beside it; a program of its own, not sourced.
 #
 #   rounds.sh JOBFILE ROUNDS             here, once in each round
-#   rounds.sh JOBFILE ROUNDS SERVERS     on each server alone, one after the other, in each round
+#   rounds.sh JOBFILE ROUNDS SERVERS     on each server alone, server after server, in each round
 #
-# SERVERS has a line "host address,port pid" for each (fio_servers.sh). Prints a line "needle ROUND HOST" before
-# each of fio's results; HOST is - where fio runs here. The first failure ends it, with fio's status.
+# SERVERS has a line "host address,port pid" for each server (fio_servers.sh). Prints a line "needle
+# ROUND HOST" before each of fio's results; HOST is - if fio runs here. The first failure ends it,
+# with fio's status.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"

@@ -1,4 +1,4 @@
-"""From what a job left to the verdict of its case: asks the guards and decides each metric."""
+"""From the evidence to the verdict of a case: apply the guards and decide each metric."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def _ask(guards: Sequence[Guard[Seen]], seen: Seen) -> list[Finding]:
 
 
 def findings_of(case: CaseSeen) -> list[Finding]:
-    """All findings of a case: those of the whole case first, then those of each metric."""
+    """Return all findings of a case: those of the whole case first, then those of each metric."""
     findings = _ask(OF_CASE, case)
     layouts = [finding for layout in case.layouts for finding in _ask(OF_LAYOUT, layout)]
-    findings += dict.fromkeys(layouts)  # each repetition says the same, unless it differs
+    findings += dict.fromkeys(layouts)  # repetitions with equal findings count once
     of_metric: dict[str, list[Finding]] = {}
     for phase in case.phases:
-        said = _ask(OF_PHASE, phase)
+        of_phase = _ask(OF_PHASE, phase)
         for name in phase.phase.rates:
-            of_metric[name] = [finding for finding in said if finding.metric in (None, name)]
-    # What cannot be believed of the sources cannot be believed of what follows from them.
+            of_metric[name] = [finding for finding in of_phase if finding.metric in (None, name)]
+    # If a source is not believed, neither is a metric that is computed from it.
     for name, computed in case.plan.computed.items():
         of_metric[name] = [finding for source in computed.sources for finding in of_metric[source]]
-    for name, said in of_metric.items():
-        own = [*said, *_ask(OF_METRIC, MetricSeen(case, name))]
+    for name, answers in of_metric.items():
+        own = [*answers, *_ask(OF_METRIC, MetricSeen(case, name))]
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 
 
 def _notes(plan: CasePlan, evidence: model.Evidence, metric: str) -> list[str]:
-    """What the outputs say of a metric beside its value, each once."""
-    found = [
+    """Return the notes of the outputs about a metric, each once."""
+    notes = [
         output.notes[rate]
         for phase in plan.repeat
         for name, (_, rate) in phase.rates.items()
@@ -53,12 +53,12 @@ def _notes(plan: CasePlan, evidence: model.Evidence, metric: str) -> list[str]:
         for output in evidence.outputs[phase.name]
         if rate in output.notes
     ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(notes))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
-    """Everything decided about one case; no metrics where nothing could be measured."""
+    """All decisions about a case; ``metrics`` is empty if nothing could be measured."""
 
     metrics: tuple[MetricVerdict, ...]
     findings: tuple[Finding, ...]
@@ -68,7 +68,7 @@ class Judgement:
 
     @property
     def headline(self) -> str:
-        """The medians, and the first words of the reason: one line for ReFrame's screen."""
+        """Return the medians and the start of the reason, as one line for ReFrame's screen."""
         figures = ", ".join(
             f"{m.metric.name} {format_value(m.median)} {m.metric.unit}"
             for m in self.metrics
@@ -79,7 +79,7 @@ class Judgement:
 
     @property
     def failed_as_expected(self) -> bool:
-        """Every metric that failed was expected to."""
+        """Return whether the case fails only in metrics that are expected to fail."""
         failed = [m for m in self.metrics if m.verdict is Verdict.FAIL]
         return (
             self.verdict is Verdict.FAIL
@@ -102,10 +102,10 @@ def judge(
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
 ) -> Judgement:
-    """Verdict of a case from all that its job left; raises :class:`ToolOutputError` for an ERROR.
+    """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
-    ``standing`` references hold by the nature of the scenario, where the site has none. ``unreferenced`` says
-    why a metric may have no reference: then the ceiling does not stand in for one.
+    ``standing`` references follow from the scenario itself and are used if the site has none.
+    ``unreferenced`` says why a metric may have no reference; the ceiling then does not replace it.
     """
     if evidence.refused:
         return Judgement(
@@ -122,9 +122,15 @@ def judge(
         if reference is None and not unreferenced:
             access = access_of(plan, metric.name)
             reference = ceiling_reference(metric, access, extras, plan.nodes, plan.servers)
-        one = decide_metric(metric, values[metric.name], findings, reference, unreferenced)
+        metric_verdict = decide_metric(
+            metric, values[metric.name], findings, reference, unreferenced
+        )
         notes = "; ".join(_notes(plan, evidence, metric.name))
-        decided.append(dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one)
+        decided.append(
+            dataclasses.replace(metric_verdict, reason=f"{metric_verdict.reason}: {notes}")
+            if notes
+            else metric_verdict
+        )
     verdict = worst([m.verdict for m in decided])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")

@@ -1,7 +1,7 @@
-"""From measurement, guards and reference to a verdict. The one place where PASS is decided.
+"""From measurement, guards and reference to a verdict. PASS is decided here and nowhere else.
 
-PASS needs three things at once: samples that are finite and positive in the declared unit, no guard that
-objects, and a reference that the median meets. Whatever is missing has a name of its own.
+PASS needs three things: finite and positive samples in the declared unit, no objection of a guard,
+and a reference that the median meets. Each missing condition has a verdict of its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from iogauge.guards.finding import Finding, Outcome
 
 
 class Verdict(Enum):
-    """The worse, the further down."""
+    """Verdicts from the best to the worst."""
 
     PASS = "PASS"
     UNREFERENCED = "UNREFERENCED"
@@ -31,18 +31,27 @@ class Verdict(Enum):
 
     @property
     def rank(self) -> int:
-        """0 for PASS, larger for worse."""
+        """Return 0 for PASS, and more for worse verdicts."""
         return list(Verdict).index(self)
 
     @property
     def fails_run(self) -> bool:
-        """Whether the verdict makes any run fail; as a gate, all but PASS do."""
+        """Return whether the verdict fails any run; a gate fails on all but PASS."""
         return self in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
+
+    def is_trouble(self, gate: bool) -> bool:
+        """Return whether somebody must look at it: what fails a run, as a gate all but PASS."""
+        return self is not Verdict.PASS if gate else self.fails_run
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether what was measured is a valid value, met or not; of a metric's verdict."""
+        return self in (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricVerdict:
-    """One metric of a case: all samples, their median, and the verdict with its reason."""
+    """A metric of a case: all samples, their median, and the verdict with its reason."""
 
     metric: Metric
     samples: tuple[float, ...]
@@ -52,7 +61,7 @@ class MetricVerdict:
 
     @property
     def failed_as_expected(self) -> bool:
-        """A FAIL that the reference says to expect."""
+        """Return whether the metric fails and its reference expects that."""
         return (
             self.verdict is Verdict.FAIL
             and self.reference is not None
@@ -63,12 +72,12 @@ class MetricVerdict:
 
     @property
     def median(self) -> float | None:
-        """Median of the samples, in the metric's unit; None without samples."""
+        """Return the median of the samples in the metric's unit, or None without samples."""
         return statistics.median(self.samples) if self.samples else None
 
     @property
     def spread(self) -> float | None:
-        """Coefficient of variation of the samples (n - 1); None below two samples."""
+        """Return the coefficient of variation of the samples (n - 1), or None below two samples."""
         if len(self.samples) < 2:
             return None
         return statistics.stdev(self.samples) / statistics.fmean(self.samples)
@@ -77,9 +86,9 @@ class MetricVerdict:
 def check_samples(
     metrics: Sequence[Metric], samples: Mapping[str, Sequence[Quantity]], repetitions: int
 ) -> dict[str, tuple[float, ...]]:
-    """Samples by metric, proven to be there: every metric, every repetition, finite, positive, right unit.
+    """Return the samples by metric: complete, finite, positive, in the metric's unit.
 
-    Raises :class:`ToolOutputError` that names the first that is not.
+    Raises :class:`ToolOutputError` that names the first missing or wrong sample.
     """
     checked: dict[str, tuple[float, ...]] = {}
     for metric in metrics:
@@ -111,17 +120,17 @@ def decide_metric(
     unreferenced: str = "",
     today: date | None = None,
 ) -> MetricVerdict:
-    """Verdict on one metric. ``samples`` must have gone through :func:`check_samples`.
+    """Return the verdict on a metric. ``samples`` must have passed :func:`check_samples`.
 
-    ``unreferenced`` says why there is no reference, where that is known. ``today`` is the day (UTC) that
-    expected failures are judged on, None: the current one. From the day after the last one on, the verdict's
-    reference is one without an expected failure.
+    ``unreferenced`` says why there is no reference, if that is known. ``today`` is the day (UTC) on
+    which expected failures are judged, by default the current day. After its last day an expected
+    failure is dropped from the verdict's reference.
     """
     today, expired = today or datetime.now(timezone.utc).date(), ""
     if reference is not None and reference.until is not None and today > reference.until:
         expired = f"; the expected failure expired after {reference.until}: remove $xfail ({reference.xfail})"
         reference = replace(reference, xfail=None, until=None)
-    mine = [f for f in findings if f.metric in (None, metric.name)]
+    applicable = [f for f in findings if f.metric in (None, metric.name)]
     values = tuple(samples)
 
     def verdict(kind: Verdict, reason: str) -> MetricVerdict:
@@ -132,7 +141,7 @@ def decide_metric(
         (Outcome.CONTAMINATED, Verdict.CONTAMINATED),
         (Outcome.UNSTABLE, Verdict.UNSTABLE),
     ):
-        objections = [str(f) for f in mine if f.outcome is outcome]
+        objections = [str(f) for f in applicable if f.outcome is outcome]
         if objections:
             return verdict(kind, "; ".join(objections))
     if reference is None:
@@ -156,5 +165,5 @@ def decide_metric(
 
 
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of a case: the worst of its metrics; a case without any is an ERROR."""
+    """Return the verdict of a case: the worst of its metrics, or ERROR without metrics."""
     return max(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)

@@ -1,13 +1,13 @@
-"""What a node and the target behind it were doing: counters before and after the phases that are judged.
+"""Activity of a node and its target: counters before and after the judged phases.
 
-A :class:`Load` is one look at one node; :func:`change` is what happened between two looks. Bytes come from the
-device behind a local file system (``/proc/diskstats``) or from the mount on Lustre (``llite.*.stats``), and
-count everybody on the node. Connections to servers (``osc.*.import``, ``osc.*.state``) and the jobs of all
-clients (``*.job_stats``, on a server) are visible to root only, the kernel's log where the site lets users
-read it; what is not visible is left out and said to be so.
+A :class:`Load` is one look at one node; ``evidence/changes`` compares two looks. Bytes come from
+the device of a local file system (``/proc/diskstats``) or the mount on Lustre (``llite.*.stats``).
+They count all users of the node. Root alone sees connections to servers (``osc.*.import``,
+``osc.*.state``) and the jobs of all clients (``*.job_stats``, on a server). Users see the kernel's
+log if the site lets them. Invisible data are left out and marked as such.
 
-Written against Lustre 2.17.0, whose ``lctl get_param`` prints ``*.stats`` to an ordinary user and exits with
-2: its exit status is never looked at.
+Written against Lustre 2.17.0, whose ``lctl get_param`` prints ``*.stats`` to an ordinary user and
+exits with 2: its exit status is never used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from iogauge.core.untrusted import build
 from iogauge.node.client_settings import fsname_of
 from iogauge.node.mounts import Mount, cache_id, find_mount
 
-#: Seconds that lctl may take; it runs outside of every timed phase.
+#: Seconds that lctl may take; it runs outside every timed phase.
 _LCTL_SECONDS: Final = 2.0
 
 #: Seconds that reading the kernel's log may take.
@@ -39,8 +39,8 @@ _LOG_LINE: Final = 2000
 #: Key of our own job among :attr:`Load.jobs`.
 OWN: Final = "own"
 
-#: What Lustre asks for, below the name of the file system. The connections of metadata servers to storage
-#: targets (``-osc-MDT0000``), seen where client and server share a node, are not the client's.
+#: Parameters to read, by the name of the file system. The connections of metadata servers to
+#: storage targets (``-osc-MDT0000``), seen if client and server share a node, are not the client's.
 _PARAMETERS: Final = (
     "jobid_var",
     "llite.{fs}-*.stats",
@@ -52,10 +52,10 @@ _PARAMETERS: Final = (
     "mdt.{fs}-*.job_stats",
 )
 
-#: States of a connection on which nothing is wrong: idle ones are closed after 20 s and opened again.
+#: Harmless states of a connection: idle ones are closed after 20 s and opened again.
 HARMLESS: Final = frozenset({"NEW", "CONNECTING", "FULL", "IDLE"})
 
-#: Lustre's own words for a lost connection (ptlrpc/import.c), the addresses in them left out.
+#: Lustre's own words for a lost connection (ptlrpc/import.c), without the addresses in them.
 _COMPLAINT: Final = re.compile(
     r"(?P<device>\S+-(?:osc|mdc)-(?!MDT)\S+): (?:This client was (?P<evicted>evicted) by (?P<by>[^;\s]+)"
     r"|Connection to (?P<to>\S+) \(at [^)]*\) was (?P<lost>lost))"
@@ -64,15 +64,18 @@ _COMPLAINT: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the load of one minute.
+    """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the one-minute load.
 
-    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`. ``counter`` says what counted
-    ``bytes_read`` and ``bytes_written`` (None: nothing that can be read). ``states``: connections to servers
-    by device; ``history``: the states they went through, as (seconds since the epoch, device, state);
-    ``timeouts``: their requests that timed out; all empty, or None, where they are not visible. ``log_end``:
-    number of the last line of the kernel's log, None where that is not readable; ``complaints``: its lines
-    about lost connections, by number. ``jobs``: bytes that the servers on this node moved for each job,
-    :data:`OWN` for ours, a hash for any other.
+    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`. ``counter`` names
+    the source of ``bytes_read`` and ``bytes_written``, which are None if no source is readable.
+
+    ``states`` maps devices to the states of their connections to servers. ``history`` is their past
+    states, as (seconds since the epoch, device, state). ``timeouts`` counts their requests that
+    timed out. All three are empty or None if connections are invisible.
+
+    ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
+    ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
+    that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
     """
 
     host: str
@@ -90,32 +93,32 @@ class Load:
     jobs: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Load:
-        """Inverse of :meth:`to_json`; raises TypeError on data that is not a look."""
-        found: Load = build(Load, data)
-        return found
+        """Return the look that :meth:`to_json` made plain; raises TypeError on other data."""
+        load: Load = build(Load, data)
+        return load
 
 
 def parse_parameters(text: str) -> dict[str, str]:
-    """Values by name from ``lctl get_param``; a value may take many lines, which begin after its name's."""
-    found: dict[str, list[str]] = {}
+    """Return values by name from ``lctl get_param``; a value may have many lines after its name."""
+    values: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in text.splitlines():
         match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
         if match:
-            lines = found.setdefault(match[1], [])
+            lines = values.setdefault(match[1], [])
             lines.append(match[2])
         else:
             lines.append(line)
-    return {name: "\n".join(lines).strip("\n") for name, lines in found.items()}
+    return {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
 
 
 def parse_bytes_moved(stats: str) -> tuple[int, int]:
-    """Bytes read and written, of ``llite.*.stats``; a counter that is not there yet is 0."""
+    """Return bytes read and written from ``llite.*.stats``; a missing counter is 0."""
     moved = {"read": 0, "write": 0}
     for match in re.finditer(
         r"^(read|write)_bytes\s+\d+ samples \[bytes\] \d+ \d+ ([0-9]{1,18})\b", stats, re.MULTILINE
@@ -125,7 +128,7 @@ def parse_bytes_moved(stats: str) -> tuple[int, int]:
 
 
 def parse_jobs(text: str) -> dict[str, int]:
-    """Bytes read and written of each job, by its identifier, from ``obdfilter.*.job_stats``."""
+    """Return bytes read and written by each job, by identifier, from ``obdfilter.*.job_stats``."""
     jobs: dict[str, int] = {}
     job = ""
     for line in text.splitlines():
@@ -140,9 +143,10 @@ def parse_jobs(text: str) -> dict[str, int]:
 
 
 def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Pattern[str] | None:
-    """What our own job's identifier looks like on the servers; None where it cannot be told.
+    """Return a pattern of our own job's identifier on the servers; None if it is unknown.
 
-    ``procname_uid`` counts every process of ours as our own; a variable that is not set here names none.
+    ``procname_uid`` counts every process of ours as our own. A variable that is unset here names no
+    job.
     """
     if jobid_var == "procname_uid":
         return re.compile(rf".*\.{uid}")
@@ -151,9 +155,9 @@ def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Patt
 
 
 def parse_diskstats(text: str, device: str) -> tuple[int, int] | None:
-    """Bytes read from and written to ``MAJOR:MINOR`` by anybody (``/proc/diskstats``, sectors of 512 bytes).
+    """Return bytes that anybody read from and wrote to ``MAJOR:MINOR``, from ``/proc/diskstats``.
 
-    None where the device has no line.
+    Its sectors have 512 bytes. Returns None if the device has no line.
     """
     for line in text.splitlines():
         words = line.split()
@@ -165,8 +169,8 @@ def parse_diskstats(text: str, device: str) -> tuple[int, int] | None:
 
 
 def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str], ...]]:
-    """Number of the last record of ``/dev/kmsg``, and those of a file system's lost connections, in words."""
-    last, found = None, []
+    """Return the last record's number in ``/dev/kmsg``, and a file system's lost connections."""
+    last, complaints = None, []
     for line in text.splitlines():
         head, separator, message = line.partition(";")
         words = head.split(",")
@@ -176,14 +180,16 @@ def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str]
         match = _COMPLAINT.search(message[:_LOG_LINE])
         if match and (fsname == "*" or match["device"].startswith(f"{fsname}-")):
             what = f"evicted by {match['by']}" if match["evicted"] else f"lost {match['to']}"
-            found.append((last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}"))
-    return last, tuple(found)
+            complaints.append(
+                (last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}")
+            )
+    return last, tuple(complaints)
 
 
 def _connections(
     parameters: Mapping[str, str],
 ) -> tuple[dict[str, str], tuple[tuple[int, str, str], ...], int | None]:
-    """States, history and timeouts of the client's connections, for :class:`Load`."""
+    """Return states, history and timeouts of the client's connections, for :class:`Load`."""
     states: dict[str, str] = {}
     history: list[tuple[int, str, str]] = []
     timeouts: int | None = None
@@ -205,7 +211,7 @@ def _connections(
 
 
 def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, Any]:
-    """Fields of a :class:`Load` from what lctl printed."""
+    """Return fields of a :class:`Load` from lctl's output."""
     parameters = parse_parameters(text)
     stats = {n: v for n, v in parameters.items() if re.fullmatch(r"llite\..*\.stats", n)}
     moved = [parse_bytes_moved(value) for value in stats.values()]
@@ -214,8 +220,8 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
     jobs: dict[str, int] = {}
     for name, value in parameters.items():
         for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
-            mine = own is not None and own.fullmatch(job)
-            key = OWN if mine else text_digest(job)
+            is_own = own is not None and own.fullmatch(job)
+            key = OWN if is_own else text_digest(job)
             jobs[key] = jobs.get(key, 0) + count
     return {
         "counter": "llite" if moved else "",
@@ -228,9 +234,9 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
     }
 
 
-# What looks at the machine.
+# Functions that read the machine.
 def _device_bytes(path: str, mount: Mount) -> tuple[str, tuple[int, int]] | None:
-    """Name and bytes of the device behind a local mount; None where it has none of its own."""
+    """Return name and bytes of a local mount's device; None if it has no device of its own."""
     numbers = [os.stat(path).st_dev]
     with contextlib.suppress(OSError):
         numbers.append(os.stat(os.path.realpath(mount.source)).st_rdev)
@@ -244,7 +250,7 @@ def _device_bytes(path: str, mount: Mount) -> tuple[str, tuple[int, int]] | None
 
 
 def _kernel_log() -> str:
-    """All of the kernel's log; raises OSError where it may not be read. Cut where it takes too long."""
+    """Return the kernel's log; raises OSError if it is unreadable or reading takes too long."""
     fd, parts = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), []
     deadline = time.monotonic() + _LOG_SECONDS
     try:
@@ -261,10 +267,10 @@ def _kernel_log() -> str:
 
 
 def look(path: str) -> Load:
-    """One look at this node and at the file system behind ``path``; what cannot be read is left out."""
-    seen: dict[str, Any] = {}
+    """Look at this node and the file system of ``path``; unreadable data are left out."""
+    fields: dict[str, Any] = {}
     with contextlib.suppress(OSError):
-        seen["cache_id"] = cache_id(path)
+        fields["cache_id"] = cache_id(path)
     mount = None
     with contextlib.suppress(OSError):
         mount = find_mount(path)
@@ -281,15 +287,15 @@ def look(path: str) -> Load:
                 timeout=_LCTL_SECONDS,
                 check=False,
             )
-            seen |= _lustre(done.stdout, os.environ, os.getuid())
+            fields |= _lustre(done.stdout, os.environ, os.getuid())
         with contextlib.suppress(OSError):
-            seen["log_end"], seen["complaints"] = parse_log(_kernel_log(), fsname)
+            fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
     elif mount is not None:
         with contextlib.suppress(OSError, ValueError):
-            if found := _device_bytes(path, mount):
-                seen["counter"], (seen["bytes_read"], seen["bytes_written"]) = found
+            if device := _device_bytes(path, mount):
+                fields["counter"], (fields["bytes_read"], fields["bytes_written"]) = device
     return Load(
-        **{"cache_id": "", **seen},
+        **{"cache_id": "", **fields},
         host=os.uname().nodename,
         time=time.time(),
         load1=os.getloadavg()[0],

@@ -1,6 +1,6 @@
 """Layouts of files on Lustre, as ``lfs getstripe`` prints them.
 
-Separate from :mod:`iogauge.node.layouts` because YAML takes a third of the time in which an agent starts.
+Separate from :mod:`iogauge.node.layouts` because YAML takes a third of an agent's start time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import yaml
 from iogauge.node.layouts import Component, FileLayout, LustreError, excerpt
 
 
-class _Text(yaml.BaseLoader):
-    """YAML whose scalars all stay text. A key that stands twice is refused: ``lfs`` prints the keys of
-    several files one after the other, without a sign between them. So are aliases, which it never prints."""
+class _TextLoader(yaml.BaseLoader):
+    """YAML whose scalars all stay text. Repeated keys and aliases are refused.
+
+    ``lfs`` prints the keys of several files one after the other without a separator, and no
+    aliases.
+    """
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.events.AliasEvent):
@@ -34,10 +37,10 @@ class _Text(yaml.BaseLoader):
 
 def _load(text: str, path: str) -> Mapping[str, Any]:
     try:
-        data = yaml.load(text, Loader=_Text)
+        data = yaml.load(text, Loader=_TextLoader)
     except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:
-        said = " ".join(str(error).split())
-        raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {said}") from error
+        problem = " ".join(str(error).split())
+        raise LustreError(f"lfs getstripe -y {path}: not YAML of one file: {problem}") from error
     if not isinstance(data, Mapping):
         raise LustreError(f"lfs getstripe -y {path}: no layout in {excerpt(text)}")
     return data
@@ -60,22 +63,22 @@ def _number(data: Mapping[str, Any], key: str, path: str, least: int = 0) -> int
 
 
 def _objects(part: Mapping[str, Any], path: str) -> tuple[int, ...]:
-    """Indices of the targets of all objects of one part, in order; as many as it has stripes."""
+    """Return the target indices of all objects of a part, in order; as many as it has stripes."""
     listed = part.get("lmm_objects", [])
-    if not isinstance(listed, list) or not all(isinstance(one, Mapping) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(entry, Mapping) for entry in listed):
         raise LustreError(f"lfs getstripe -y {path}: lmm_objects is no list of objects")
-    found = tuple(_number(one, "l_ost_idx", path) for one in listed)
+    indices = tuple(_number(entry, "l_ost_idx", path) for entry in listed)
     count = _number(part, "lmm_stripe_count", path)
-    if len(found) != count:
+    if len(indices) != count:
         raise LustreError(
-            f"lfs getstripe -y {path}: {len(found)} object(s) for {count} stripe(s): the answer is "
+            f"lfs getstripe -y {path}: {len(indices)} object(s) for {count} stripe(s): the answer is "
             "damaged, or the file has no objects"
         )
-    return found
+    return indices
 
 
 def _part(part: Mapping[str, Any], path: str, osts: tuple[int, ...]) -> dict[str, Any]:
-    """Fields of a :class:`FileLayout` from one part that has objects (or lies with the metadata)."""
+    """Return fields of a :class:`FileLayout` from a part with objects (or with the metadata)."""
     start = None
     if osts:
         start = _number(part, "lmm_stripe_offset", path)
@@ -94,10 +97,11 @@ def _part(part: Mapping[str, Any], path: str, osts: tuple[int, ...]) -> dict[str
 
 
 def parse_getstripe(text: str, path: str) -> FileLayout:
-    """The layout of one file from ``lfs getstripe -y FILE``.
+    """Parse the layout of one file from ``lfs getstripe -y FILE``.
 
-    Raises :class:`LustreError` that names the file where it has no layout, where the answer speaks of
-    several files or of a directory, and where it is cut or damaged: a part has as many objects as stripes.
+    Raises :class:`LustreError` that names the file if it has no layout. The same is raised if the
+    answer is about several files or a directory, or is cut or damaged: a part has as many objects
+    as stripes.
     """
     if re.search(r"has no stripe info\s*\Z", text):
         raise LustreError(
@@ -147,9 +151,9 @@ def parse_getstripe(text: str, path: str) -> FileLayout:
 
 
 def parse_default_start(text: str, path: str) -> int | None:
-    """First target that a directory prescribes (``lfs getstripe -d -y DIR``); None: any.
+    """Return the first target that a directory prescribes (``lfs getstripe -d -y DIR``), or None.
 
-    Raises :class:`LustreError` on a damaged answer; a progressive default prescribes none.
+    A progressive default prescribes no target. Raises :class:`LustreError` on a damaged answer.
     """
     data = _load(text, path)
     if "components" in data:

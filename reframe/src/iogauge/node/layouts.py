@@ -1,9 +1,9 @@
-"""Lustre: which layout to ask for, which was obtained, how the storage targets (OSTs) are.
+"""Layouts of Lustre: the layout to request, the layout obtained, the placement on targets (OSTs).
 
-Words for ``lfs`` and values from what ``lfs`` and ``lctl`` print; nothing here runs a program. Written
-against Lustre 2.17.0, whose exit statuses say little: ``lfs setstripe -c 99`` succeeds on four targets and
-gives four stripes, a target that takes no new files sends them to its neighbour. So whatever is asked for
-is read back (:func:`iogauge.node.getstripe.parse_getstripe`) and compared.
+The module builds words for ``lfs`` and parses output of ``lfs`` and ``lctl``; it runs no program.
+Written against Lustre 2.17.0, whose exit statuses say little. ``lfs setstripe -c 99`` succeeds on
+four targets and gives four stripes. A target that takes no new files sends them to its neighbour.
+So every request is read back (:func:`iogauge.node.getstripe.parse_getstripe`) and compared.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from iogauge.core.units import tool_size
 from iogauge.core.untrusted import build
 from iogauge.node.mounts import StorageTarget
 
-#: Stripe sizes and ends of components are multiples of this (LOV_MIN_STRIPE_SIZE).
+#: Stripe sizes and component ends are multiples of this (LOV_MIN_STRIPE_SIZE).
 STRIPE_STEP: Final = 1 << 16
 
-#: A stripe is smaller than this ("over 4GB limit").
+#: Stripes are smaller than this ("over 4GB limit").
 STRIPE_LIMIT: Final = 1 << 32
 
-#: A file has at most so many stripes (LOV_MAX_STRIPE_COUNT).
+#: Most stripes of a file (LOV_MAX_STRIPE_COUNT).
 MAX_STRIPES: Final = 2000
 
 
 class LustreError(ValueError):
-    """What ``lfs`` or ``lctl`` printed cannot be trusted, or a program failed. The message is for the user."""
+    """Output of ``lfs`` or ``lctl`` cannot be trusted, or a program failed. Shown to the user."""
 
 
 def excerpt(text: str) -> str:
@@ -53,7 +53,7 @@ def _check_count(what: str, count: int) -> None:
 class Component:
     """One part of a progressive layout: up to ``end_bytes`` of the file (None: to its end).
 
-    ``stripe_count`` -1: all targets; ``stripe_bytes`` None: the file system's default.
+    ``stripe_count`` -1 means all targets; ``stripe_bytes`` None the file system's default.
     """
 
     end_bytes: int | None
@@ -63,11 +63,11 @@ class Component:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A layout to ask for. None: as the file system has it.
+    """A layout to request. None means the file system's default.
 
-    Plain: ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the first target).
-    Progressive: ``components``, and nothing of these. ``pool`` goes with both. Raises :class:`ValueError`
-    for what Lustre refuses, rounds or ignores.
+    A plain layout has ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the
+    first target). A progressive layout has ``components`` instead. Both may have ``pool``. Raises
+    :class:`ValueError` for values that Lustre refuses, rounds or ignores.
     """
 
     stripe_count: int | None = None
@@ -77,7 +77,7 @@ class Layout:
     components: tuple[Component, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what Lustre would refuse, round or ignore."""
+        """Refuse values that Lustre would refuse, round or ignore."""
         if self.arguments() == []:
             raise ValueError(
                 "a layout that asks for nothing: give a stripe count, a size or a pool"
@@ -121,7 +121,7 @@ class Layout:
             begin = end
 
     def arguments(self) -> list[str]:
-        """Words after ``lfs setstripe``. Sizes carry a suffix: small bare numbers are KiB to lfs."""
+        """Return the words after ``lfs setstripe``; sizes have a suffix, else they may be KiB."""
         pool = ["-p", self.pool] if self.pool is not None else []
         words: list[str] = []
         for component in self.components:
@@ -145,11 +145,13 @@ class Layout:
 class FileLayout:
     """The layout that a file has.
 
-    ``osts``: indices of the targets that hold a part of it, each once, in order; those of components that
-    exist only on paper do not count. Of a progressive layout ``stripe_count``, ``stripe_bytes``,
-    ``pattern``, ``start`` and ``pool`` are those of the last component that has objects,
-    ``components`` are all of them and ``instantiated`` is how many have objects; a plain layout has no
-    components. ``start`` None: no object (data that lie with the metadata).
+    ``osts`` are the indices of the targets that hold a part of it, each once, in order. Components
+    without objects do not count. ``start`` is None if the file has no object: its data lie with the
+    metadata.
+
+    In a progressive layout ``stripe_count``, ``stripe_bytes``, ``pattern``, ``start`` and ``pool``
+    are those of the last component that has objects. ``components`` are all components,
+    ``instantiated`` is the number that have objects. A plain layout has no components.
     """
 
     path: str
@@ -163,23 +165,23 @@ class FileLayout:
     instantiated: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FileLayout:
-        """Inverse of :meth:`to_json`; raises TypeError on data that is not a layout."""
+        """Return the layout that :meth:`to_json` made plain; raises TypeError on other data."""
         layout: FileLayout = build(FileLayout, data)
         return layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
-    """Files or directories of a case that are put on one storage target each.
+    """Files or directories of a case, each pinned to one storage target.
 
-    ``names`` are relative to the case's directory. They go round the active targets; of the first
-    ``servers`` servers only, where that is given, or round exactly ``targets`` (indices).
-    Raises :class:`ValueError` for names that lead elsewhere or stand twice.
+    ``names`` are relative to the case's directory. They go round the active targets. With
+    ``servers`` they go round the targets of that many servers; with ``targets`` (indices) round
+    exactly these. Raises :class:`ValueError` for names that lead elsewhere or are repeated.
     """
 
     names: tuple[str, ...]
@@ -189,7 +191,7 @@ class Pins:
     targets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse names that lead out of the case's directory, and choices that exclude each other."""
+        """Refuse names that lead out of the case's directory, and contradictory choices."""
         for name in self.names:
             if not name or any(part in ("", ".", "..") for part in name.split("/")):
                 raise ValueError(f"{name!r} is not a path below the case's directory")
@@ -205,22 +207,22 @@ class Pins:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Pins:
-        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        """Return the pins that :meth:`to_json` made plain; raises TypeError or ValueError."""
         pins: Pins = build(Pins, data)
         return pins
 
 
 def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
-    """Index of the target for each name, round robin.
+    """Return the target index for each name, round robin.
 
-    With ``servers``, the servers come in order of their lowest target, and one target of each server comes
-    before the second of any: few names are spread over all servers asked for. Raises :class:`ValueError`
-    where a target is inactive or not there, or where servers are unknown or too few.
+    With ``servers``, servers are ordered by their lowest target. One target of each server comes
+    before the second target of any, so that few names are spread over all servers. Raises
+    :class:`ValueError` if a target is inactive or missing, or if servers are unknown or too few.
     """
     active = sorted((t for t in targets if t.active), key=lambda target: target.index)
     indices = [target.index for target in active]
@@ -243,7 +245,7 @@ def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:
                 f"{pins.servers} servers asked for, {len(of_server)} known: {', '.join(of_server)}"
             )
         rounds = zip_longest(*list(of_server.values())[: pins.servers])
-        chosen = [index for one in rounds for index in one if index is not None]
+        chosen = [index for turn in rounds for index in turn if index is not None]
     if not chosen:
         raise ValueError("no storage target is active")
     return {name: chosen[i % len(chosen)] for i, name in enumerate(pins.names)}

@@ -1,4 +1,4 @@
-"""Storage targets of a Lustre file system, as its programs print them."""
+"""Storage targets of a Lustre file system, from its programs' output."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from iogauge.node.mounts import (
 
 _T = TypeVar("_T")
 
-#: Programs that run at a time, names on one command line, seconds that one program may take.
+#: Programs at a time, names on one command line, seconds for one program.
 _WORKERS: Final = 16
 NAMES_PER_COMMAND: Final = 200
 PROGRAM_SECONDS: Final = 120
 
 
 def _run(*words: str) -> subprocess.CompletedProcess[str]:
-    """A finished program, whatever its status; raises :class:`LustreError` where it cannot run or hangs."""
+    """Run a program, whatever its status; raises :class:`LustreError` if it cannot run or hangs."""
     try:
         return subprocess.run(
             words,
@@ -49,17 +49,19 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def run_lfs(*words: str) -> str:
-    """What ``lfs`` prints; raises :class:`LustreError` with its complaint where it fails."""
+    """Return the output of ``lfs``; raises :class:`LustreError` with its complaint if it fails."""
     done = _run("lfs", *words)
     if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
+        complaint = (
+            done.stderr.strip() or done.stdout.strip() or "it printed nothing"
+        ).splitlines()
         shown = " ".join(["lfs", *words[:6], *(["..."] if len(words) > 6 else [])])
-        raise LustreError(f"{shown}: exit status {done.returncode}: {said[0]}")
+        raise LustreError(f"{shown}: exit status {done.returncode}: {complaint[0]}")
     return done.stdout
 
 
 def in_parallel(work: Callable[[str], _T], items: Sequence[str]) -> list[_T]:
-    """``work`` on every item, several at a time; the answers in the order of the items."""
+    """Run ``work`` on every item, several at a time; return the results in order of the items."""
     from concurrent.futures import ThreadPoolExecutor  # a tenth of an agent's start
 
     with ThreadPoolExecutor(_WORKERS) as pool:
@@ -67,20 +69,20 @@ def in_parallel(work: Callable[[str], _T], items: Sequence[str]) -> list[_T]:
 
 
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:
-    """Storage targets behind a path on Lustre; raises :class:`LustreError` where ``lfs`` does not tell."""
-    room = parse_df(run_lfs("df", path))
+    """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
+    shown = parse_df(run_lfs("df", path))
     osts = parse_osts(run_lfs("osts", path))
     checked = _run("lfs", "check", "osts")
     failed = parse_check(checked.stdout + checked.stderr)
-    named = ""
-    # Without an answer, which the exit status of lctl says nothing about, the servers are not known.
+    addresses = ""
+    # Without an answer the servers are unknown; lctl's exit status does not show that.
     with contextlib.suppress(LustreError):
-        named = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
-    return join_targets(osts=osts, room=room, servers=parse_servers(named), failed=failed)
+        addresses = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
+    return join_targets(osts=osts, shown=shown, servers=parse_servers(addresses), failed=failed)
 
 
 def _lustre_quotas(path: str) -> tuple[Quota, ...]:
-    """Quota of the user and the group on Lustre; empty where ``lfs`` is missing or does not answer."""
+    """Return user and group quota on Lustre; empty if ``lfs`` is missing or does not answer."""
     from shutil import which  # brings the compressors
 
     if which("lfs") is None:
@@ -98,10 +100,10 @@ def _lustre_quotas(path: str) -> tuple[Quota, ...]:
 
 
 def look(path: str, striped: bool = False) -> View:
-    """What this host sees of a path; raises OSError where it cannot be looked at.
+    """Return this host's view of a path; raises OSError if it cannot be looked at.
 
-    ``striped``: Lustre lays its files out, whose storage targets are looked at too. Raises
-    :class:`LustreError` where they cannot be.
+    ``striped`` means that Lustre lays out its files: then look at the storage targets too. Raises
+    :class:`LustreError` if that fails.
     """
     mount = find_mount(path)
     on_lustre = striped or (mount is not None and mount.type == "lustre")
@@ -123,18 +125,19 @@ _DF_LINE: Final = re.compile(
 )
 _OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 
-#: A client's device of a target. The devices of metadata servers (``-osc-MDT0000``) match ``osc.*`` too.
+#: A client's device of a target. Devices of metadata servers (``-osc-MDT0000``) match ``osc.*``
+#: too.
 _DEVICE: Final = r"(\S+-OST[0-9a-f]{4})-osc-(?!MDT)[^\s.']+"
 
 
 def parse_df(text: str) -> dict[str, StorageTarget]:
-    """Targets by UUID from ``lfs df PATH`` (1K blocks); one that is inactive is missing there."""
-    found = {}
+    """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
+    targets = {}
     for line in text.splitlines():
         match = _DF_LINE.fullmatch(line)
         if match:
             used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
-            found[match["uuid"]] = StorageTarget(
+            targets[match["uuid"]] = StorageTarget(
                 index=int(match["index"]),
                 uuid=match["uuid"],
                 active=True,
@@ -142,72 +145,73 @@ def parse_df(text: str) -> dict[str, StorageTarget]:
                 bytes_total=used + free,
                 bytes_free=free,
             )
-    return found
+    return targets
 
 
 def parse_osts(text: str) -> dict[str, tuple[int, bool]]:
-    """Index and activity of every target, by UUID, from ``lfs osts PATH``.
+    """Return index and activity of every target, by UUID, from ``lfs osts PATH``.
 
-    Raises :class:`LustreError` where there is none (``lfs osts`` succeeds without a word where no Lustre is
-    mounted), or where one stands twice.
+    Raises :class:`LustreError` if no target or a repeated one is listed. Without a mounted Lustre
+    ``lfs osts`` succeeds and prints nothing.
     """
-    found: dict[str, tuple[int, bool]] = {}
+    targets: dict[str, tuple[int, bool]] = {}
     for line in text.splitlines():
         match = _OSTS_LINE.fullmatch(line)
-        if match and match[2] in found:
+        if match and match[2] in targets:
             raise LustreError(f"lfs osts: {match[2]} stands there twice")
         if match:
-            found[match[2]] = int(match[1]), match[3] == "ACTIVE"
-    if not found:
+            targets[match[2]] = int(match[1]), match[3] == "ACTIVE"
+    if not targets:
         raise LustreError(f"lfs osts: no storage target in {excerpt(text)}")
-    return found
+    return targets
 
 
 def parse_servers(text: str) -> dict[str, str]:
-    """Address of the server of each target, by UUID, from ``lctl get_param osc.*.ost_conn_uuid``.
+    """Return each target's server address, by UUID, from ``lctl get_param osc.*.ost_conn_uuid``.
 
-    Devices of metadata servers and targets without a connection are left out. The exit status of lctl says
-    nothing about its answer.
+    Devices of metadata servers and targets without a connection are left out. lctl's exit status
+    says nothing about its answer.
     """
-    found: dict[str, str] = {}
+    servers: dict[str, str] = {}
     for line in text.splitlines():
         match = re.fullmatch(rf"osc\.{_DEVICE}\.ost_conn_uuid=(\S+@\S+)\s*", line)
         if match:
-            found.setdefault(f"{match[1]}_UUID", match[2])
-    return found
+            servers.setdefault(f"{match[1]}_UUID", match[2])
+    return servers
 
 
 def parse_check(text: str) -> dict[str, str]:
-    """What is wrong with targets, by UUID, from all that ``lfs check osts`` prints (it exits with 0).
+    """Return problems of targets, by UUID, from the output of ``lfs check osts`` (it exits with 0).
 
-    Being refused (errors 1 and 13) is no answer, and left out.
+    A refusal (errors 1 and 13) says nothing about the target and is left out.
     """
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for line in text.splitlines():
         match = re.search(rf"error: check '{_DEVICE}': (.*\((\d+)\))\s*$", line)
         if match and match[3] not in ("1", "13"):
-            found.setdefault(f"{match[1]}_UUID", match[2])
-    return found
+            problems.setdefault(f"{match[1]}_UUID", match[2])
+    return problems
 
 
 def join_targets(
     *,
     osts: Mapping[str, tuple[int, bool]],
-    room: Mapping[str, StorageTarget],
+    shown: Mapping[str, StorageTarget],
     servers: Mapping[str, str],
     failed: Collection[str],
 ) -> tuple[StorageTarget, ...]:
-    """All targets in order of their index, from what the parsers above found.
+    """Join the results of the parsers above to all targets, in order of index.
 
-    Active is one that ``lfs osts`` calls so, that ``lfs df`` shows and that ``lfs check`` has no complaint
-    about. Raises :class:`LustreError` where ``lfs df`` and ``lfs osts`` disagree on what there is.
+    A target is active if ``lfs osts`` calls it active, ``lfs df`` shows it, and ``lfs check`` does
+    not complain. Raises :class:`LustreError` if ``lfs df`` and ``lfs osts`` disagree on the
+    targets.
     """
     joined = []
-    for uuid, seen in room.items():
-        if uuid not in osts or osts[uuid][0] != seen.index:
-            raise LustreError(f"lfs df shows {uuid} as OST {seen.index}, lfs osts does not")
+    for uuid, target in shown.items():
+        if uuid not in osts or osts[uuid][0] != target.index:
+            raise LustreError(f"lfs df shows {uuid} as OST {target.index}, lfs osts does not")
     for uuid, (index, active) in osts.items():
-        known = room.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
-        healthy = active and known.active and uuid not in failed
-        joined.append(replace(known, active=healthy, server=servers.get(uuid)))
+        target = shown.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
+        healthy = active and target.active and uuid not in failed
+        joined.append(replace(target, active=healthy, server=servers.get(uuid)))
     return tuple(sorted(joined, key=lambda target: target.index))

@@ -1,7 +1,7 @@
-"""Mounts, file-system types, space, inodes and quota: what the kernel says of a path.
+"""Mounts, file-system types, space, inodes and quota of a path, from the kernel.
 
-Pure functions take text (``/proc/self/mountinfo``, the output of ``lfs quota``); the few functions that
-look at the machine are at the end.
+Pure functions take text (``/proc/self/mountinfo``, the output of ``lfs quota``). The few functions
+that look at the machine come last.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ Cache = Literal["page-cache", "opaque", "memory"]
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """How a client of a file-system type caches, as far as is known.
+    """What is known of the cache in a client of a file-system type.
 
-    ``cache``: ``page-cache`` (all that a client keeps is in the kernel's page cache, where it can be
-    dropped and proven absent), ``opaque`` (the client keeps data elsewhere too: a daemon, an ARC, a page
-    pool), ``memory`` (there is no storage behind it). ``honours_o_direct``: O_DIRECT reaches past every
-    cache of the client. ``accounts_reads``: what a process fetches from storage is counted as its own
-    (proc(5), ``read_bytes``); on Lustre and NFS other threads read ahead for it.
+    ``cache`` is ``page-cache`` if the client keeps all data in the kernel's page cache, which can
+    be dropped and proven empty. It is ``opaque`` if the client keeps data elsewhere too: a daemon,
+    an ARC, a page pool. It is ``memory`` if there is no storage behind it. ``honours_o_direct``
+    means that O_DIRECT bypasses every cache of the client. ``accounts_reads`` means that bytes
+    fetched from storage for a process are counted as its own (proc(5), ``read_bytes``). On Lustre
+    and NFS other threads read ahead for it.
     """
 
     cache: Cache
@@ -35,8 +36,8 @@ class Traits:
     accounts_reads: bool = False
 
 
-#: Known types, by the name in mountinfo. ZFS ignores O_DIRECT before 2.3 and keeps an ARC; FUSE file
-#: systems may cache in their daemon and may drop the flag on the way; Spectrum Scale has its page pool.
+#: Known types, by the name in mountinfo. ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. FUSE
+#: file systems may cache in their daemon and drop the flag. Spectrum Scale has its page pool.
 TRAITS: Final[dict[str, Traits]] = {
     **dict.fromkeys(("ext2", "ext3", "ext4", "xfs", "f2fs"), Traits("page-cache", True, True)),
     **dict.fromkeys(
@@ -52,18 +53,18 @@ UNKNOWN: Final = Traits("opaque", False)
 
 
 def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
-    """Traits of a type (``fuse.*`` and unknown types count as opaque), with the site's overrides."""
-    known = TRAITS.get(fstype, UNKNOWN)
+    """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
+    default = TRAITS.get(fstype, UNKNOWN)
     return Traits(
-        cache or known.cache,
-        known.honours_o_direct if honours_o_direct is None else honours_o_direct,
-        known.accounts_reads,
+        cache or default.cache,
+        default.honours_o_direct if honours_o_direct is None else honours_o_direct,
+        default.accounts_reads,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo: its identifier, where, what, of which type, with which options."""
+    """One line of mountinfo: identifier, mount point, source, type, options."""
 
     id: int
     point: str
@@ -77,7 +78,7 @@ def _unescape(text: str) -> str:
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
-    """Mounts in the order of ``/proc/self/mountinfo`` (proc(5)); lines that do not fit are skipped."""
+    """Return mounts in order of ``/proc/self/mountinfo`` (proc(5)); other lines are skipped."""
     mounts = []
     for line in text.splitlines():
         left, dash, right = line.partition(" - ")
@@ -92,7 +93,7 @@ def parse_mountinfo(text: str) -> list[Mount]:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Room on a file system for an ordinary user: bytes and inodes. ``inodes_total`` 0: no such limit."""
+    """Bytes and inodes of a file system for an ordinary user. ``inodes_total`` 0 means no limit."""
 
     bytes_total: int
     bytes_free: int
@@ -101,13 +102,13 @@ class Space:
 
     @property
     def fill(self) -> float:
-        """Share in use, of what an ordinary user may use (as ``df`` counts it)."""
+        """Return the used share of what an ordinary user may use (as ``df`` counts it)."""
         return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a quota still allows, bytes and files; None: no limit."""
+    """Bytes and files that a quota still allows; None means no limit."""
 
     owner: str
     bytes_left: int | None
@@ -115,10 +116,11 @@ class Quota:
 
 
 def parse_lfs_quota(text: str, owner: str) -> Quota | None:
-    """Room left by ``lfs quota -q -u NAME PATH`` (kbytes, quota, limit, grace, files, quota, limit, grace).
+    """Parse ``lfs quota -q -u NAME PATH``.
 
-    A value over quota carries a ``*`` (Lustre 2.17); the path may stand on a line of its own. A limit of 0
-    is none. None where the text has no such line (quota not enforced, not Lustre).
+    Its fields are kbytes, quota, limit, grace, files, quota, limit, grace. A value over quota
+    carries a ``*`` (Lustre 2.17). The path may have a line of its own. A limit of 0 means no limit.
+    Returns None if the text has no such line (quota not enforced, not Lustre).
     """
     fields = text.split()
     numbers = [f.rstrip("*").strip("[]") for f in fields]
@@ -136,11 +138,12 @@ def parse_lfs_quota(text: str, owner: str) -> Quota | None:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that one host sees of a path: its mount and its room.
+    """One host's view of a path: its mount and its room.
 
-    ``cache_id`` names the page cache that serves the path: kernel and mounted file system. Two hosts that
-    are containers of one kernel may share it. ``cached_below``: what is mounted is itself served from this
-    kernel's page cache. ``targets``: the storage targets behind it, where files are striped over them.
+    ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
+    are containers of one kernel may share it. ``cached_below`` means that this kernel's page cache
+    serves the mounted file system itself. ``targets`` are the storage targets, if files are striped
+    over them.
     """
 
     host: str
@@ -153,13 +156,13 @@ class View:
     targets: tuple[StorageTarget, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON file; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
-        """Inverse of :meth:`to_json`; raises TypeError on data that is not a view."""
-        # Records of before there were targets have no such key.
+        """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
+        # Old records have no key for targets.
         view: View = build(View, {"targets": (), **data})
         space = view.space
         if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
@@ -168,7 +171,7 @@ class View:
 
 
 def existing_parent(path: str) -> str:
-    """The path itself, resolved, or its nearest parent that exists."""
+    """Return the path, resolved, or its nearest existing parent."""
     path = os.path.realpath(path)
     while not os.path.exists(path):
         path = os.path.dirname(path)
@@ -176,9 +179,9 @@ def existing_parent(path: str) -> str:
 
 
 def find_mount(path: str) -> Mount | None:
-    """The mount that holds ``path`` on this host, by the kernel's own mount identifier.
+    """Return the mount that holds ``path`` on this host, by the kernel's own mount identifier.
 
-    Opens the path, or its nearest parent that exists, so that an automount comes up; raises OSError.
+    Opens the path or its nearest existing parent, so that an automount comes up. Raises OSError.
     """
     fd = os.open(existing_parent(path), os.O_PATH | os.O_CLOEXEC)
     try:
@@ -188,14 +191,14 @@ def find_mount(path: str) -> Mount | None:
 
 
 def mount_id(fd: int) -> int | None:
-    """The kernel's identifier of the mount that an open file lies on (proc(5), ``mnt_id``)."""
+    """Return the kernel's identifier of the mount of an open file (proc(5), ``mnt_id``)."""
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
         match = re.search(r"^mnt_id:\s*(\d+)$", file.read(), re.MULTILINE)
     return int(match[1]) if match else None
 
 
 def mount_of(fd: int) -> Mount | None:
-    """The mount that an open file lies on."""
+    """Return the mount of an open file."""
     number = mount_id(fd)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = parse_mountinfo(file.read())
@@ -203,9 +206,9 @@ def mount_of(fd: int) -> Mount | None:
 
 
 def space_of(path: str) -> Space:
-    """Room at ``path`` for an ordinary user (statvfs(3)); raises OSError.
+    """Return the room at ``path`` for an ordinary user (statvfs(3)); raises OSError.
 
-    Some file systems say the largest number there is where they know no limit: as many inodes are none.
+    Some file systems report the largest number as "no limit": then inodes have no limit here.
     """
     info = os.statvfs(path)
     used = (info.f_blocks - info.f_bfree) * info.f_frsize
@@ -216,16 +219,16 @@ def space_of(path: str) -> Space:
 
 
 def cache_id(path: str) -> str:
-    """Name of the page cache behind ``path``: the kernel's boot identifier and the device of the mount."""
+    """Return the name of a path's page cache: the kernel's boot identifier, the mount's device."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read().strip()}:{os.stat(path).st_dev}"
 
 
 def cached_below(mount: Mount) -> bool:
-    """Whether what is mounted is itself served from memory or from this kernel's page cache.
+    """Return whether a mounted file system is itself served from memory or this page cache.
 
-    A loop device whose file goes through the page cache (``dio`` 0) or lies in memory, an overlay whose
-    upper directory lies in memory, as far as either can be seen from here.
+    So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is
+    an overlay whose upper directory lies in memory. Only files visible from here are examined.
     """
     upper = (
         re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None
@@ -245,7 +248,7 @@ def cached_below(mount: Mount) -> bool:
 
 
 def _in_memory(path: str) -> bool:
-    """Whether a path that can be seen lies on a file system in memory, or on one that is cached below."""
+    """Return whether a visible path lies in memory, or on a file system that is cached below."""
     mount = find_mount(path) if os.path.exists(path) else None
     return mount is not None and (traits(mount.type).cache == "memory" or cached_below(mount))
 
@@ -254,10 +257,10 @@ def _in_memory(path: str) -> bool:
 class StorageTarget:
     """One storage target (OST) as a client sees it.
 
-    ``flags`` as ``lfs df`` prints them (lfs-df(1)): D degraded, N no new files, R read-only, S out of
-    space, I out of inodes, f flash. ``bytes_total`` and ``bytes_free`` are what an ordinary user may use
-    (Used + Available, Available). ``server``: address (NID) of the server that serves it now, None where
-    unknown. A server that is reached at several addresses counts as several.
+    ``flags`` are those of ``lfs df`` (lfs-df(1)): D degraded, N no new files, R read-only, S out of
+    space, I out of inodes, f flash. ``bytes_total`` and ``bytes_free`` are for an ordinary user
+    (Used + Available, Available). ``server`` is the current server's address (NID), None if
+    unknown. A server with several addresses counts as several.
     """
 
     index: int
@@ -270,5 +273,5 @@ class StorageTarget:
 
     @property
     def fill(self) -> float:
-        """Share in use, of what an ordinary user may use."""
+        """Return the used share of what an ordinary user may use."""
         return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0

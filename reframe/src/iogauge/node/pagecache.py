@@ -1,8 +1,8 @@
 """Empty the page cache of files, and prove that it is empty.
 
-POSIX_FADV_DONTNEED after fsync drops the clean pages of a file and needs no root; mincore(2) tells which
-pages remain. Both work on local file systems and on Lustre, and must run on every node that cached the
-file. Neither reaches the cache of a server, or what a client keeps outside the page cache.
+POSIX_FADV_DONTNEED after fsync drops the clean pages of a file and needs no root. mincore(2) counts
+the remaining pages. Both work on local file systems and on Lustre, and must run on every node that
+cached the file. Neither reaches a server's cache, or a client's data outside the page cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WINDOW = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """What one node did: files and their bytes, bytes resident before and after, and the first problem."""
+    """One node's eviction: files, bytes, bytes resident before and after, the first problem."""
 
     host: str
     files: int
@@ -35,23 +35,23 @@ class Eviction:
 
     @property
     def proven_empty(self) -> bool:
-        """All files were looked at, and no page of them is left."""
+        """Return whether all files were looked at, and no page of them is left."""
         return not self.problem and self.resident_after == 0 and self.files > 0
 
     def describe(self) -> str:
-        """One line for a finding."""
+        """Return one line for a finding."""
         return (
             f"{self.host}: {self.resident_after} of {self.bytes} bytes resident in {self.files} file(s)"
             + (f", {self.problem}" if self.problem else "")
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a JSON line; :meth:`from_json` is its inverse."""
+        """Return plain data for a JSON line; :meth:`from_json` is its inverse."""
         return asdict(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Eviction:
-        """Inverse of :meth:`to_json`; raises TypeError on data that is not an eviction."""
+        """Return the eviction that :meth:`to_json` made plain; raises TypeError on other data."""
         done: Eviction = build(Eviction, data)
         counts = (done.files, done.bytes, done.resident_before, done.resident_after)
         if min(counts) < 0:
@@ -77,9 +77,10 @@ def _libc() -> ctypes.CDLL:
 
 
 def resident_bytes(fd: int, size: int) -> int:
-    """Bytes of the first ``size`` bytes of an open file that are in the page cache (whole pages).
+    """Return how many of a file's first ``size`` bytes are in the page cache (whole pages).
 
-    mincore(2) answers truly only to the owner of a file or one who may write it; raises OSError.
+    mincore(2) is truthful only to the owner of a file and to users who may write it. Raises
+    OSError.
     """
     libc, resident = _libc(), 0
     for offset in range(0, size, _WINDOW):
@@ -98,13 +99,13 @@ def resident_bytes(fd: int, size: int) -> int:
     return resident
 
 
-def _evict_file(path: str, patience_s: float) -> tuple[int, int, int]:
-    """Size, bytes resident before and after, of one file."""
+def _evict_file(path: str, wait_s: float) -> tuple[int, int, int]:
+    """Evict one file; return its size and its bytes resident before and after."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
         before = resident_bytes(fd, size)
-        after, deadline, pause = before, time.monotonic() + patience_s, 0.0
+        after, deadline, pause = before, time.monotonic() + wait_s, 0.0
         while True:
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -118,24 +119,24 @@ def _evict_file(path: str, patience_s: float) -> tuple[int, int, int]:
 
 
 def files_below(directory: str, skip: frozenset[str] = frozenset()) -> list[str]:
-    """Regular files below a directory, sorted; symbolic links are not followed."""
-    found = []
+    """Return regular files below a directory, sorted; symbolic links are not followed."""
+    paths = []
     for parent, _, names in os.walk(directory):
-        found += [os.path.join(parent, name) for name in names if name not in skip]
-    return sorted(path for path in found if os.path.isfile(path) and not os.path.islink(path))
+        paths += [os.path.join(parent, name) for name in names if name not in skip]
+    return sorted(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
 
-def evict(paths: Iterable[str], patience_s: float = 10.0) -> Eviction:
-    """Drop every page of the files from this host's page cache, and count what is left.
+def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
+    """Drop every page of the files from this host's page cache, and count the remaining ones.
 
     A page may be busy for a moment (write-back, a batch on another core): each file is tried until
-    nothing is left, for ``patience_s`` seconds at most. Never raises OSError: it is the ``problem``.
+    no page is left, for ``wait_s`` seconds at most. An OSError becomes the ``problem``.
     """
     files = size = before = after = 0
     problem = ""
     for path in paths:
         try:
-            file_size, file_before, file_after = _evict_file(path, patience_s)
+            file_size, file_before, file_after = _evict_file(path, wait_s)
         except OSError as error:
             problem = problem or f"{path}: {error.strerror}"
             continue

@@ -1,4 +1,4 @@
-"""What a node is: the facts of its fingerprint, probed on the node."""
+"""Facts of a node for its fingerprint, probed on the node."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from iogauge.node.client_settings import fsname_of
 from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount, find_mount
 
-#: Parameters of the Lustre client that are kept, by the device that has them.
+#: Parameters of the Lustre client that a fingerprint keeps, by the device that has them.
 TUNABLES: Final[dict[str, tuple[str, ...]]] = {
     "llite": (
         "checksums",
@@ -60,17 +60,17 @@ _DEVICES: Final = {
     "mdc": "mdc.{fs}-MDT*-mdc-*",
 }
 
-#: Seconds that all probes of a node may take together, and a program that one of them starts.
+#: Seconds for all probes of a node together, and for each program that a probe starts.
 DEADLINE: Final = 0.4
 _PROGRAM_SECONDS: Final = 0.3
 _GIB: Final = 1 << 30
 
-#: Names of mount options and variables whose values are nobody's business.
+#: Names of mount options and variables whose values stay private.
 SECRET: Final = re.compile(
     r"(?i)pass|secret|cred|token|(?:^|[_.-])key|keyring|^(?:user|username|name|domain|password2)$|skpath"
 )
 
-#: Variables of the environment that change how MPI does I/O and moves data.
+#: Environment variables that change how MPI does I/O and moves data.
 _HINTS: Final = re.compile(
     r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|pml|btl|mtl)(?:_\w+)?|ROMIO_HINTS|MPICH_\w+"
     r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*|UCX_(?:TLS|NET_DEVICES)|FI_PROVIDER)"
@@ -78,9 +78,9 @@ _HINTS: Final = re.compile(
 
 
 def safe_options(options: str) -> str:
-    """Mount options in order, each once, without the values of those that hold secrets or names.
+    """Return mount options sorted, each once, without the values of secret or private options.
 
-    Addresses are left out: NFS adds that of the client, which is another one on every node.
+    Addresses are left out: NFS adds the client's address, which differs from node to node.
     """
     kept = []
     for option in options.split(","):
@@ -91,44 +91,44 @@ def safe_options(options: str) -> str:
 
 
 def safe_source(source: str) -> str:
-    """What is mounted, without a user and a password in front of a host (``//user:word@host/share``)."""
+    """Return a mount's source without user and password (``//user:word@host/share``)."""
     return re.sub(r"(?<=//)[^/@\s]*@", "", source)
 
 
 def lustre_facts(text: str) -> Fingerprint:
-    """Versions, counts and tunables from what lctl printed.
+    """Return versions, counts and tunables from lctl's output.
 
-    A value that differs between devices is given as all that there are, sorted, separated by commas.
+    If a value differs between devices, all values are given, sorted and separated by commas.
     """
     parameters = parse_parameters(text)
-    found: Fingerprint = {}
+    facts: Fingerprint = {}
     values: dict[str, set[str]] = {}
     servers: dict[str, set[str]] = {"versions": set(), "addresses": set()}
     for name, value in parameters.items():
         first, last = name.split(".")[0], name.split(".")[-1]
         if name == "version":
-            found["lustre.client"] = value.strip()
+            facts["lustre.client"] = value.strip()
         elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
-            found["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
+            facts["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
         elif last == "ost_conn_uuid" and "@" in value:
             servers["addresses"].add(value.strip())
         elif last == "import" and (match := re.search(r"target_version:\s*([\d.]+)", value)):
             servers["versions"].add(match[1])
         elif last in TUNABLES.get(first, ()) and "-osc-MDT" not in name:
-            # The one in use stands in brackets; a value of many lines has its own name in front.
+            # The type in use stands in brackets; a value of many lines begins with its own name.
             pattern = r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
             if match := re.search(pattern, value):
                 value = match[1]
             values.setdefault(f"tunable.{first}.{last}", set()).add(" ".join(value.split()))
     if servers["versions"]:
-        found["lustre.server"] = ",".join(sorted(servers["versions"]))
+        facts["lustre.server"] = ",".join(sorted(servers["versions"]))
     if servers["addresses"]:
-        found["lustre.servers"] = len(servers["addresses"])
-    return found | {key: ",".join(sorted(seen)) for key, seen in values.items()}
+        facts["lustre.servers"] = len(servers["addresses"])
+    return facts | {key: ",".join(sorted(different)) for key, different in values.items()}
 
 
 def lustre_words(fsname: str) -> list[str]:
-    """Words after ``lctl get_param`` that ask for all of :func:`lustre_facts` at once."""
+    """Return the words after ``lctl get_param`` that ask for all of :func:`lustre_facts`."""
     words = ["version", f"lov.{fsname}-clilov-*.numobd", f"lmv.{fsname}-clilmv-*.numobd"]
     for device, names in TUNABLES.items():
         words += [f"{_DEVICES[device].format(fs=fsname)}.{name}" for name in names]
@@ -137,7 +137,7 @@ def lustre_words(fsname: str) -> list[str]:
 
 
 def route_interface(table: str, address: str) -> str | None:
-    """Interface that leads to an IPv4 address, by ``/proc/net/route``: the longest prefix that fits."""
+    """Return the interface that leads to an IPv4 address: longest prefix of ``/proc/net/route``."""
     wanted = int(ipaddress.IPv4Address(address))
     best: tuple[int, str] | None = None
     for line in table.splitlines()[1:]:
@@ -153,9 +153,9 @@ def route_interface(table: str, address: str) -> str | None:
     return best[1] if best else None
 
 
-# What looks at the machine. Every probe may fail; what it raises is dropped with its keys.
+# Probes of the machine. Each may fail: its exception is dropped, and its keys are missing.
 class _Node:
-    """The files of a machine below ``root``, which is ``/`` on a real one, and what is mounted at ``path``."""
+    """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``."""
 
     def __init__(self, root: Path, path: str) -> None:
         self.root, self.path = root, path
@@ -168,16 +168,16 @@ class _Node:
         return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
 
     def texts(self, pattern: str) -> list[str]:
-        """Contents of all files that fit and can be read, each once, sorted."""
-        found = set()
+        """Return the contents of all matching readable files, each once, sorted."""
+        texts = set()
         for file in self.root.glob(pattern):
             with contextlib.suppress(OSError):
-                found.add(file.read_text(encoding="utf-8", errors="replace").strip())
-        return sorted(found)
+                texts.add(file.read_text(encoding="utf-8", errors="replace").strip())
+        return sorted(texts)
 
 
 def _run(*words: str) -> str:
-    """What a program prints, whatever its exit status; raises OSError or SubprocessError."""
+    """Return a program's output, whatever its exit status; raises OSError or SubprocessError."""
     return subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
@@ -190,30 +190,30 @@ def _run(*words: str) -> str:
 
 
 def _system(node: _Node) -> Fingerprint:
-    found: Fingerprint = {"kernel": platform.release(), "machine": platform.machine()}
+    facts: Fingerprint = {"kernel": platform.release(), "machine": platform.machine()}
     with contextlib.suppress(OSError):
         if match := re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M):
-            found["os"] = match[1]
+            facts["os"] = match[1]
     with contextlib.suppress(OSError):
-        found["node.model"] = node.text("sys/class/dmi/id/product_name")
-    return found
+        facts["node.model"] = node.text("sys/class/dmi/id/product_name")
+    return facts
 
 
 def _mount(node: _Node) -> Fingerprint:
     if node.mount is None:
         return {}
-    found: Fingerprint = {
+    facts: Fingerprint = {
         "mount.type": node.mount.type,
         "mount.source": safe_source(node.mount.source),
         "mount.options": safe_options(node.mount.options),
     }
     if reason := _compressing(node, node.mount):
-        found["mount.compresses"] = reason
-    return found
+        facts["mount.compresses"] = reason
+    return facts
 
 
 def _compressing(node: _Node, mount: Mount) -> str:
-    """Why the data may shrink on its way to the storage; empty: no reason is known."""
+    """Return why data may shrink on its way to the storage; empty if no reason is known."""
     if mount.type == "zfs":
         return "zfs"
     if match := re.search(r"(?:^|,)compress(?:-force)?=(?!no\b|none\b)([^,]+)", mount.options):
@@ -228,7 +228,7 @@ def _compressing(node: _Node, mount: Mount) -> str:
         directory = node.root / "sys/class/block" / name
         with contextlib.suppress(OSError):
             uuid = (directory / "dm/uuid").read_text(encoding="ascii").strip()
-            # dm-vdo as vdo made it, and as LVM does: a volume over its pool.
+            # dm-vdo as created by vdo, and by LVM: a volume over its pool.
             if uuid.startswith("VDO-") or uuid.endswith("-vpool"):
                 return "dm-vdo"
         with contextlib.suppress(OSError):
@@ -237,11 +237,11 @@ def _compressing(node: _Node, mount: Mount) -> str:
 
 
 def _processor(node: _Node) -> Fingerprint:
-    found: Fingerprint = {}
+    facts: Fingerprint = {}
     info = node.text("proc/cpuinfo")
     for key in ("model name", "cpu", "CPU part"):  # x86, POWER, ARM
         if match := re.search(rf"^{key}\s*:\s*(.+)$", info, re.MULTILINE):
-            found["cpu.model"] = " ".join(match[1].split())
+            facts["cpu.model"] = " ".join(match[1].split())
             break
     topology = "sys/devices/system/cpu/cpu[0-9]*/topology"
     cores = node.texts(f"{topology}/core_cpus_list") or node.texts(
@@ -250,35 +250,35 @@ def _processor(node: _Node) -> Fingerprint:
     packages = node.texts(f"{topology}/physical_package_id")
     threads = len(list(node.root.glob(topology)))
     if cores and threads:
-        found |= {"cpu.cores": len(cores), "cpu.threads": threads, "cpu.smt": threads > len(cores)}
+        facts |= {"cpu.cores": len(cores), "cpu.threads": threads, "cpu.smt": threads > len(cores)}
     if packages:
-        found["cpu.sockets"] = len(packages)
+        facts["cpu.sockets"] = len(packages)
     if numa := len(list(node.root.glob("sys/devices/system/node/node[0-9]*"))):
-        found["cpu.numa_nodes"] = numa
+        facts["cpu.numa_nodes"] = numa
     if governors := node.texts("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
-        found["cpu.governor"] = ",".join(governors)
+        facts["cpu.governor"] = ",".join(governors)
     flaws = sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
     if flaws:
-        told = "\n".join(
+        text = "\n".join(
             f"{file.name}: {file.read_text(errors='replace').strip()}" for file in flaws
         )
-        found["cpu.mitigations"] = text_digest(told)
-    return found
+        facts["cpu.mitigations"] = text_digest(text)
+    return facts
 
 
 def _memory(node: _Node) -> Fingerprint:
-    found: Fingerprint = {}
+    facts: Fingerprint = {}
     if match := re.search(r"^MemTotal:\s*(\d+) kB", node.text("proc/meminfo"), re.MULTILINE):
-        found["mem.bytes"] = round(int(match[1]) * 1024 / _GIB) * _GIB
+        facts["mem.bytes"] = round(int(match[1]) * 1024 / _GIB) * _GIB
     with contextlib.suppress(OSError):
         pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
         if match := re.search(r"\[(\w+)\]", pages):
-            found["mem.thp"] = match[1]
-    return found
+            facts["mem.thp"] = match[1]
+    return facts
 
 
 def _driver_info(interface: str) -> tuple[str, str]:
-    """Driver and firmware that an interface of this machine names (ETHTOOL_GDRVINFO); raises OSError."""
+    """Return driver and firmware of an interface (ETHTOOL_GDRVINFO); raises OSError."""
     block = array.array("B", struct.pack("I", 0x3) + bytes(192))
     request = struct.pack("16sP", interface.encode()[:15], block.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -291,8 +291,8 @@ def _driver_info(interface: str) -> tuple[str, str]:
 
 
 def _network(node: _Node) -> Fingerprint:
-    """All interfaces that are up and have hardware behind them, or bind others that have."""
-    found: Fingerprint = {}
+    """Return facts of all active interfaces that have hardware, or bond others that have."""
+    facts: Fingerprint = {}
     for interface in sorted((node.root / "sys/class/net").iterdir()):
         name, key = interface.name, f"nic.{interface.name}"
         real = (interface / "device").exists() or (interface / "bonding").exists()
@@ -300,38 +300,38 @@ def _network(node: _Node) -> Fingerprint:
             continue
         with contextlib.suppress(OSError, ValueError):
             speed = int(node.text(f"sys/class/net/{name}/speed"))
-            found |= {f"{key}.speed_mbps": speed} if speed > 0 else {}
+            facts |= {f"{key}.speed_mbps": speed} if speed > 0 else {}
         with contextlib.suppress(OSError, ValueError):
-            found[f"{key}.mtu"] = int(node.text(f"sys/class/net/{name}/mtu"))
+            facts[f"{key}.mtu"] = int(node.text(f"sys/class/net/{name}/mtu"))
         with contextlib.suppress(OSError):
             ids = [
                 node.text(f"sys/class/net/{name}/device/{part}") for part in ("vendor", "device")
             ]
-            found[f"{key}.model"] = ":".join(ids)
+            facts[f"{key}.model"] = ":".join(ids)
         with contextlib.suppress(OSError):
-            found[f"{key}.driver"] = os.path.basename(os.readlink(interface / "device/driver"))
+            facts[f"{key}.driver"] = os.path.basename(os.readlink(interface / "device/driver"))
         if node.root == Path("/"):
             with contextlib.suppress(OSError):
                 driver, firmware = _driver_info(name)
-                found.setdefault(f"{key}.driver", driver)
-                found |= {f"{key}.firmware": firmware} if firmware not in ("", "N/A") else {}
+                facts.setdefault(f"{key}.driver", driver)
+                facts |= {f"{key}.firmware": firmware} if firmware not in ("", "N/A") else {}
     source = node.mount.source if node.mount else ""
     if match := re.search(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?=[@:])", source):
         with contextlib.suppress(OSError, ValueError):
             if way := route_interface(node.text("proc/net/route"), match[1]):
-                found["nic.target"] = way
-    return found
+                facts["nic.target"] = way
+    return facts
 
 
 def _infiniband(node: _Node) -> Fingerprint:
-    found: Fingerprint = {}
+    facts: Fingerprint = {}
     for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
         device = port.parent.parent
         key = f"ib.{device.name}:{port.name}"
         with contextlib.suppress(OSError):
-            found[f"{key}.rate"] = (port / "rate").read_text(encoding="ascii").strip()
-            found[f"{key}.firmware"] = (device / "fw_ver").read_text(encoding="ascii").strip()
-    return found
+            facts[f"{key}.rate"] = (port / "rate").read_text(encoding="ascii").strip()
+            facts[f"{key}.firmware"] = (device / "fw_ver").read_text(encoding="ascii").strip()
+    return facts
 
 
 def _lustre(node: _Node) -> Fingerprint:
@@ -350,7 +350,7 @@ def _hints(node: _Node) -> Fingerprint:
 
 
 def mpi_version(text: str) -> str:
-    """Name and version of an MPI from what ``mpirun --version`` prints; raises ValueError."""
+    """Return name and version of an MPI from ``mpirun --version``; raises ValueError."""
     lines = text.strip().splitlines()
     if not lines:
         raise ValueError("mpirun --version printed nothing")
@@ -379,16 +379,16 @@ _PROBES: Final[tuple[Callable[[_Node], Fingerprint], ...]] = (
 
 
 def collect(path: str, *, root: Path = Path("/"), deadline: float = DEADLINE) -> Fingerprint:
-    """What this node can tell of itself and of the file system at ``path``, within ``deadline`` seconds.
+    """Return the facts of this node and of the file system at ``path`` within ``deadline`` seconds.
 
-    Probes run side by side; one that fails or is late gives no key. Never raises.
+    Probes run side by side; failing or late probes give no key. Never raises.
     """
-    found: list[Fingerprint] = []
+    parts: list[Fingerprint] = []
     node = _Node(root, path)
 
     def work(probe: Callable[[_Node], Fingerprint]) -> None:
         with contextlib.suppress(Exception):
-            found.append(probe(node))
+            parts.append(probe(node))
 
     threads = [threading.Thread(target=work, args=(probe,), daemon=True) for probe in _PROBES]
     until = time.monotonic() + deadline
@@ -397,6 +397,6 @@ def collect(path: str, *, root: Path = Path("/"), deadline: float = DEADLINE) ->
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     joined: Fingerprint = {}
-    for part in tuple(found):
+    for part in tuple(parts):
         joined |= part
     return dict(sorted(joined.items()))

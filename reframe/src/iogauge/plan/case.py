@@ -1,6 +1,6 @@
-"""What a case will do, before it does it: phases, their command lines, their cost.
+"""Plan of a case: its phases, their command lines, their cost.
 
-A scenario says which phases it has; this module turns them into the lines of a job script and adds up the
+A scenario names its phases. This module turns them into lines of a job script and adds up the
 footprint. Nothing here touches a file.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, Literal
 from iogauge.core.measurement import Quantity, ToolOutput
 from iogauge.node.layouts import Layout, Pins
 
-#: The case's directory on the target, and the number of the repetition, in the job script.
+#: The case's directory on the target, and the repetition's number, in the job script.
 DIR = "$IOG_DIR"
 REP = "$IOG_REP"
 
@@ -23,12 +23,12 @@ SET = f"{DIR}/{REP}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """How a phase touches data, as far as the guards need to know.
+    """How a phase touches data, for the guards.
 
-    ``task_offset``: readers are shifted by so many nodes against the writers, None: not at all.
-    ``evict``: the page cache is emptied before the phase. ``saturates``: what a healthy target is driven
-    to the limit of, so that the ceiling, times the site's efficiency, can serve as a reference. Direction
-    ``none`` moves nothing that is timed: it counts.
+    ``task_offset`` shifts readers by that many nodes against the writers; None means no shift.
+    ``evict`` means that the page cache is emptied before the phase. ``saturates`` names the limit
+    to which the phase drives a healthy target. The ceiling, times the site's efficiency, can then
+    serve as a reference. Direction ``none`` moves no timed data: it counts.
     """
 
     direction: Literal["read", "write", "metadata", "none"]
@@ -41,10 +41,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """What one execution of a tool left, as text: its result, what it printed, the times of its tasks.
+    """Text that one execution of a tool left: its result, its output, the times of its tasks.
 
-    ``result`` is the tool's output file, or its standard output where it has none; ``stdout`` is what was
-    printed beside it. To ``stderr`` a launcher and its MPI library print too.
+    ``result`` is the tool's output file, or its standard output if it has no file. ``stdout`` is
+    the other output. A launcher and its MPI library print to ``stderr`` too.
     """
 
     result: str
@@ -57,15 +57,20 @@ class Printed:
 class PhasePlan:
     """One execution of a tool in a repetition.
 
-    ``command`` may hold :data:`DIR` and :data:`REP`. ``launch``: ``tasks`` starts it with the partition's
-    launcher on all tasks, ``once`` runs it on the first node, ``clients`` hands it to the fio servers of
-    all nodes, ``agent`` gives it to the agent on the first node. ``output``: file that the tool writes its result to, None: its standard output; ``ranks``:
-    file with the times of every task. ``parse`` None: only its exit status counts. ``rates`` maps a metric
-    to the tool's phase and quantity. ``data_bytes``: bytes that the phase moves over all tasks in each
-    sample, None: as many as it can in its time. ``stored_bytes``: what the files that it makes hold at most,
-    where making them is what is timed. ``samples``: repetitions that the tool does by itself.
-    ``within``: phase of the same repetition in whose execution this one takes place; it has no command.
-    ``expected``: regular expression of the tool's warnings that go with what the phase does on purpose.
+    ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
+    the partition's launcher, or ``once`` for the first node. It is ``clients`` for the fio servers
+    of all nodes, or ``agent`` for the agent on the first node.
+
+    ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
+    times of every task. Without ``parse`` only the exit status counts. ``rates`` maps a metric to
+    the tool's phase and quantity. ``data_bytes`` are the bytes that all tasks move in each sample;
+    None means as many as the time allows. ``stored_bytes`` is the most that the files it makes can
+    hold, if making them is what is timed. ``samples`` counts repetitions that the tool does by
+    itself.
+
+    ``within`` names another phase of the repetition whose execution includes this one, which then
+    has no command. ``expected`` is a regular expression for warnings of the tool that the phase
+    causes on purpose.
     """
 
     name: str
@@ -85,20 +90,20 @@ class PhasePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """A metric that follows from others of the same case, sample by sample."""
+    """A metric computed from others of the same case, sample by sample."""
 
     sources: tuple[str, ...]
     compute: Callable[..., Quantity]
 
 
-#: What a job takes beside its phases, and a phase beside its tool: about what was measured on two cores.
+#: Seconds of a job beside its phases, and of a phase beside its tool: as measured on two cores.
 _CASE_S: Final = 2.0
 _START_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """What a case costs. ``held_bytes`` and ``files``, passing ones among them, lie on the target at a time, at most."""
+    """Cost of a case; ``held_bytes`` and ``files`` (with passing files) are the most at a time."""
 
     held_bytes: int
     files: int
@@ -109,24 +114,27 @@ class Footprint:
 
     @property
     def node_minutes(self) -> float:
-        """Estimated node-minutes."""
+        """Return the estimated node-minutes."""
         return self.nodes * self.seconds / 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasePlan:
-    """All that a case will do: ``prepare`` once, then ``repeat`` in every repetition.
+    """Plan of a whole case: ``prepare`` once, then ``repeat`` in every repetition.
 
-    With ``warm_up``, ``repeat`` is done once more before the first repetition; what it measures is kept
-    and not judged (G16). ``layout`` is what the case's directory hands on to its files, ``pins`` the
-    storage target of each file or directory; either is read back after the first write. ``shared_file``:
-    all tasks write one. ``servers``: object storage servers that hold the files, None: all.
-    ``cyclic``: ranks go round the nodes instead of filling one after the other. ``restores``: the case
-    changes settings of the client, which its job puts back. ``sweeps_tasks``: the tasks on a node are what
-    the scenario varies, beyond the cores where the site says so. ``writes_first``: all executions of what
-    ``repeat`` writes come before the first of what it reads; each has a directory of its own, :data:`SET`,
-    and ``held_bytes`` and ``files`` are those of all. ``passing_files``: empty ones that the MPI library makes
-    beside them for a moment whenever it opens a file.
+    With ``warm_up``, ``repeat`` runs once more before the first repetition; its results are kept
+    and not judged (G16). ``layout`` is the layout that the case's directory passes on to its files.
+    ``pins`` is the storage target of each file or directory. Either is read back after the first
+    write. ``shared_file`` means that all tasks write one file. ``servers`` counts the object
+    storage servers that hold the files, None means all. ``cyclic`` places ranks round the nodes
+    instead of filling one after the other. ``restores`` means that the case changes client
+    settings, which its job restores. ``sweeps_tasks`` means that the scenario varies the tasks on a
+    node, beyond the cores if the site allows it.
+
+    ``writes_first`` means that all writing executions of ``repeat`` come before the first reading
+    one. Each repetition then has a directory of its own, :data:`SET`, and ``held_bytes`` and
+    ``files`` count all of them. ``passing_files`` are empty files that the MPI library makes for a
+    moment whenever it opens a file.
     """
 
     tool: str
@@ -152,7 +160,7 @@ class CasePlan:
 
     @property
     def passes(self) -> tuple[Sequence[PhasePlan], ...]:
-        """What is repeated: as a whole, or what writes, and then what comes after."""
+        """Return the repeated phases: as a whole, or the writing ones and then the others."""
         if not self.writes_first:
             return (self.repeat,)
         reads = next(n for n, phase in enumerate(self.repeat) if phase.access.direction == "read")
@@ -160,25 +168,25 @@ class CasePlan:
 
     @property
     def executions(self) -> int:
-        """How often ``repeat`` is done, the warm-up included."""
+        """Return how often ``repeat`` runs, the warm-up included."""
         return self.repetitions + 1 - self.first_repetition
 
     @property
     def directory(self) -> str:
-        """Directory of the files that one repetition writes, in the job script."""
+        """Return the directory of one repetition's files, in the job script."""
         return SET if self.writes_first else DIR
 
     @property
     def striped(self) -> bool:
-        """Whether the case asks for a layout, which is then read back."""
+        """Return whether the case requests a layout, which is then read back."""
         return self.layout is not None or self.pins is not None
 
     @property
     def pieces(self) -> int | None:
-        """Parts of what the case holds of which each lies on one storage target; None: not known.
+        """Return the number of parts that lie on one storage target each, or None if unknown.
 
-        Stripes that are asked for; at least one of each file. How the target lays out a shared file by itself
-        is not known.
+        It is the number of requested stripes; at least one for each file. The target's own layout
+        of a shared file is unknown.
         """
         stripes = self.layout.stripe_count if self.layout is not None else None
         files = 1 if self.shared_file else self.files
@@ -188,32 +196,32 @@ class CasePlan:
 
     @property
     def most_files(self) -> int:
-        """Files that lie on the target at a time, at most; the directories of :data:`SET` are some."""
+        """Return the most files at a time on the target; directories of :data:`SET` count too."""
         return self.files + self.passing_files + (self.executions if self.writes_first else 0)
 
     @property
     def samples(self) -> int:
-        """Samples of every metric."""
+        """Return the number of samples of every metric."""
         return self.repetitions * max(phase.samples for phase in self.repeat)
 
     @property
     def phases(self) -> list[PhasePlan]:
-        """Preparing and repeated phases."""
+        """Return preparing and repeated phases."""
         return [*self.prepare, *self.repeat]
 
     @property
     def first_repetition(self) -> int:
-        """Number of the first execution of ``repeat``: 0 is the warm-up, 1 the first that is judged."""
+        """Return the number of the first execution of ``repeat``: 0 (warm-up) or 1 (judged)."""
         return 0 if self.warm_up else 1
 
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
-        """Cost of the case. ``bytes_s`` is the bandwidth that is expected of a phase that moves fixed data."""
+        """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         each = [(1, phase) for phase in self.prepare]
         each += [(self.executions, phase) for phase in self.repeat]
 
         def moved(direction: str) -> int:
-            mine = [(times, p) for times, p in each if p.access.direction == direction]
-            return sum(times * (p.data_bytes or 0) * p.samples for times, p in mine)
+            matching = [(times, p) for times, p in each if p.access.direction == direction]
+            return sum(times * (p.data_bytes or 0) * p.samples for times, p in matching)
 
         def seconds(phase: PhasePlan) -> float:
             start = 0.0 if phase.within else _START_S * (2 if phase.access.evict else 1)
@@ -232,6 +240,6 @@ class CasePlan:
 
 
 def access_of(plan: CasePlan, metric: str) -> Access:
-    """How the phase that yields a metric touches data; a computed metric touches none."""
-    found = (phase.access for phase in plan.repeat if metric in phase.rates)
-    return next(found, Access(direction="none"))
+    """Return how a metric's phase touches data; a computed metric touches no data."""
+    accesses = (phase.access for phase in plan.repeat if metric in phase.rates)
+    return next(accesses, Access(direction="none"))

@@ -1,8 +1,8 @@
-"""What cases cost before they run: how fast a phase is expected to be, and what a session may cost in all.
+"""Cost of cases before they run: expected speed of a phase, and limits of a session.
 
-An estimate rests on what the site says, the best source first: the reference of the phase's bandwidth, the
-ceiling times the declared efficiency, the ceiling alone, and where nothing is declared
-:data:`ASSUMED_BYTES_S` for each node. Each estimate names its source.
+An estimate rests on the site's declarations, the best source first. These are the reference of the
+phase's bandwidth, the ceiling times the declared efficiency, and the ceiling alone. Without any it
+is :data:`ASSUMED_BYTES_S` for each node. Each estimate names its source.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
 
-#: Bandwidth of a node where nothing is declared.
+#: Bandwidth of a node if nothing is declared.
 ASSUMED_BYTES_S: Final = 200 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Expected bandwidth of a phase, and what it rests on."""
+    """Expected bandwidth of a phase, and its source."""
 
     bytes_s: float
     source: str
@@ -31,7 +31,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What cases cost, all together."""
+    """Total cost of cases."""
 
     node_seconds: float = 0.0
     written_bytes: int = 0
@@ -51,10 +51,10 @@ def speed(
     extras: PartitionExtras,
     references: Mapping[str, Reference],
 ) -> Speed:
-    """Expected bandwidth of a phase that moves a fixed amount of data.
+    """Return the expected bandwidth of a phase that moves a fixed amount of data.
 
-    The ceiling counts for phases that drive a target to it, and for those that only lay files out; the
-    others, small transfers, get what is assumed, and never more than the ceiling.
+    The ceiling counts for phases that drive a target to it, and for phases that only lay files out.
+    Other phases, with small transfers, get the assumed speed, at most the ceiling.
     """
     for metric in phase.rates:
         reference = references.get(metric)
@@ -68,17 +68,17 @@ def speed(
     limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
     if topology is None or limit is None:
         return assumed
-    found = Speed(limit.value, "ceiling")
+    expected = Speed(limit.value, "ceiling")
     if topology.efficiency:
         share = topology.efficiency.read if way == "read" else topology.efficiency.write
-        found = Speed(limit.value * share, f"{share:.0%} of the ceiling")
+        expected = Speed(limit.value * share, f"{share:.0%} of the ceiling")
     if phase.access.saturates == "bandwidth" or not phase.rates:
-        return found
-    return min(found, assumed, key=lambda one: one.bytes_s)
+        return expected
+    return min(expected, assumed, key=lambda estimate: estimate.bytes_s)
 
 
 def excess(budget: Budget, cost: Cost) -> list[str]:
-    """By how much a cost is over a budget: a text for each limit that it does not keep."""
+    """Return by how much a cost exceeds a budget: a text for each exceeded limit."""
     over = []
     hours = cost.node_seconds / 3600
     if budget.node_hours is not None and hours > budget.node_hours:
@@ -98,9 +98,9 @@ def excess(budget: Budget, cost: Cost) -> list[str]:
 def metric_ceiling(
     metric: Metric, direction: str, extras: PartitionExtras, nodes: int, servers: int | None = None
 ) -> Ceiling | None:
-    """Ceiling of a metric in the metric's own unit; None where the topology declares none.
+    """Return the ceiling of a metric in the metric's own unit; None if none is declared.
 
-    ``servers``: how many object storage servers hold the files, None: all.
+    ``servers`` is the number of object storage servers that hold the files, None means all.
     """
     if extras.topology is None or direction not in ("read", "write"):
         return None
@@ -123,9 +123,10 @@ def ceiling_reference(
     nodes: int,
     servers: int | None = None,
 ) -> Reference | None:
-    """Reference of a target without history: its ceiling times the declared efficiency, as lower bound.
+    """Return the reference of a target without history: its ceiling times its efficiency.
 
-    Only where the scenario drives the target to that limit: small random reads never reach a bandwidth.
+    The value is a lower bound. It is None unless the scenario drives the target to that limit:
+    small random reads never reach a bandwidth.
     """
     limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
     topology = extras.topology

@@ -10,7 +10,7 @@ from iogauge.plan.stage import HOSTFILE
 
 
 def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
-    """Options that make a launcher start tasks on the hosts of :data:`HOSTFILE`."""
+    """Return options that make a launcher start tasks on the hosts of :data:`HOSTFILE`."""
     if not hosts:
         return []
     if launcher not in ("mpirun", "mpirun-openmpi"):
@@ -22,9 +22,10 @@ def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
 
 
 def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> list[str]:
-    """Words that start one process on every node of the allocation, in the dialect of a ReFrame launcher.
+    """Return words that start one process on every node, in the dialect of a ReFrame launcher.
 
-    The process is not bound: a server of fio has children that share the node's cores. On one node the job script itself is there already, except under ALPS, whose job scripts run elsewhere.
+    The process is not bound: the children of a fio server share the node's cores. On one node the
+    job script runs there already, except under ALPS, whose job scripts run elsewhere.
     """
     if launcher == "alps":
         return ["aprun", "-n", str(nodes), "-N", "1"]
@@ -46,9 +47,9 @@ def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> l
 
 
 def placing_options(launcher: str, tasks_per_node: int, cyclic: bool = False) -> list[str]:
-    """Options that place ranks in blocks, a node after the other, or round the nodes (``cyclic``).
+    """Return options that place ranks node after node, or round the nodes (``cyclic``).
 
-    In the dialect of a ReFrame launcher; nothing for one that has no such option.
+    They are in the dialect of a ReFrame launcher; empty for a launcher without such an option.
     """
     if launcher == "srun":
         return [f"--distribution={'cyclic' if cyclic else 'block'}"]
@@ -58,10 +59,10 @@ def placing_options(launcher: str, tasks_per_node: int, cyclic: bool = False) ->
 
 
 def reporting_variables(launcher: str) -> dict[str, str]:
-    """Variables that make a launcher say on standard error which cores it bound each task to (G15).
+    """Return variables that make a launcher report each task's cores on standard error (G15).
 
-    Those of Open MPI 4 and 5, for ``mpirun``: their option is an error to another MPI's mpirun, the variables
-    mean nothing to it.
+    They are those of Open MPI 4 and 5, for ``mpirun``. Another MPI's mpirun rejects Open MPI's
+    option, but ignores the variables.
     """
     if launcher not in ("mpirun", "mpirun-openmpi"):
         return {}
@@ -69,9 +70,9 @@ def reporting_variables(launcher: str) -> dict[str, str]:
 
 
 def binding_options(launcher: str, tasks_per_node: int, cores: int) -> list[str]:
-    """Options that bind each rank to a core of its own, or to none where a node has fewer cores than ranks.
+    """Return options that bind each rank to its own core, or to no core if a node has too few.
 
-    In the dialect of a ReFrame launcher; nothing for one whose MPI library is not known by its name.
+    They are in the dialect of a ReFrame launcher; empty if its name does not tell the MPI library.
     """
     enough = tasks_per_node <= cores
     if launcher == "srun":
@@ -81,29 +82,29 @@ def binding_options(launcher: str, tasks_per_node: int, cores: int) -> list[str]
     return []
 
 
-#: Seconds that a job gets to tidy up before its time limit: at least, and how many files it removes in one.
+#: Least seconds for a job's cleanup before its time limit, and files that it removes in a second.
 _TIDY_SECONDS: Final = 30
 _TIDY_FILES_S: Final = 1000
 
 
 def tidy_seconds(files: int, time_limit_s: float) -> int:
-    """How long before its time limit a job has to be warned, to remove so many files; at most a quarter of it."""
+    """Return how many seconds before its limit to warn a job; at most a quarter of the limit."""
     return int(min(_TIDY_SECONDS + files / _TIDY_FILES_S, time_limit_s / 4))
 
 
 def job_options(
     scheduler: str, files: int, time_limit_s: float | None, given: Sequence[str]
 ) -> list[str]:
-    """Options that make a scheduler warn the job script of its time limit, and not run it twice.
+    """Return options that make a scheduler warn a job of its time limit, and not run it twice.
 
-    In the dialect of a ReFrame scheduler, nothing for one without such options. ``given`` are options that
-    the site or the user asks for; an option that is among them is left to them.
+    They are in the dialect of a ReFrame scheduler; empty for a scheduler without such options.
+    ``given`` are options of the site or the user: these take precedence.
     """
     if scheduler not in ("slurm", "squeue"):
         return []
-    found = []
+    options = []
     if time_limit_s:
-        found.append(f"--signal=B:USR1@{tidy_seconds(files, time_limit_s)}")
-    found.append("--no-requeue")
+        options.append(f"--signal=B:USR1@{tidy_seconds(files, time_limit_s)}")
+    options.append("--no-requeue")
     stated = {re.sub(r"^--(no-)?|[= ].*", "", option.strip()) for option in given}
-    return [option for option in found if re.sub(r"^--(no-)?|=.*", "", option) not in stated]
+    return [option for option in options if re.sub(r"^--(no-)?|=.*", "", option) not in stated]

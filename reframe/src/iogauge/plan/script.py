@@ -14,7 +14,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
 def shell_word(word: str) -> str:
-    """A word for a shell script. Only ``$IOG_DIR`` and ``$IOG_REP`` are expanded; the rest is literal."""
+    """Quote a word for a shell script; only ``$IOG_DIR`` and ``$IOG_REP`` are expanded."""
     if _PLAIN.fullmatch(word):
         return word
     parts = re.split(r"(\$IOG_DIR|\$IOG_REP)", word)
@@ -32,29 +32,29 @@ def shell_word(word: str) -> str:
 
 
 def shell_command(words: Sequence[str]) -> str:
-    """A command line of words, see :func:`shell_word`."""
+    """Return the command line of words, see :func:`shell_word`."""
     return " ".join(shell_word(word) for word in words)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What starts processes in a job: ``run_tasks`` all tasks (a command line), ``each_node`` one a node.
+    """How to start processes in a job: ``run_tasks`` starts all tasks, ``each_node`` one a node.
 
-    ``agent`` are the words that start the agent, ``account`` is the path of fetched.sh, ``restore`` the
-    directory that keeps settings to be put back, ``interface`` the network interface that fio's servers
-    listen on.
+    ``run_tasks`` is a command line. ``agent`` are the words that start the agent, ``account`` is
+    the path of fetched.sh. ``restore`` is the directory of saved settings, ``interface`` the
+    network interface for fio's servers.
     """
 
     run_tasks: str
     each_node: Sequence[str]
     agent: Sequence[str]
-    account: str
+    fetched: str
     restore: str = ""
     interface: str | None = None
 
 
 def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
-    """Lines of the job script that run one phase on the files of a directory."""
+    """Return lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
         return []
     lines = []
@@ -67,13 +67,13 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     if phase.launch == "clients":
         return [*lines, f"iog_client {phase.name} {shell_command(phase.command)}"]
     start = f"{launch.run_tasks} " if phase.launch == "tasks" and launch.run_tasks else ""
-    counted = ["sh", launch.account, fetched_stem(phase.name, REP)] if phase.access.evict else []
+    counted = ["sh", launch.fetched, fetched_stem(phase.name, REP)] if phase.access.evict else []
     command = shell_command([*counted, *phase.command])
     return [*lines, f"iog_phase {phase.name} {start}{command}"]
 
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
-    """Lines that ask for the layout, before anything is written, and lines that read back what was obtained."""
+    """Return lines that request the layout before the first write, and lines that read it back."""
     before, after, where = [], [], plan.directory
     if plan.writes_first:
         before.append(f"mkdir {shell_word(where)} || exit 1")
@@ -91,7 +91,7 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str
 
 
 def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
-    """Shell functions of a job script: ``iog_prepare``, ``iog_case``, and ``iog_write`` where all writes come first."""
+    """Return shell functions: ``iog_prepare``, ``iog_case``; ``iog_write`` if writes go first."""
     before, after = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:

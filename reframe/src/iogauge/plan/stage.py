@@ -1,7 +1,7 @@
-"""What crosses between a job and its judge, in both directions: the files of the stage directory.
+"""The files of the stage directory: all data that cross between a job and its judge.
 
-This module is the border. ReFrame's host writes the order and the inputs; the nodes write all else. job.sh lists
-the names that it writes, and a test compares the two.
+This module is the border. ReFrame's host writes the order and the inputs; the nodes write all other
+files. job.sh lists the names that it writes, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from iogauge.node.mounts import View
 ORDER: Final = "case.json"
 #: The :class:`PlannedCase`, for ``iogauge plan``; no job reads it.
 FOOTPRINT: Final = "footprint.json"
-#: Hosts of a partition that no scheduler gives nodes.
+#: Hosts of a partition without a scheduler.
 HOSTFILE: Final = "hosts.txt"
 #: Files and directories that the agent puts on storage targets.
 PINS: Final = "pins.json"
@@ -32,11 +32,11 @@ PINS: Final = "pins.json"
 
 #: The fate of each execution of a phase, see :func:`parse_runs`.
 RUNS: Final = "phases.tsv"
-#: Directories of other cases that were on the target meanwhile.
+#: Directories of other cases that were on the target at the same time.
 NEIGHBOURS: Final = "neighbours.txt"
 #: Name of the signal that ended the job.
 SIGNAL: Final = "told.txt"
-#: The servers of fio that were started: a line ``host address,port pid`` for each.
+#: The started servers of fio: a line ``host address,port pid`` for each.
 SERVERS: Final = "servers.txt"
 
 # Written by the agent on the first node.
@@ -46,51 +46,52 @@ OPENED: Final = "open.json"
 #: :class:`LockKept`.
 LOCKED: Final = "lock.json"
 
-# Stems of what the agent answers on each node: ``STEM.<host>.json``.
+# Stems of the agent's answers on each node: ``STEM.<host>.json``.
 
-#: What a node sees of the target.
+#: A node's view of the target.
 VIEW: Final = "view"
-#: Fingerprint and counters: before the run, before the first phase that is judged, after the last.
+#: Fingerprint and counters: before the run, before the first judged phase, after the last.
 FACTS: Final = ("facts-start", "facts-before", "facts-after")
-#: Where pinned files lie; with ``.<repetition>``.
+#: Targets of pinned files; with ``.<repetition>``.
 PINNED: Final = "pinned"
 #: Layouts of all files; with ``.<repetition>``.
 STRIPES: Final = "stripes"
 
-#: What the agent prints when the case's directory is made; the job script waits for the word.
+#: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
-#: The agent's exit status if it refuses, as against a crash.
+#: The agent's exit status if it refuses, to tell a refusal from a crash.
 REFUSED: Final = 3
 
 
 def evict_stem(phase: str, repetition: int | str) -> str:
-    """Stem of the answers of ``evict`` before a phase."""
+    """Return the stem of the answers of ``evict`` before a phase."""
     return f"evict-{phase}.{repetition}"
 
 
 def fetched_stem(phase: str, repetition: int | str) -> str:
-    """Stem of the files in which fetched.sh writes what each task of a phase fetched: ``STEM.<host>.<pid>``."""
+    """Return the stem of the counts of fetched.sh for a phase's tasks: ``STEM.<host>.<pid>``."""
     return f"fetched-{phase}.{repetition}"
 
 
 def printed_file(phase: str, repetition: int | str) -> str:
-    """File with the standard output of an execution of a phase."""
+    """Return the file with the standard output of an execution of a phase."""
     return f"{phase}.{repetition}.out"
 
 
 def complaints_file(phase: str, repetition: int | str) -> str:
-    """File with the standard error of an execution of a phase."""
+    """Return the file with the standard error of an execution of a phase."""
     return f"{phase}.{repetition}.err"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """What the agent needs to open a case: the target as declared, the case's size, the limits.
+    """The agent's order to open a case: the declared target, the case's size, the limits.
 
-    ``target`` and ``lock`` are paths that may begin with a variable; ``lock`` is None if the target needs no lock.
-    ``process`` names ReFrame's process on ``host``, see :func:`iogauge.core.processes.named`. ``striping`` is
-    ``lustre`` or ``none``, ``targets`` the declared count of storage targets, ``pieces`` the parts of which each lies on one
-    storage target. ``restore`` is the directory that keeps settings to be put back. ``max_fill``, ``keep_free`` and
+    ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
+    needs no lock. ``process`` identifies ReFrame's process on ``host``, see
+    :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
+    the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
+    target each. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target.
     """
 
@@ -123,16 +124,17 @@ class JobOrder:
 
     @staticmethod
     def from_json(data: object) -> JobOrder:
-        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        """Return the order that :meth:`to_json` made plain; raises TypeError or ValueError."""
         order: JobOrder = untrusted.build(JobOrder, data)
         return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase:
-    """What a case will cost, as a dry run leaves it for ``iogauge plan``.
+    """Cost of a case, as a dry run leaves it for ``iogauge plan``.
 
-    ``rests_on`` says where the expected bandwidths come from. ``budget`` is the partition's, as plain data.
+    ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
+    plain data.
     """
 
     order: JobOrder
@@ -154,17 +156,18 @@ class PlannedCase:
 
     @staticmethod
     def from_json(data: object) -> PlannedCase:
-        """Inverse of :meth:`to_json`; raises TypeError or ValueError on other data."""
+        """Return the case that :meth:`to_json` made plain; raises TypeError or ValueError."""
         planned: PlannedCase = untrusted.build(PlannedCase, data)
         return planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What the agent saw of the target before the first byte, and what it decided.
+    """The agent's look at the target before the first byte, and its decision.
 
-    ``refused``: findings that speak against the case. ``occupied``: who had the lock for as long as the job waited.
-    ``failed``: why the target could not be looked at. ``locked``: the case took the target's lock.
+    ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
+    was in vain. ``failed`` says why the target could not be looked at. ``locked`` means that the
+    case took the target's lock.
     """
 
     session: str
@@ -181,7 +184,7 @@ class Opened:
 
     @staticmethod
     def from_json(data: object) -> Opened:
-        """Inverse of :meth:`to_json`; raises TypeError on other data."""
+        """Return the decision that :meth:`to_json` made plain; raises TypeError on other data."""
         if not isinstance(data, Mapping):
             raise TypeError(f"expected an object, found {type(data).__name__}")
         view = data.get("view")
@@ -194,7 +197,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class LockKept:
-    """Whether the case had the target's lock to the end; ``lost`` says why not, empty if it had."""
+    """Whether the case held the target's lock to the end; if not, ``lost`` is the reason."""
 
     lost: str
 
@@ -204,14 +207,14 @@ class LockKept:
 
     @staticmethod
     def from_json(data: object) -> LockKept:
-        """Inverse of :meth:`to_json`; raises TypeError on other data."""
+        """Return the state that :meth:`to_json` made plain; raises TypeError on other data."""
         kept: LockKept = untrusted.build(LockKept, data)
         return kept
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One execution of a phase: repetition (0: preparing), exit status, seconds since boot of the step."""
+    """One execution of a phase: repetition (0: prepare), exit status, seconds since boot."""
 
     repetition: int
     name: str
@@ -226,10 +229,7 @@ _RUN: Final = re.compile(
 
 
 def parse_runs(text: str) -> list[PhaseRun]:
-    """Lines of ``phases.tsv`` as job.sh writes them; raises :class:`ToolOutputError`.
-
-    No execution stands there twice.
-    """
+    """Parse ``phases.tsv`` of job.sh; raises :class:`ToolOutputError`, also for repeated lines."""
     if text and not text.endswith("\n"):
         raise ToolOutputError(f"{RUNS}: cut off after {text[-80:]!r}")
     runs: dict[tuple[int, str], PhaseRun] = {}

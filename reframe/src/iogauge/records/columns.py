@@ -46,10 +46,11 @@ COLUMNS: Final[Mapping[str, Any]] = {
 #: Where a row comes from: the session file (:func:`source_id`), its line, the metric's place in the record.
 ORIGIN: Final[Mapping[str, Any]] = {"source": pl.Int64, "number": pl.Int64, "position": pl.Int32}
 ORDER: Final = ("time", *ORIGIN)
-STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "record"} | dict(ORIGIN)
-
-#: Columns of the fingerprints.
-PRINTS: Final[Mapping[str, Any]] = {"id": pl.String, "content": pl.String}
+#: What the cache keeps; ``content`` is a fingerprint as JSON, where a session file has it for the first time.
+STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "record"} | {
+    **ORIGIN,
+    "content": pl.String,
+}
 
 _VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
 
@@ -104,21 +105,18 @@ def _list(value: object, name: str) -> Sequence[Any]:
 
 
 _CASE_TEXTS: Final = (
-    "session",
-    "system",
-    "partition",
-    "environment",
-    "check",
-    "case",
-    "variant",
-    "tier",
+    *("session", "system", "partition", "environment"),
+    *("check", "case", "variant", "tier"),
 )
 
 
 def rows_of(
-    record: Mapping[str, Any], fingerprint: str | None, source: int, number: int
+    record: Mapping[str, Any], origin: tuple[str | None, int, int], content: str | None
 ) -> list[tuple[Any, ...]]:
-    """The rows of a record, in the order of the stored columns; raises ValueError for what has no such form."""
+    """The rows of a record, in the order of the stored columns; raises ValueError for what has no such form.
+
+    ``origin`` is the fingerprint's id, the source and the number; the first row has the ``content``.
+    """
     for key in CASE_KEYS:
         if record.get(key) is None:
             raise ValueError(f"the key {key} is missing")
@@ -135,7 +133,7 @@ def rows_of(
     metrics = _list(record.get("metrics"), "metrics")
     if not metrics:
         nothing = (None, None, None, None, None, 0, None, None, None, None)
-        return [(*case, *nothing, expected, confirms, fingerprint, source, number, 0)]
+        return [(*case, *nothing, expected, confirms, *origin, 0, content)]
     rows = []
     for position, entry in enumerate(metrics):
         metric = as_object(entry, "metric")
@@ -157,10 +155,9 @@ def rows_of(
                 _number(reference, "upper"),
                 expected,
                 confirms,
-                fingerprint,
-                source,
-                number,
+                *origin,
                 position,
+                None if position else content,
             )
         )
     return rows

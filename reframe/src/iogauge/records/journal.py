@@ -1,29 +1,26 @@
-"""Records: what is kept of every case, whatever its verdict.
+"""Append records to a session's file and read them back, whatever their verdict.
 
-One JSON Lines file a session, a line a case, appended when the case is decided and flushed to disk before
-the next one starts. Nothing is rewritten. The form of a record is described in docs/history.md.
+Each session has one JSON Lines file, with one line a case. A record is appended when its case is
+decided, and flushed to disk before the next case starts. Nothing is rewritten. docs/history.md
+describes the form of a record.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.records.record import check_form
-
-#: Version of the record's form; grows when a key changes its meaning, stays when keys are added.
-SCHEMA: Final = 1
+from iogauge.records.record import Record, decode
 
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A line that is not a record; line 0: the file cannot be read."""
+    """A line that is not a record; ``line`` is 0 if the file cannot be read."""
 
     file: Path
     line: int
@@ -31,25 +28,24 @@ class Damaged:
 
 
 class NotRecorded(OSError):
-    """A record could not be written; what was recorded before is as it was. The message names the file."""
+    """A record could not be written; earlier records are unchanged. The message names the file."""
 
 
-def append(file: Path, record: dict[str, Any]) -> None:
-    """Append one record in a single write and flush it to disk; raises :class:`NotRecorded`.
+def append(file: Path, line: bytes) -> None:
+    """Append a record's line in a single write and flush it to disk; raises :class:`NotRecorded`.
 
-    A line that an earlier write left unfinished is closed first, so that it costs no second record.
+    A line that an earlier write left unfinished is ended first, so that it does not spoil this
+    record.
     """
-    line = json.dumps({"schema": SCHEMA, **record}, allow_nan=False, separators=(",", ":")) + "\n"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # A named pipe in its place is not waited for.
+        # O_NONBLOCK: do not wait if a named pipe is there instead of the file.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
         fd = os.open(file, flags, 0o644)
         try:
             size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = "\n" + line
-            data = line.encode()
+            unfinished = size and os.pread(fd, 1, size - 1) != b"\n"
+            data = (b"\n" if unfinished else b"") + line + b"\n"
             if os.write(fd, data) != len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(fd)
@@ -65,16 +61,17 @@ def append(file: Path, record: dict[str, Any]) -> None:
 
 
 def read(file: Path) -> Iterator[dict[str, Any] | Damaged]:
-    """Records of one session in order; a line that is none is yielded as :class:`Damaged`.
+    """Yield the JSON of one session's records in order.
 
-    Raises OSError where the file cannot be read.
+    Lines that cannot be parsed as records are yielded as :class:`Damaged`. The values are not
+    checked. Raises OSError if the file cannot be read.
     """
-    for _, found in read_numbered(file):
-        yield found
+    for _, values in read_numbered(file):
+        yield values
 
 
 def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
-    """As :func:`read`, each with the number of its line, counted from 1."""
+    """Yield as :func:`read` does, each with the number of its line, counted from 1."""
     with untrusted.open_file(file, _FILE_BYTES) as lines:
         for number, line in enumerate(iter(lambda: lines.readline(_LINE_BYTES + 1), b""), 1):
             if len(line) > _LINE_BYTES:
@@ -86,43 +83,32 @@ def read_numbered(file: Path) -> Iterator[tuple[int, dict[str, Any] | Damaged]]:
             if line.isspace():
                 continue
             try:
-                record = _JSON.decode(line.decode("utf-8"))
-            except (ValueError, RecursionError) as error:
-                yield number, Damaged(file, number, f"not JSON: {error}")
-                continue
-            if not isinstance(record, dict) or "schema" not in record:
-                yield number, Damaged(file, number, "not a record")
-            elif record["schema"] != SCHEMA:
-                problem = f"schema {record['schema']!r}, this version reads {SCHEMA}"
-                yield number, Damaged(file, number, problem)
-            else:
-                yield number, record
+                yield number, decode(line)
+            except ValueError as error:
+                yield number, Damaged(file, number, str(error))
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_no_number)
-
-#: A record has a few thousand bytes; what is a thousand times as long is none.
+#: A record has a few thousand bytes; a line a thousand times as long is not a record.
 _LINE_BYTES: Final = 32 << 20
 _FILE_BYTES: Final = 1 << 40
 
 
-def read_whole(file: Path) -> Iterator[dict[str, Any] | Damaged]:
-    """As :func:`read`; a record that lacks what every record has, or has another type there, is damaged.
+def read_records(file: Path) -> Iterator[Record | Damaged]:
+    """Yield the records of one session in order.
 
-    So is, as line 0, a file that cannot be read.
+    Lines that cannot be parsed as records are yielded as :class:`Damaged`. Raises OSError if the
+    file cannot be read.
     """
+    for number, values in read_numbered(file):
+        try:
+            yield values if isinstance(values, Damaged) else Record.from_json(values)
+        except (TypeError, ValueError) as error:
+            yield Damaged(file, number, str(error))
+
+
+def read_whole(file: Path) -> Iterator[Record | Damaged]:
+    """Yield as :func:`read_records` does; a file that cannot be read is damaged in line 0."""
     try:
-        for number, found in read_numbered(file):
-            try:
-                if isinstance(found, dict):
-                    check_form(found)
-            except (TypeError, ValueError) as error:
-                yield Damaged(file, number, str(error))
-            else:
-                yield found
+        yield from read_records(file)
     except OSError as error:
         yield Damaged(file, 0, f"cannot be read: {error.strerror or error}")

@@ -1,7 +1,8 @@
-"""Which cases a gate should have measured: a check that is gone fails nothing by itself.
+"""Find cases that a gate should have measured: a check that is gone fails nothing by itself.
 
-Tools that a site has lost, a feature that is misspelt, a pattern that no longer fits: ReFrame then selects less and
-passes. So a gate compares itself with the earlier gates of the same selection, the words on its command line.
+If a site has lost a tool, or a feature or pattern is misspelt, ReFrame selects fewer cases and
+passes. So a gate compares itself with earlier gates of the same selection, which is the words on
+its command line.
 """
 
 from __future__ import annotations
@@ -11,35 +12,31 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from iogauge.records import journal
+from iogauge.records.record import Record
 
-#: Earlier sessions of a selection that are looked at; a run with derived checks has two.
+#: Most sessions of a selection to look back at; a run with derived checks has two.
 _SESSIONS: Final = 30
 
-Case = tuple[str, str, str]
+CaseKey = tuple[str, str, str]
 
 
 def selection(arguments: Sequence[str]) -> str:
-    """What names a selection: the words that were typed, as a shell would take them."""
+    """Return the name of a selection: the words that were typed, quoted for a shell."""
     return shlex.join(arguments)
 
 
-def case_of(record: Mapping[str, Any]) -> Case:
-    """Partition, environment and name of a record's case."""
-    return (str(record["partition"]), str(record["environment"]), str(record["case"]))
+def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[CaseKey, str]:
+    """Return the cases that gates of a selection recorded on a system, with the newest session of
+    each.
 
-
-def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[Case, str]:
-    """Cases that gates of a selection have recorded on a system, and the newest session of each.
-
-    ``mine`` are the sessions that are to be compared with them.
-
-    Of the newest sessions, back to the last in which somebody accepted that cases are gone. Cases that were
-    pinned to a node are left out: nodes come and go.
+    ``mine`` are the sessions to compare with them. A damaged record counts if its case can be read.
+    The search goes back to the last session in which somebody accepted that cases are gone. Cases
+    pinned to a node are left out, since nodes come and go.
     """
-    found: dict[Case, str] = {}
+    sessions_of: dict[CaseKey, str] = {}
     sessions, accepted = 0, False
     for file in sorted(folder.glob("*.jsonl"), key=lambda path: path.name, reverse=True):
         if file.stem in mine:
@@ -47,7 +44,7 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
         try:
             records = (record for record in journal.read(file) if isinstance(record, dict))
             first = next(records, None)
-        except OSError:  # history names what cannot be read
+        except OSError:  # ``iogauge history`` reports files that cannot be read
             continue
         if first is None or first.get("selection") != chosen:
             continue
@@ -56,16 +53,15 @@ def seen_before(folder: Path, chosen: str, mine: Collection[str] = ()) -> dict[C
         sessions, accepted = sessions + 1, bool(first.get("accepts"))
         for record in (first, *records):
             if not record.get("pinned"):
-                with contextlib.suppress(KeyError):  # history names it
-                    found.setdefault(case_of(record), file.stem)
-    return found
+                with contextlib.suppress(KeyError):  # ``iogauge history`` reports it
+                    case = (record["partition"], record["environment"], record["case"])
+                    sessions_of.setdefault((str(case[0]), str(case[1]), str(case[2])), file.stem)
+    return sessions_of
 
 
-def gone(
-    before: Mapping[Case, str], records: Iterable[Mapping[str, Any]], system: str
-) -> list[str]:
-    """A line for each case that was recorded before and is not now."""
-    now = {case_of(record) for record in records if record["system"] == system}
+def gone(before: Mapping[CaseKey, str], records: Iterable[Record], system: str) -> list[str]:
+    """Return a line for each case that was recorded before and is not now."""
+    now = {(r.partition, r.environment, r.case) for r in records if r.system == system}
     return [
         f"{name} ({system}:{partition}, {environment}) was recorded in {session}, and is gone"
         for (partition, environment, name), session in sorted(before.items())
@@ -74,9 +70,10 @@ def gone(
 
 
 def without_match(arguments: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Values of ``-n`` that fit no listed case; ``names`` are ReFrame's, each followed by its hash.
+    """Return the values of ``-n`` that fit no listed case.
 
-    Several ``-n`` are alternatives, so that ReFrame does not miss one of them.
+    ``names`` are ReFrame's, each followed by its hash. Several ``-n`` are alternatives, so ReFrame
+    does not report a value without a match.
     """
     patterns = [
         after if word in ("-n", "--name") else word.partition("=")[2]

@@ -1,19 +1,40 @@
-"""What is kept of a case: the form of a record."""
+"""The form of a record: what is kept of a case.
+
+A record is one line of JSON in a session's file; docs/history.md describes its keys.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import reprlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
-from iogauge.core import untrusted
+from iogauge.core.measurement import Reference
 from iogauge.core.text import digest
-from iogauge.judge.verdict import Verdict
+from iogauge.evidence.fingerprint import series_subset
+from iogauge.guards.finding import Finding
+from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.records.form import LEFT_OUT, Form, named
 
-#: What says what is measured, beside the parameters; with the value where a record is older than the key.
+#: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
+SCHEMA: Final = 1
+
+#: Keys that identify the case of a record.
+CASE_KEYS: Final = (
+    "session",
+    "time",
+    "system",
+    "partition",
+    "environment",
+    "check",
+    "case",
+    "verdict",
+)
+
+#: Keys that, with the parameters, name what is measured; each with its value for older records.
 _MEASURED: Final[Mapping[str, Any]] = {
     "system": None,
     "partition": None,
@@ -26,137 +47,328 @@ _MEASURED: Final[Mapping[str, Any]] = {
     "overridden": {},
 }
 
-#: What whoever shows a record relies upon, and what may be there; other keys are as they are.
-_Number = float | None
-_Name = str | None
-
-#: Keys without which nobody can say what a record is of.
-CASE_KEYS: Final = (
-    "session",
-    "time",
-    "system",
-    "partition",
-    "environment",
-    "check",
-    "case",
-    "verdict",
-)
-_CASE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(CASE_KEYS, str),
-    "verdict": Verdict,
-    "reason": str,
-    "metrics": list,
-    "findings": list,
-}
-_OF_CASE: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("hash", "tier", "line", "series"), _Name),
-    "confirms": _Name,
-    "parameters": dict,
-    "overridden": dict,
-    "fingerprint": dict,
-}
-_METRIC: Final[Mapping[str, Any]] = {
-    "name": str,
-    "unit": str,
-    "median": float,
-    "spread": _Number,
-    "verdict": _CASE["verdict"],
-    "reason": str,
-    "reference": dict | None,
-    "ceiling": _Number,
-}
-_FINDING: Final[Mapping[str, Any]] = {
-    "guard": str,
-    "outcome": str,
-    "metric": _Name,
-    "saw": str,
-    "demands": str,
-}
-
-#: The largest figure that is believed, and the last moment: what is drawn and sorted stays finite.
+#: The largest figure and the latest time that are accepted; drawing and sorting need finite values.
 _MOST: Final = 1e300
 _LAST: Final = 200_000_000_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_PRICE: Final[Mapping[str, Any]] = {
-    "source": str,
-    "currency": str,
-    "per_gb_month": float,
-    "capacity": float,
-}
 
 
 def microseconds(text: object) -> int:
-    """Microseconds since 1970 of a time such as 2026-01-31T12:00:00Z; raises ValueError, also for times before that."""
+    """Return the microseconds since 1970 of a time such as 2026-01-31T12:00:00Z.
+
+    Raises ValueError, also for earlier times.
+    """
     try:
         moment = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
-        found = (moment - _EPOCH) // timedelta(microseconds=1)
+        since_epoch = (moment - _EPOCH) // timedelta(microseconds=1)
     except (ValueError, TypeError, OverflowError):
-        found = -1
-    if not 0 <= found < _LAST:
+        since_epoch = -1
+    if not 0 <= since_epoch < _LAST:
         raise ValueError(f"time is {text!r:.60}: expected UTC such as 2026-01-31T12:00:00Z")
-    return found
+    return since_epoch
 
 
-def check_form(record: Mapping[str, Any]) -> None:
-    """Raise TypeError for the first key that is missing or has another type than it must have."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRecord(Form):
+    """What a guard saw; ``metric`` is None if it concerns the whole case."""
 
-    def check(value: object, form: Mapping[str, Any], where: str) -> None:
-        if not isinstance(value, Mapping):
-            raise TypeError(f"{where.rstrip('.')} is {reprlib.repr(value)}: expected an object")
-        for key, kind in form.items():
-            if key not in value:
-                raise TypeError(f"the key {where}{key} is missing")
-            untrusted.build(kind, value[key], where + key)
+    guard: str
+    outcome: str
+    metric: str | None
+    saw: str
+    demands: str
+    remedy: Any = ""
 
-    check(record, _CASE, "")
-    for key in (*CASE_KEYS, "line", "series"):
-        str(record.get(key)).encode()  # half a surrogate pair is no text
-    check(record, {key: kind for key, kind in _OF_CASE.items() if key in record}, "")
-    microseconds(record["time"])
-    for number, metric in enumerate(record["metrics"]):
-        where = f"metrics[{number}]."
-        check(metric, _METRIC, where)
-        metric["name"].encode()  # half a surrogate pair is no text
-        if abs(metric["median"]) > _MOST:
-            raise ValueError(f"{where}median is {metric['median']!r}: expected {_MOST:g} at most")
-        if metric["reference"] is not None:
-            check(metric["reference"], {"value": float, "lower": _Number}, f"{where}reference.")
-            check({"upper": None, **metric["reference"]}, {"upper": _Number}, f"{where}reference.")
-            if metric["reference"]["value"] <= 0:
-                raise ValueError(f"{where}reference.value is not more than 0")
-    for number, finding in enumerate(record["findings"]):
-        check(finding, _FINDING, f"findings[{number}].")
-    if record.get("target") is not None:
-        check(record["target"], {"path": str}, "target.")
-    if record.get("price") is not None:
-        check(record["price"], _PRICE, "price.")
+    @classmethod
+    def of(cls, finding: Finding) -> FindingRecord:
+        """Return the record of a finding."""
+        return cls(
+            guard=finding.guard,
+            outcome=finding.outcome.value,
+            metric=finding.metric,
+            saw=finding.saw,
+            demands=finding.demands,
+            remedy=finding.remedy,
+        )
+
+    def objects(self, verdict: Verdict) -> bool:
+        """Return whether the guard is a reason for a verdict."""
+        return self.outcome == verdict.value.lower()
 
 
-# What records have in common.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRecord(Form):
+    """The reference for a metric; bounds are shares of the value, None if open."""
+
+    value: float
+    lower: float | None
+    upper: float | None = None
+    unit: Any = ""
+    source: Any = ""
+    xfail: Any = None
+
+    @classmethod
+    def of(cls, reference: Reference) -> ReferenceRecord:
+        """Return the record of a reference."""
+        return cls(
+            value=reference.value,
+            lower=reference.lower,
+            upper=reference.upper,
+            unit=reference.unit,
+            source=reference.source,
+            xfail=reference.xfail,
+        )
+
+    def _check(self, where: str) -> None:
+        """Raise ValueError for a reference that is not positive."""
+        if self.value <= 0:
+            raise ValueError(f"{where}value is not more than 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRecord(Form):
+    """The measured values of one metric, in its unit, and the verdict on it."""
+
+    name: str
+    unit: str
+    better: Any = "more"
+    samples: Any = ()
+    median: float
+    spread: float | None
+    verdict: Verdict
+    reason: str
+    cold: Any = None
+    probes: Any = field(default=None, metadata=LEFT_OUT)
+    ceiling: float | None
+    ceiling_from: Any = None
+    reference: ReferenceRecord | None
+    derived_from: Any = field(default=None, metadata=LEFT_OUT)
+
+    @classmethod
+    def of(
+        cls,
+        decided: MetricVerdict,
+        *,
+        ceiling: float | None,
+        ceiling_from: str | None,
+        cold: float | None,
+        probes: Mapping[str, float],
+    ) -> MetricRecord:
+        """Return the record of a verdict, with the values of the warm-up (``cold``) and of each
+        part.
+        """
+        metric, reference = decided.metric, decided.reference
+        median: Any = decided.median  # None for a verdict without samples, which is read as damaged
+        return cls(
+            name=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            samples=decided.samples,
+            median=median,
+            spread=decided.spread,
+            verdict=decided.verdict,
+            reason=decided.reason,
+            cold=cold,
+            probes=probes or None,
+            ceiling=ceiling,
+            ceiling_from=ceiling_from,
+            reference=ReferenceRecord.of(reference) if reference else None,
+        )
+
+    @property
+    def failed_as_expected(self) -> bool:
+        """Return whether the metric failed and its reference says to expect that."""
+        return (
+            self.verdict is Verdict.FAIL
+            and self.reference is not None
+            and bool(self.reference.xfail)
+        )
+
+    def is_trouble(self, gate: bool) -> bool:
+        """Return whether somebody must look at the metric."""
+        return self.verdict.is_trouble(gate) and not self.failed_as_expected
+
+    def _check(self, where: str) -> None:
+        """Raise ValueError for a name that is not valid Unicode, and for a figure too large to
+        draw.
+        """
+        self.name.encode()
+        if abs(self.median) > _MOST:
+            raise ValueError(f"{where}median is {self.median!r}: expected {_MOST:g} at most")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceRecord(Form):
+    """The price of the target; ``capacity`` in bytes."""
+
+    source: str
+    currency: str
+    per_gb_month: float
+    capacity: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(Form):
+    """The record of a case. The fields are in the order in which a new record has its keys."""
+
+    schema: Any = SCHEMA
+    session: str
+    time: str
+    gate: Any = False
+    selection: Any = field(default=None, metadata=LEFT_OUT)
+    accepts: Any = field(default=None, metadata=LEFT_OUT)
+    system: str
+    partition: str
+    environment: str
+    check: str
+    case: str
+    hash: str | None = None
+    verdict: Verdict
+    reason: str
+    confirms: str | None = field(default=None, metadata=LEFT_OUT)
+    expected: Any = False
+    tier: str | None = None
+    variant: Any = None
+    nodes: Any = None
+    tasks_per_node: Any = None
+    repetitions: Any = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    pinned: Any = field(default=None, metadata=LEFT_OUT)
+    overridden: Mapping[str, Any] = field(default_factory=dict)
+    price: PriceRecord | None = None
+    target: Any = None
+    tools: Any = ()
+    stack: Any = None
+    commands: Any = ()
+    metrics: tuple[MetricRecord, ...] = field()
+    findings: tuple[FindingRecord, ...] = field()
+    own_line: str | None = field(default=None, metadata=named("line"))
+    own_series: str | None = field(default=None, metadata=named("series"))
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Record:
+        """Return the record in a line of a session's file.
+
+        Raises TypeError or ValueError, which say what is wrong.
+        """
+        return cls.from_json(decode(line))
+
+    def to_line(self) -> bytes:
+        """Return the line in a session's file, without its end.
+
+        Raises ValueError for a number that is not finite.
+        """
+        return json.dumps(self.to_json(), allow_nan=False, separators=(",", ":")).encode()
+
+    def _check(self, where: str) -> None:
+        """Raise for text that is not valid Unicode, an impossible time, and a target without a
+        path.
+        """
+        names = (self.session, self.time, self.system, self.partition, self.environment)
+        for text in (*names, self.check, self.case, self.own_line, self.own_series):
+            (text or "").encode()
+        microseconds(self.time)
+        if self.target is not None:
+            _Target.from_json(self.target, f"{where}target.")
+
+    def with_fingerprint(self, fingerprint: Mapping[str, Any]) -> Record:
+        """Return a new record with its fingerprint, and with the line and series that follow from
+        it.
+        """
+        line = line_of(self.to_json())
+        series = series_of(line, series_subset(fingerprint))
+        return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)
+
+    @property
+    def line(self) -> str:
+        """Return the name of what was measured; see docs/history.md."""
+        return self.own_line or keys_of(self.to_json())[0]
+
+    @property
+    def series(self) -> str:
+        """Return the name of the line under one fingerprint; see docs/history.md."""
+        return self.own_series or keys_of(self.to_json())[1]
+
+    @property
+    def short_name(self) -> str:
+        """Return the case's name without ReFrame's parameter names."""
+        return short_name(self.case)
+
+    @property
+    def target_path(self) -> str:
+        """Return the path of the target; returns the partition's name if no path is known."""
+        return self.partition if self.target is None else str(self.target["path"])
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Return system, partition and environment."""
+        return (self.system, self.partition, self.environment)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        """Return whether a second run may refute the failure: a FAIL that nobody expects."""
+        return self.verdict is Verdict.FAIL and not self.expected and not self.confirms
+
+    def is_trouble(self, gate: bool) -> bool:
+        """Return whether the verdict fails a run; in a gate all but PASS do."""
+        return self.verdict.is_trouble(gate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target(Form):
+    """The keys that the record of a target must have."""
+
+    path: str
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return the object in a line if it is a record of this version; else raise ValueError.
+
+    The values are not checked: :meth:`Record.from_json` does that.
+    """
+    try:
+        values = _JSON.decode(line.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(values, dict) or "schema" not in values:
+        raise ValueError("not a record")
+    if values["schema"] != SCHEMA:
+        raise ValueError(f"schema {values['schema']!r}, this version reads {SCHEMA}")
+    return values
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+_JSON: Final = json.JSONDecoder(parse_constant=_no_number)
+
+
 def line_of(record: Mapping[str, Any]) -> str:
-    """Twelve hex digits that name what a record measured: where, which case, at which scale.
+    """Return twelve hex digits that name what a record measured: where, which case, at which scale.
 
     A record that is older than ``parameters`` has them in the case's name.
     """
     parameters = record.get("parameters")
     if not isinstance(parameters, Mapping):
         parameters = dict(re.findall(r"%([\w.]+)=(\S+)", str(record.get("case"))))
-    if pinned := record.get("pinned"):  # a line for each node
+    if pinned := record.get("pinned"):  # each node has a line of its own
         parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
     return digest([measured, {name: _word(value) for name, value in parameters.items()}])
 
 
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
-    """Twelve hex digits that name a series: a line, and what its fingerprint says where it matters."""
+    """Return twelve hex digits that name a series: a line and its relevant fingerprint."""
     return digest([line, dict(subset)])
 
 
 def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
-    """Line and series of a record.
+    """Return line and series of a record.
 
-    For a record that is older than these keys they are computed: the series from the tools and the stack's
-    fingerprint, which is what such a record knows of the software.
+    Both are computed for a record that is older than these keys. The series then comes from the
+    tools and the stack's fingerprint, which is all such a record knows of the software.
     """
     line, series = record.get("line"), record.get("series")
     if not (isinstance(line, str) and line):
@@ -172,13 +384,60 @@ def keys_of(record: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _word(value: object) -> str:
-    """A parameter's value as text, so that 4 in a record is 4 in the name of a case."""
+    """Return a parameter's value as text, so that 4 in a record is 4 in the name of a case."""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def short_name(case: str) -> str:
-    """A case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
+    """Return a case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
 
-    The partition that ``--distribute`` adds is left out: it stands elsewhere.
+    The partition that ``--distribute`` adds is left out, since it is shown elsewhere.
     """
     return re.sub(r" %\.part=\S+|%[\w.]+=", "", case)
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """What the history shows of a metric, or of a case without metrics, as texts from the record.
+
+    A record that lacks keys which a report needs is not a :class:`Record`, but has an excerpt.
+    """
+
+    time: str
+    where: str
+    case: str
+    verdict: str
+    reason: str
+    metric: str | None = None
+    unit: str = ""
+    median: float | None = None
+    spread: float | None = None
+
+
+def excerpts(record: Mapping[str, Any], names: Collection[str | None]) -> Iterator[Excerpt]:
+    """Yield the excerpt of each metric whose name is in ``names``; of the case if it has no
+    metrics.
+    """
+
+    def excerpt(values: Mapping[str, Any], **more: Any) -> Excerpt:
+        return Excerpt(
+            time=str(record.get("time")),
+            where=f"{record.get('system')}:{record.get('partition')}",
+            case=short_name(str(record.get("case"))),
+            verdict=str(values.get("verdict")),
+            reason=str(values.get("reason") or ""),
+            **more,
+        )
+
+    metrics = record.get("metrics") or ()
+    if not metrics:
+        yield excerpt(record)
+    for metric in metrics:
+        if metric["name"] in names:
+            yield excerpt(
+                metric,
+                metric=metric["name"],
+                unit=str(metric.get("unit") or ""),
+                median=metric.get("median"),
+                spread=metric.get("spread"),
+            )

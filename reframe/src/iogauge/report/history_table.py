@@ -1,4 +1,4 @@
-"""Looking at the history: which records, and how a terminal shows them."""
+"""Look at the history: choose records, and show them on a terminal."""
 
 from __future__ import annotations
 
@@ -17,31 +17,35 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import short_name
+from iogauge.records.record import Excerpt, excerpts
 
 _ORIGIN: Final = ("source", "number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which records; what is empty or None lets all through. ``since`` and ``until`` belong to the range."""
+class RecordChoice:
+    """Which records to show; empty values and None let all through.
+
+    ``since`` and ``until`` belong to the range.
+    """
 
     system: str = ""
     #: Regular expression that the case's name holds; the name begins with the check's.
     name: str = ""
-    #: Of the case or of one of its metrics.
+    #: Verdicts of the case or of one of its metrics.
     verdicts: tuple[Verdict, ...] = ()
     metric: str = ""
     since: datetime | None = None
     until: datetime | None = None
-    #: Newest records that are wanted; 0: all.
+    #: Number of newest records; 0 for all.
     limit: int = 20
 
     def of(self, folder: Path, cache: Path | None = None) -> tuple[pl.DataFrame, int]:
-        """Rows of the chosen records, newest record first, and how many records match beside the limit.
+        """Return the rows of the chosen records, newest first, and the number of records without
+        the limit.
 
-        The columns are ``record``, ``metric``, and where the record is (:func:`records`). Raises ValueError
-        for a name that is no regular expression.
+        The columns are ``record``, ``metric`` and the position of the record (:func:`records`).
+        Raises ValueError if the name is not a regular expression.
         """
         try:
             pattern = re.compile(self.name)
@@ -70,10 +74,11 @@ class Choice:
             frame = frame.filter(pl.col("case").is_in([c for c in cases if pattern.search(c)]))
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
-            # A case can be worse than its metrics, then all of them are shown.
-            told = (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
+            # If a case is worse than its metrics, all of them are shown.
+            explained = (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
             frame = frame.filter(
-                pl.col("metric_verdict").is_in(wanted) | (pl.col("verdict").is_in(wanted) & ~told)
+                pl.col("metric_verdict").is_in(wanted)
+                | (pl.col("verdict").is_in(wanted) & ~explained)
             )
         matching = frame["record"].unique().sort(descending=True)
         chosen = matching.head(self.limit) if self.limit else matching
@@ -84,38 +89,39 @@ class Choice:
 
 
 def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
-    """The records of chosen rows, each once, with the names of the metrics that were chosen.
+    """Yield the records of chosen rows, each once, with the names of the chosen metrics.
 
-    A record whose file has gone meanwhile is left out. Raises OSError for a file that cannot be read.
+    A record is left out if its file is gone meanwhile. Raises OSError for a file that cannot be
+    read.
     """
-    found = query.records(folder, rows)
-    one = rows.group_by("record", *_ORIGIN, maintain_order=True).agg("metric")
-    for _, source, number, metrics in one.iter_rows():
-        if (source, number) in found:
-            yield found[source, number], set(metrics)
+    contents = query.records(folder, rows)
+    grouped = rows.group_by("record", *_ORIGIN, maintain_order=True).agg("metric")
+    for _, source, number, metrics in grouped.iter_rows():
+        if (source, number) in contents:
+            yield contents[source, number], set(metrics)
 
 
 def moment(text: str, *, end: bool = False) -> datetime:
-    """A moment: 2027-03-31, 2027-03-31T12:00 (UTC unless it says otherwise), or 12h, 7d, 4w ago.
+    """Return a time: 2027-03-31, 2027-03-31T12:00 (UTC unless it has a zone), or 12h, 7d, 4w ago.
 
-    A day means its begin, with ``end`` its end. Raises ValueError.
+    A day is its begin, with ``end`` its end. Raises ValueError.
     """
     if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
         hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
         return datetime.now(timezone.utc) - timedelta(hours=hours)
     try:
-        found = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
         if end and re.fullmatch(r"[\d-]+", text):
-            found = found.replace(hour=23, minute=59, second=59, microsecond=999_999)
-        zone = found.tzinfo or timezone.utc
-        return found.replace(tzinfo=zone).astimezone(timezone.utc)
+            time = time.replace(hour=23, minute=59, second=59, microsecond=999_999)
+        zone = time.tzinfo or timezone.utc
+        return time.replace(tzinfo=zone).astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:
         message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
         raise ValueError(message) from error
 
 
-def table(found: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
-    """Records, each with the metrics that are shown, as a table for a terminal; text from outside is escaped."""
+def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
+    """Return a table of records with their chosen metrics; escapes text from outside."""
     view = Table(pad_edge=False, show_lines=False)
     view.add_column("time", no_wrap=True)
     for heading in ("system:partition", "case"):
@@ -123,29 +129,19 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
     for heading in ("metric", "median ±spread", "verdict"):
         view.add_column(heading, no_wrap=True)
     view.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
-    for record, names in found:
-        for cells in _lines(record, names):
-            view.add_row(*(escape(visible(cell)) for cell in cells))
+    for record, names in chosen:
+        for excerpt in excerpts(record, names):
+            view.add_row(*(escape(visible(cell)) for cell in _cells(excerpt)))
     return view
 
 
-def _lines(record: dict[str, Any], names: set[str | None]) -> Iterator[tuple[str, ...]]:
-    """Cells of each metric with one of these names; of the case where it has none."""
-    head = (
-        str(record.get("time")),
-        f"{record.get('system')}:{record.get('partition')}",
-        short_name(str(record.get("case"))),
-    )
-    if not record.get("metrics"):
-        yield (*head, "-", "-", str(record.get("verdict")), str(record.get("reason") or ""))
-        return
-    for metric in record["metrics"]:
-        if metric["name"] not in names:
-            continue
-        median, spread = metric.get("median"), metric.get("spread")
-        measured = "-" if median is None else f"{format_value(median)} {metric.get('unit') or ''}"
-        if spread is not None:
-            measured += f" ±{spread:.1%}"
-        verdict = str(metric.get("verdict"))
-        reason = str(metric.get("reason") or "") if verdict != Verdict.PASS.value else ""
-        yield (*head, metric["name"], measured, verdict, reason)
+def _cells(excerpt: Excerpt) -> tuple[str, ...]:
+    """Return the cells of one line of the table."""
+    head = (excerpt.time, excerpt.where, excerpt.case)
+    if excerpt.metric is None:
+        return (*head, "-", "-", excerpt.verdict, excerpt.reason)
+    measured = "-" if excerpt.median is None else f"{format_value(excerpt.median)} {excerpt.unit}"
+    if excerpt.spread is not None:
+        measured += f" ±{excerpt.spread:.1%}"
+    reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
+    return (*head, excerpt.metric, measured, excerpt.verdict, reason)

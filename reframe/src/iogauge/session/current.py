@@ -1,4 +1,4 @@
-"""One run of ReFrame: its name, where it keeps what, and what it must clean up when it ends."""
+"""One run of ReFrame: its name, its paths, and its cleanup at the end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from iogauge.plan.cost import Cost, excess
 from iogauge.site.extras import Budget
 from iogauge.workspace import directory, lock, removal
 
-#: File in the state directory with every target that a session has used, for the janitor.
+#: File in the state directory that lists every target that a session has used, for the janitor.
 TARGETS = "targets.txt"
 
 #: File in a session's stage directory that names its process and host.
-WHOSE: Final = ".iogauge-session"
+OWNER: Final = ".iogauge-session"
 
 
 def known_targets() -> list[str]:
@@ -37,9 +37,9 @@ def known_targets() -> list[str]:
 
 
 def is_gate() -> bool:
-    """Whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes.
+    """Return whether the run is a gate (``IOGAUGE_GATE=1``): then only PASS passes.
 
-    A value that is neither yes nor no ends the process: a gate must not be open by mistake.
+    A value other than yes or no ends the process: a gate must not be open by mistake.
     """
     value = os.environ.get("IOGAUGE_GATE", "")
     if value.lower() in ("1", "true", "yes", "on"):
@@ -50,12 +50,12 @@ def is_gate() -> bool:
 
 
 def is_over_budget_allowed() -> bool:
-    """Whether the run may cost more than the site's budget (``iogauge run --over-budget``)."""
+    """Return whether the run may exceed the site's budget (``iogauge run --over-budget``)."""
     return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
 
 
 def gate_marks() -> dict[str, object]:
-    """What a gate's records say of the selection that they belong to, see :mod:`iogauge.records.missing`."""
+    """Return the fields of a gate's records that identify the selection (``records.missing``)."""
     chosen = os.environ.get("IOGAUGE_SELECTION")
     if chosen is None:
         return {}
@@ -63,18 +63,18 @@ def gate_marks() -> dict[str, object]:
 
 
 def confirms() -> str:
-    """Session whose failures this run measures once more; empty in any other run."""
+    """Return the session whose failures this run measures again; empty in any other run."""
     return os.environ.get("IOGAUGE_CONFIRMS", "")
 
 
 def new_session_name() -> str:
-    """A name that sorts by time and is unique on this host."""
+    """Return a new name that sorts by time and is unique on this host."""
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-") or "host"
     return f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{host}-{os.getpid()}"
 
 
 def announce(name: str) -> None:
-    """Add a session's name to the file ``$IOGAUGE_SESSIONS``, before it runs, for who called this process."""
+    """Add a session's name to the file ``$IOGAUGE_SESSIONS`` before the run, for the caller."""
     if file := os.environ.get("IOGAUGE_SESSIONS"):
         # Without O_NONBLOCK, opening a pipe would wait for a reader.
         fd = os.open(
@@ -92,16 +92,16 @@ class Session:
     targets: set[str] = field(default_factory=set)
     passed: int = 0
     failed: int = 0
-    #: Cases that were set up and are not decided: check, partition, environment, name of the case.
+    #: Cases that are set up and undecided: check, partition, environment, name of the case.
     open_cases: set[tuple[str, str, str, str]] = field(default_factory=set)
-    #: By partition: what the cases that were started are expected to cost.
+    #: Expected cost of the cases that were started, by partition.
     spent: dict[str, Cost] = field(default_factory=dict)
-    #: What is to be done at the end about a case whose job began and that was never decided; it hears what
-    #: was wrong with the targets.
+    #: For each case whose job began and that is undecided: a function to call at the end, with the
+    #: problem of the targets.
     undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
 
     def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
-        """Add what a case will cost; where that is more than the budget leaves, add nothing and say why."""
+        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why."""
         before = self.spent.get(partition, Cost())
         over = excess(budget, before + cost) if budget else []
         if over and not is_over_budget_allowed():
@@ -114,14 +114,14 @@ class Session:
         return ""
 
     def track(self, target: str) -> None:
-        """Remember to remove this session's directory on a target, also after this process is gone."""
+        """Note a target, so that this session's directory on it is removed even by the janitor."""
         if target in self.targets:
             return
         self.targets.add(target)
         stage = stages_dir() / self.name
         stage.mkdir(parents=True, exist_ok=True)
-        whose = {"host": socket.gethostname(), "process": processes.named(os.getpid())}
-        (stage / WHOSE).write_text(json.dumps(whose), encoding="utf-8")
+        owner = {"host": socket.gethostname(), "process": processes.identity(os.getpid())}
+        (stage / OWNER).write_text(json.dumps(owner), encoding="utf-8")
         if target not in known_targets():
             file = state_dir() / TARGETS
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -129,24 +129,24 @@ class Session:
                 lines.write(target + "\n")
 
     def clean(self) -> None:
-        """Remove this session's directories; what cannot be removed is said, with the command to retry.
+        """Remove this session's directories; report failures with the command to retry.
 
-        Cases that were never decided are, as what their job was waiting for may be seen now.
+        Undecided cases are then decided: the target may now show what their job was waiting for.
         """
         silent = [text for target in sorted(self.targets) if (text := self._clean(target))]
         while self.undecided:
             self.undecided.popitem()[1]("; ".join(silent))
 
     def _clean(self, target: str) -> str:
-        """Remove this session's directory on a target; says if and why the target is silent."""
+        """Remove this session's directory on a target; return a message if the target is silent."""
         path = directory.session_dir(target, self.name)
         retry = f"iogauge clean --target {target}"
 
-        def work(tell: deadline.Tell) -> list[str] | None:
+        def work(report: deadline.Report) -> list[str] | None:
             if not os.path.isdir(target):
                 return None
             ended = processes.end(path)
-            directory.remove(path, tell=tell)
+            directory.remove(path, report=report)
             holder = lock.standing(target)
             if holder is not None and holder.gone:
                 lock.remove(holder)
@@ -154,9 +154,9 @@ class Session:
             return ended
 
         try:
-            ended = deadline.follow(target, work, removal.Progress(path, _say))
-            for told in ended or ():
-                _say(f"iogauge: {told}")
+            ended = deadline.watch(target, work, removal.Progress(path, _say))
+            for message in ended or ():
+                _say(f"iogauge: {message}")
             if ended is None:
                 _say(
                     f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
@@ -178,7 +178,7 @@ _current: Session | None = None
 
 
 def current() -> Session:
-    """The session of this process; it is named by ``$IOGAUGE_SESSION`` where a caller wants to find it."""
+    """Return the session of this process; a caller may set its name by ``$IOGAUGE_SESSION``."""
     global _current
     if _current is None:
         name = os.environ.get("IOGAUGE_SESSION") or new_session_name()
@@ -192,9 +192,9 @@ def current() -> Session:
 
 
 def runs_cases(argv: list[str]) -> bool:
-    """Whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` in a bundle of flags).
+    """Return whether a ReFrame command line runs tests (``-r``, ``--run``, or ``r`` among flags).
 
-    Only R, q, r and v are flags without a value; whatever follows another letter is its value.
+    Only R, q, r and v are flags without a value; text behind any other letter is its value.
     """
     return any(
         (a.startswith("--ru") and "--run".startswith(a)) or re.match(r"-[Rqv]*r", a) is not None

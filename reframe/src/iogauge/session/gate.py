@@ -1,4 +1,4 @@
-"""A gate that guards itself: nothing passes when nothing was decided."""
+"""A gate that guards itself: a run that decided nothing does not pass."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from iogauge.session.current import current, is_gate, runs_cases
 
 
 def guard_gate() -> None:
-    """As a gate, make a run end with status 1 unless something passed and nothing failed on the way.
+    """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 
-    ReFrame itself ends with 0 where it selected nothing, and where a retry passed after a failure. Called
-    when the site configuration is loaded: handlers run in reverse order, so this one comes last.
+    ReFrame itself ends with 0 if it selected nothing, or if a retry passed after a failure. Called
+    when the site configuration is loaded: exit handlers run in reverse order, so this one is last.
     """
     if not is_gate() or not runs_cases(sys.argv[1:]):
         return

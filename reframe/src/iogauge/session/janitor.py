@@ -1,4 +1,4 @@
-"""What killed sessions left behind, and its removal."""
+"""Removes the remains of killed sessions."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from typing import Any
 
 from iogauge.core import deadline, processes, untrusted
 from iogauge.core.paths import stages_dir
-from iogauge.session.current import WHOSE, known_targets
+from iogauge.session.current import OWNER, known_targets
 from iogauge.workspace import directory, lock, removal
 
 
 @dataclass
 class Janitor:
-    """Removes session directories and locks of the dead on targets, and stage directories a week old.
+    """Removes session directories and locks of dead sessions, and stage directories a week old.
 
-    On a target nothing without our marker is touched. ``dry_run``: only say what would be removed.
-    ``everything``: also sessions that may be alive, and their locks. ``say`` gets every line for the user.
+    On a target nothing without our marker is touched. ``dry_run`` only says what would be removed.
+    ``everything`` includes sessions that may be alive, and their locks. ``say`` gets every line for
+    the user.
     """
 
     dry_run: bool
     everything: bool
     say: Callable[[str], None]
-    #: Places that did not answer once; nobody waits for them again.
+    #: Places that did not answer once; the janitor does not wait for them again.
     silent: set[str] = field(default_factory=set)
     failed: bool = False
 
@@ -40,9 +41,14 @@ class Janitor:
         return "would remove" if self.dry_run else "removed"
 
     def clean_targets(self, targets: Sequence[str], default: str) -> None:
-        """Clean the named targets, else those that sessions have used, else ``default``; and old stages."""
+        """Clean the given targets, else those of earlier sessions, else ``default``.
+
+        Remove old stages in any case.
+        """
         places = list(targets) or known_targets() or [default]
-        doomed = [found for place in places for found in self._dead_sessions(place, bool(targets))]
+        doomed = [
+            session for place in places for session in self._dead_sessions(place, bool(targets))
+        ]
         for place, path in doomed:
             self._remove(place, path, is_named=False)
         locks = [self._clean_lock(place) for place in places if place not in self.silent]
@@ -59,12 +65,12 @@ class Janitor:
         self.failed = self.failed or bool(self.silent)
 
     def _dead_sessions(self, place: str, is_named: bool) -> list[tuple[str, str]]:
-        """The place and the directory of each session on it that may be removed."""
-        found = []
+        """Return place and directory of each session on a place that may be removed."""
+        dead = []
         try:
-            for session in deadline.ask(place, partial(directory.sessions, place)):
+            for session in deadline.call(place, partial(directory.sessions, place)):
                 if self.everything or not directory.may_be_alive(session):
-                    found.append((place, session.path))
+                    dead.append((place, session.path))
                 else:
                     self.say(f"kept: {session.path}: its session may be alive (--all removes it)")
         except deadline.NoAnswer as error:
@@ -76,7 +82,7 @@ class Janitor:
         except OSError as error:
             self.say(f"{place} cannot be looked at: {error}")
             self.failed = True
-        return found
+        return dead
 
     def _remove(self, place: str, path: str, is_named: bool) -> None:
         """Remove a session's directory, unless its place is silent."""
@@ -85,8 +91,8 @@ class Janitor:
             return
         try:
             work = partial(_remove_directory, path, self.dry_run, is_named)
-            for told in deadline.follow(place, work, removal.Progress(path, self.say)):
-                self.say(told)
+            for message in deadline.watch(place, work, removal.Progress(path, self.say)):
+                self.say(message)
             self.say(f"{self._done}: {path}")
         except deadline.NoAnswer as error:
             self.say(f"left: {path}: {error}")
@@ -96,21 +102,21 @@ class Janitor:
             self.failed = True
 
     def _clean_lock(self, place: str) -> bool:
-        """Break the lock of a place if its holder is dead; returns whether there was such a lock."""
+        """Break the lock of a place if its holder is dead; return whether there was such a lock."""
         try:
-            holder = deadline.ask(place, partial(lock.standing, place))
+            holder = deadline.call(place, partial(lock.standing, place))
             if holder is not None and not holder.name:
                 raise lock.LockError(f"{holder}: remove it by hand")
             if holder is not None and not self.everything:
                 if not holder.gone:
                     self.say(f"watching the lock of {holder} for at most {holder.lease_s:g} s")
-                dead = deadline.follow(place, partial(_watch_lock, place), lambda _: None)
+                dead = deadline.watch(place, partial(_watch_lock, place), lambda _: None)
                 if dead is None:
                     self.say(f"kept: the lock of {holder}: it is in use (--all breaks it)")
                     return False
                 holder = dead
             if not self.dry_run:
-                deadline.ask(place, partial(_break_lock, place, holder))
+                deadline.call(place, partial(_break_lock, place, holder))
         except OSError as error:
             self.say(f"refused: {error}")
             self.failed = True
@@ -131,11 +137,11 @@ class Janitor:
         return stages
 
 
-def _watch_lock(place: str, tell: deadline.Tell) -> lock.Holder | None:
-    """The holder of a place's lock if it is dead; says at each look that the place answers."""
+def _watch_lock(place: str, report: deadline.Report) -> lock.Holder | None:
+    """Return the holder of a place's lock if it is dead; report at each look."""
 
     def pause(seconds: float) -> None:
-        tell(0)
+        report(0)
         time.sleep(seconds)
 
     return lock.find_dead(place, pause)
@@ -147,8 +153,10 @@ def _break_lock(place: str, holder: lock.Holder | None) -> None:
     lock.tidy(place)
 
 
-def _remove_directory(path: str, dry_run: bool, is_named: bool, tell: deadline.Tell) -> list[str]:
-    """Remove a session's directory, and end what still works in it; says what that was.
+def _remove_directory(
+    path: str, dry_run: bool, is_named: bool, report: deadline.Report
+) -> list[str]:
+    """Remove a session's directory and end the processes that work in it; return their messages.
 
     A directory that is gone meanwhile is an error only if the user has named it.
     """
@@ -161,35 +169,36 @@ def _remove_directory(path: str, dry_run: bool, is_named: bool, tell: deadline.T
     if dry_run:
         return []
     ended = processes.end(os.path.abspath(path))
-    directory.remove(path, tell=tell)
+    directory.remove(path, report=report)
     return ended
 
 
 def old_stages(days: float = 7.0) -> list[Path]:
-    """Stage directories of sessions that began so many days ago; every session has one of its own.
+    """Return stage directories, one for each session, of sessions that began ``days`` ago.
 
-    Not of one that runs; of other hosts, which cannot be asked, only after four times as many days.
+    Running sessions are left out. Sessions of other hosts cannot be checked: they need four times
+    as many days.
     """
-    found = []
+    old = []
     for path in sorted(stages_dir().glob("*")):
         with contextlib.suppress(OSError):
             info = path.lstat()
             age = (time.time() - info.st_mtime) / 86400
             if stat.S_ISDIR(info.st_mode) and age > days:
-                whose = _whose(path)
-                if whose.get("host", socket.gethostname()) != socket.gethostname():
+                owner = _owner(path)
+                if owner.get("host", socket.gethostname()) != socket.gethostname():
                     runs = age <= 4 * days
                 else:
-                    runs = "process" in whose and processes.runs(whose["process"])
+                    runs = "process" in owner and processes.runs(owner["process"])
                 if not runs:
-                    found.append(path)
-    return found
+                    old.append(path)
+    return old
 
 
-def _whose(stage: Path) -> dict[str, Any]:
-    """What a stage directory says of its session; empty where it says nothing."""
+def _owner(stage: Path) -> dict[str, Any]:
+    """Return process and host of a stage directory's session; empty if unknown."""
     with contextlib.suppress(OSError, ValueError):
-        said = untrusted.read_json(stage / WHOSE)
-        if isinstance(said, dict):
-            return said
+        owner = untrusted.read_json(stage / OWNER)
+        if isinstance(owner, dict):
+            return owner
     return {}

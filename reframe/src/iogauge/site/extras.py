@@ -1,6 +1,6 @@
-"""What a partition's ``extras`` say: the target, the nodes that use it, the limits of a case.
+"""A partition's ``extras``: the target, the nodes that use it, the limits of a case.
 
-Everything that a site declares beyond ReFrame's own keys is modelled here and nowhere else. Checks never
+All that a site declares beyond ReFrame's own keys is modelled here and nowhere else. Checks never
 hold a size or a path of a site; sites never hold a line of Python.
 """
 
@@ -16,17 +16,19 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.site.topology import Bytes, Count, Fraction, Seconds, SiteModel, Topology
 
-#: How a client of this file system caches data, see :mod:`iogauge.node.mounts`.
+#: How a client of this file system caches data: see :mod:`iogauge.node.mounts`.
 CacheKind = Literal["page-cache", "opaque", "memory"]
 
-#: Who lays files out over storage targets.
+#: The software that lays files out over storage targets.
 Striping = Literal["lustre", "none"]
 
-#: What a case may change on the client beyond its own directory, where an administrator allows it.
-#: ``lustre-checksums``: switch the checksums of bulk data off and on again (``lctl set_param``, root).
+#: Changes that a case may make on the client beyond its own directory, if an administrator allows
+#: them. ``lustre-checksums``: switch the checksums of bulk data off and on again (``lctl
+#: set_param``, root).
 Right = Literal["lustre-checksums"]
 
-#: A path that only the job knows: the variable in which a resource manager says where its space is.
+#: A path that only the job knows: the variable in which a resource manager gives the path of its
+#: space.
 _VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 _REFRAME_ADDS: Final = ("scheduler", "launcher")
@@ -35,44 +37,49 @@ _REFRAME_ADDS: Final = ("scheduler", "launcher")
 class Target(SiteModel):
     """A file system under test as the partition sees it."""
 
-    #: Directory below which ``iogauge/<user>/<session>`` is made: absolute, or one variable of the job's
-    #: environment (``$DW_JOB_STRIPED``) where a resource manager makes the space for each job.
+    #: Directory in which ``iogauge/<user>/<session>`` is made: an absolute path, or one variable of
+    #: the job's environment (``$DW_JOB_STRIPED``) if a resource manager makes the space for each
+    #: job.
     path: str
-    #: File-system type as the kernel names it in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
+    #: File-system type as in mountinfo (``lustre``, ``ext4``, ``fuse.glusterfs``).
     type: str = Field(min_length=1)
-    #: What is mounted (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared where left out.
+    #: The mounted device or export (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared if left
+    #: out.
     source: str | None = None
-    #: Overrides what is known of the type: the file system really bypasses caches under O_DIRECT.
+    #: Overrides the default of the type: whether the file system really bypasses caches under
+    #: O_DIRECT.
     honours_o_direct: bool | None = None
-    #: Overrides what is known of the type: where a client keeps data that it has read or written.
+    #: Overrides the default of the type: where a client keeps data that it has read or written.
     cache: CacheKind | None = None
-    #: Overrides what is known: data are compressed, or stored once where they are alike (G18).
+    #: Overrides what the nodes see: whether the target compresses data, or stores equal data once
+    #: (G18).
     compresses: bool | None = None
-    #: Overrides what follows from the type: who stripes files (``lustre`` on a Lustre file system).
+    #: Overrides the default of the type: the software that stripes files (``lustre`` on a Lustre
+    #: file system).
     striping: Striping | None = None
 
-    #: Directory whose lock says who may use the target; none: the target's own, so that targets which share a
+    #: Directory whose lock guards the target, by default the target's own. Targets that share a
     #: file system can share a lock.
     lock: str | None = None
 
     @property
     def striped_by(self) -> Striping:
-        """Who lays files out: as declared, else by type."""
+        """Return the software that lays files out: as declared, else by type."""
         return self.striping or ("lustre" if self.type == "lustre" else "none")
 
     @property
     def of_job(self) -> bool:
-        """Whether the path is known only inside the job, whose resource manager makes and removes it."""
+        """Return whether only the job knows the path: a resource manager makes the space."""
         return self.path.startswith("$")
 
     @property
     def lock_place(self) -> str | None:
-        """Directory that has the lock; None for space that was made for one job."""
+        """Return the directory with the lock, or None if the space is made for one job."""
         return self.lock or (None if self.of_job else self.path)
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Directories on which a session may leave something behind, each once."""
+        """Return the directories in which a session may leave files, each once."""
         own = () if self.of_job else (self.path,)
         return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
 
@@ -84,7 +91,8 @@ class Target(SiteModel):
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
             raise ValueError(f"{path!r} must be an absolute path without '..', or one variable")
-        # IOR and mdtest split a path at '@', fio at ':'; the others end up in job scripts and job files.
+        # IOR and mdtest split a path at '@', fio at ':'. The others end up in job scripts and job
+        # files.
         odd = sorted(set(re.findall(r"[^A-Za-z0-9_./+,=%~-]", path)))
         if odd:
             raise ValueError(
@@ -95,21 +103,21 @@ class Target(SiteModel):
 
 
 class Node(SiteModel):
-    """One client node of the partition."""
+    """A client node of the partition."""
 
     cores: Count
     memory: Annotated[Bytes, Field(gt=0)]
 
 
 class Scale(SiteModel):
-    """How many nodes and tasks a case uses unless it says otherwise."""
+    """Nodes and tasks of a case, unless the case says otherwise."""
 
     nodes: Count = 1
     tasks_per_node: Count
 
 
 class Limits(SiteModel):
-    """What a case may cost, and what a measurement must show to be believed."""
+    """Limits of a case's cost, and the demands that a measurement must meet to be believed."""
 
     #: Bytes that one case may hold on the target at a time.
     case_bytes: Bytes
@@ -124,21 +132,23 @@ class Limits(SiteModel):
     max_fill: Fraction = 0.85
     #: Share of the free space that one case may take (G13).
     max_of_free: Fraction = 0.01
-    #: Files and directories that are removed in a second, at most, when a case or a session is cleaned up.
+    #: Files and directories that are removed in a second, at most, when a case or a session is
+    #: cleaned up.
     removals_per_second: Count = 5000
     #: Free space that must remain, as a share of the target (G13).
     keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
-    #: Share of the bytes moved meanwhile that may be others', at most (G19).
+    #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
     max_foreign: Fraction = 0.10
     #: Seconds that a job waits for the lock of the target, at most.
     lock_wait: Seconds = 600.0
-    #: Seconds without a sign of life after which a holder of the lock is dead, where it cannot be asked.
+    #: Seconds without a sign of life after which a holder of the lock counts as dead, if it cannot
+    #: be asked.
     lock_lease: Seconds = 120.0
-    #: How much less than the median of all a single storage target or node may do alone.
+    #: How far a single storage target or node may be below the median of all, as a share.
     max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
-    #: Write and read at least this many times the memory where only size defeats a cache (G1).
+    #: Write and read at least this many times the memory if only size defeats a cache (G1).
     memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
     #: All repetitions write before the first one reads; the files of each are kept until then.
     writes_first: bool = False
@@ -151,13 +161,13 @@ class Limits(SiteModel):
 
 
 class Sweeps(SiteModel):
-    """Points of the scenarios that vary one thing; without points a scenario has no cases here."""
+    """Points of the scenarios that vary a parameter; without points a scenario has no cases."""
 
     #: Tasks on each node (TaskScaling).
     tasks_per_node: tuple[Count, ...] = ()
     #: Object storage servers that hold the files (ServerScaling).
     servers: tuple[Count, ...] = ()
-    #: Stripe counts of a shared file (StripeCount); the first is what the others are compared with.
+    #: Stripe counts of a shared file (StripeCount); the others are compared with the first.
     stripe_counts: tuple[Count, ...] = ()
     #: Stripe sizes of a shared file (StripeSize).
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
@@ -175,7 +185,7 @@ class Sweeps(SiteModel):
 
 
 class Sizes(SiteModel):
-    """Scale and limits where they differ from the partition's."""
+    """Scale and limits that differ from the partition's."""
 
     nodes: Count | None = None
     tasks_per_node: Count | None = None
@@ -195,7 +205,7 @@ class CaseSize(Sizes):
 
 
 class Budget(SiteModel):
-    """What the cases of one session may cost on a partition, all together."""
+    """Cost that all cases of a session may have together on a partition."""
 
     node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
     #: Bytes that are written to the target.
@@ -208,15 +218,15 @@ class Budget(SiteModel):
         return self
 
 
-class Baseline(SiteModel):
-    """A partition of the same system that this one is compared with, and on which checks."""
+class ComparedPartition(SiteModel):
+    """A partition of the same system to compare this one with, and the checks that are compared."""
 
     partition: str = Field(min_length=1)
     checks: tuple[str, ...] = Field(min_length=1)
 
 
 class Price(SiteModel):
-    """What the target costs: for the report, never for a verdict."""
+    """Price of the target: for the report, never for a verdict."""
 
     source: str = Field(min_length=1)
     currency: str = Field(min_length=1)
@@ -232,27 +242,30 @@ class PartitionExtras(SiteModel):
     scale: Scale
     limits: Limits
     topology: Topology | None = None
-    #: Points of the scenarios that vary one thing.
+    #: Points of the scenarios that vary a parameter.
     sweeps: Sweeps = Sweeps()
-    #: By tier: what differs from ``scale`` and ``limits`` in a run of that tier.
+    #: By tier: differences from ``scale`` and ``limits`` in a run of that tier.
     tiers: dict[Tier, Sizes] = {}
-    #: By name of the check: what differs from ``scale`` and ``limits``, and from ``tiers``.
+    #: By name of the check: differences from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
     budget: Budget | None = None
-    #: What this partition is compared with.
-    baseline: Baseline | None = None
+    #: The partition that this one is compared with.
+    baseline: ComparedPartition | None = None
     price: Price | None = None
-    #: Hosts that run the tasks where no scheduler gives nodes: as many as the largest case uses, or more.
+    #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case
+    #: uses.
     hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")], ...] = ()
-    #: Network interface that servers of a benchmark listen on (fio); none: the one that the host name has.
+    #: Network interface on which a benchmark's servers listen (fio); by default that of the host
+    #: name.
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
     rights: tuple[Right, ...] = ()
-    #: Names of the partition's ``resources`` that every case asks the scheduler for; ``{capacity}`` in their
-    #: options is filled with what the case needs (``#DW jobdw ... capacity={capacity}``).
+    #: Names of the partition's ``resources`` that every case requests from the scheduler.
+    #: ``{capacity}`` in their options becomes the bytes that the case needs (``#DW jobdw ...
+    #: capacity={capacity}``).
     resources: tuple[str, ...] = ()
 
     def for_check(self, check: str, tier: str = "") -> PartitionExtras:
-        """These extras with scale and limits as declared for a check, in its own tier or another one."""
+        """Return these extras with the scale and limits of a check, in its own tier or another."""
         own = self.cases.get(check, CaseSize())
         of_tier = [
             sizes
@@ -276,7 +289,7 @@ class PartitionExtras(SiteModel):
 
     @classmethod
     def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:
-        """From a ReFrame partition's ``extras``, to which ReFrame itself adds scheduler and launcher.
+        """Read a ReFrame partition's ``extras``, without the keys that ReFrame itself adds.
 
         Raises pydantic's ValidationError.
         """

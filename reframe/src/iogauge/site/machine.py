@@ -1,8 +1,8 @@
-"""What this machine is and has: programs, cores, memory, the file system of a path.
+"""Programs, cores, memory and file systems of this machine.
 
-For the site ``local`` only: a machine that nobody has described. Whatever the settings declare is kept;
-the rest is filled in from what is seen. Programs are asked what they can do; the answers are kept beside
-the records until the program file changes.
+Only the site ``local`` uses this module: a machine that nobody has described. Declared settings are
+kept, and the others are filled in from the machine. The answers of programs about themselves are
+cached beside the records until the program file changes.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
 
-#: The most that a quick case may hold on a target nobody has described.
+#: Bytes that a quick case may hold, at most, on a target that nobody has described.
 QUICK_BYTES = 1 << 30
 
-#: Files: a local file system answers metadata operations from memory, and needs many for a figure that
-#: means something; over a network a tenth is plenty.
+#: Files of a quick case. A local file system answers metadata operations from memory, and needs
+#: many files for a meaningful figure. Over a network a tenth is plenty.
 QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
-#: What the kernel tells of each CPU.
+#: The kernel's description of each CPU.
 CPUS = Path("/sys/devices/system/cpu")
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
@@ -43,7 +43,7 @@ _LOCAL_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program found on PATH: where, which version, which features it gives an environment."""
+    """A program on PATH: its path, its version, and the features that it gives an environment."""
 
     name: str
     path: str
@@ -54,13 +54,13 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Programs by name; those that are missing are not in it."""
+    """The programs of this machine by name, without missing ones."""
 
     programs: dict[str, Program] = field(default_factory=dict)
 
     @property
     def stack(self) -> Stack | None:
-        """The Spack stack that the benchmark programs come from, where they do; see iogauge.site.stack."""
+        """Return the Spack stack of the benchmark programs, or None; see iogauge.site.stack."""
         for name in ("ior", "fio"):
             if name in self.programs:
                 try:
@@ -73,7 +73,7 @@ class Machine:
 
     @property
     def features(self) -> list[str]:
-        """Features of an environment made of these programs; MPI programs need a launcher."""
+        """Return the features of an environment of these programs; MPI programs need a launcher."""
         names: set[str] = set()
         for program in self.programs.values():
             if program.name in ("ior", "mdtest") and "mpirun" not in self.programs:
@@ -83,7 +83,7 @@ class Machine:
 
 
 def _output(words: list[str]) -> str:
-    """Standard output and error of a program that is asked about itself."""
+    """Return standard output and error of a program that reports about itself."""
     done = subprocess.run(
         words,
         capture_output=True,
@@ -98,7 +98,7 @@ def _output(words: list[str]) -> str:
 
 
 def mpi_environment() -> dict[str, str]:
-    """Variables that let Open MPI 4 and 5 start as many ranks as asked here, also as root."""
+    """Return variables that let Open MPI 4 and 5 start any number of ranks here, also as root."""
     variables = {
         "OMPI_MCA_rmaps_base_oversubscribe": "1",
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
@@ -109,7 +109,7 @@ def mpi_environment() -> dict[str, str]:
 
 
 def _ask(name: str, path: str) -> Program:
-    """Ask a program for its version and what it can do."""
+    """Ask a program for its version and its features."""
     try:
         if name == "fio":
             text = _output([path, "--version"])
@@ -120,8 +120,8 @@ def _ask(name: str, path: str) -> Program:
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
         if name == "mdtest":
             text = _output([path, "--help"])
-            found = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
-            return Program(name, path, "", found) if found else _odd(name, path, text)
+            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, "", features) if features else _odd(name, path, text)
         text = _output([path, "--help"])
         offers = options.parse_help(text)
         wanted = {
@@ -142,12 +142,15 @@ def _odd(name: str, path: str, text: str) -> Program:
 
 
 def machine(cache: Path | None = None) -> Machine:
-    """Programs on PATH. ``cache`` keeps answers; None: ``detect.json`` in the state directory."""
+    """Return the programs on PATH.
+
+    Their answers are cached in ``cache``, by default ``detect.json`` in the state directory.
+    """
     file = cache or state_dir() / "detect.json"
     try:
-        known = untrusted.read_json(file)
+        cached = untrusted.read_json(file)
     except (OSError, ValueError):
-        known = {}
+        cached = {}
     programs, fresh = {}, {}
     for name in ("ior", "mdtest", "fio", "mpirun"):
         path = shutil.which(name)
@@ -156,11 +159,11 @@ def machine(cache: Path | None = None) -> Machine:
         info = os.stat(path)
         key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
         try:
-            program: Program = untrusted.build(Program, known[key])
+            program: Program = untrusted.build(Program, cached[key])
         except (KeyError, TypeError):
             program = _ask(name, path)
         programs[name], fresh[key] = program, asdict(program)
-    if fresh != known:
+    if fresh != cached:
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             scratch = file.with_suffix(f".{os.getpid()}")
@@ -172,9 +175,10 @@ def machine(cache: Path | None = None) -> Machine:
 
 
 def darshan_library() -> str | None:
-    """Path of the libdarshan.so that the darshan-config on PATH belongs to; None where it is of no use.
+    """Return the path of the libdarshan.so of the darshan-config on PATH, or None if it is of no
+    use.
 
-    That is where it does not watch MPI-IO, or where there is no darshan-parser for its logs.
+    It is of no use without support for MPI-IO, or without a darshan-parser for its logs.
     """
     config = shutil.which("darshan-config")
     if config is None or shutil.which("darshan-parser") is None:
@@ -188,7 +192,7 @@ def darshan_library() -> str | None:
 
 
 def memory_bytes() -> int:
-    """Memory of this node, ``MemTotal`` of /proc/meminfo."""
+    """Return the memory of this node, ``MemTotal`` of /proc/meminfo."""
     with open("/proc/meminfo", encoding="ascii") as file:
         match = re.search(r"^MemTotal:\s+(\d+) kB", file.read(), re.MULTILINE)
     if match is None:
@@ -197,9 +201,10 @@ def memory_bytes() -> int:
 
 
 def core_count(cpus: Iterable[int], tree: Path) -> int:
-    """Count the physical cores of CPUs, which are hardware threads. Launchers bind a task to a core.
+    """Count the physical cores of CPUs, which are hardware threads. Launchers bind a task to a
+    core.
 
-    A CPU whose core the kernel does not tell counts as a core.
+    If the kernel does not tell the core of a CPU, this CPU counts as a core.
     """
     return len({_threads_of_core(cpu, tree) for cpu in cpus})
 
@@ -213,33 +218,33 @@ def _threads_of_core(cpu: int, tree: Path) -> str:
 
 
 def target_path() -> str:
-    """``$IOGAUGE_TARGET``, or the directory where the user stands."""
+    """Return ``$IOGAUGE_TARGET``, or the current directory."""
     path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
-    return deadline.ask(path, lambda: os.path.realpath(path))
+    return deadline.call(path, lambda: os.path.realpath(path))
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _PathFacts:
     mount: Mount
     cached_below: bool
     space: Space
 
 
-def _look(path: str) -> _Seen:
+def _look(path: str) -> _PathFacts:
     if not os.path.isdir(path):
         raise NotADirectoryError(f"target {path!r} is not a directory")
     mount = find_mount(path)
     if mount is None:
         raise OSError(f"no mount holds {path!r}")
-    return _Seen(mount, cached_below(mount), space_of(path))
+    return _PathFacts(mount, cached_below(mount), space_of(path))
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
-    """Fill in what a partition and its environments do not declare; raises OSError for a bad target."""
+    """Fill in a partition's and its environments' keys; raises OSError for a bad target."""
     extras = partition.setdefault("extras", {})
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())
-    looked = deadline.ask(path, lambda: _look(path))
+    looked = deadline.call(path, lambda: _look(path))
     target.setdefault("type", looked.mount.type)
     target.setdefault("source", looked.mount.source)
     if looked.cached_below:
@@ -261,35 +266,36 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     limits.setdefault(
         "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
     )
-    # A case takes a twentieth at most, unless somebody has asked for more (IOGAUGE_CASE_BYTES).
+    # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
     limits.setdefault("max_of_free", "50 %")
     limits.setdefault("phase_seconds", "2 s")
     limits.setdefault("tier", "quick")
     limits.setdefault("max_spread", "20 %")
-    found = machine()
-    partition["launcher"] = "mpirun" if "mpirun" in found.programs else "local"
+    here = machine()
+    partition["launcher"] = "mpirun" if "mpirun" in here.programs else "local"
     declared = {name for name, _ in partition.get("env_vars", [])}
     partition["env_vars"] = partition.get("env_vars", []) + [
         [name, value] for name, value in mpi_environment().items() if name not in declared
     ]
-    built = found.stack
+    built = here.stack
     library = (built and built.darshan) or darshan_library()
-    mpi = dialect_of(found.programs["mpirun"].version) if "mpirun" in found.programs else None
-    seen = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
+    mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None
+    detected = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            has = [*found.features, *([DARSHAN] if library else [])]
+            has = [*here.features, *([DARSHAN] if library else [])]
             environment["features"] = sorted({*environment.get("features", []), *has})
-            environment["extras"] = seen | environment.get("extras", {})
+            environment["extras"] = detected | environment.get("extras", {})
             if built:
                 environment["extras"]["installed"] = built.to_record()
 
 
 def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> float:
-    """Rough bandwidth of writing to a directory, bytes/s: to size cases with, not to report.
+    """Return a rough bandwidth of writing to a directory in bytes/s, to size cases with, not to
+    report.
 
-    Writes 4 MiB blocks, with O_DIRECT where it is accepted, until the time or ``most`` bytes are used up.
-    Raises OSError.
+    Writes 4 MiB blocks, with O_DIRECT if it is accepted, until the time or ``most`` bytes are used
+    up. Raises OSError.
     """
     block = mmap.mmap(-1, 4 << 20)
     path = os.path.join(directory, "probe")
@@ -310,7 +316,7 @@ def probe_write(directory: str, seconds: float = 0.5, most: int = 256 << 20) -> 
 
 
 def quick_case_bytes(speed_bytes_s: float, path: str) -> int:
-    """Bytes for a quick case: about a second of writing, whole MiB, within what the target allows."""
+    """Return the bytes of a quick case: a second of writing, whole MiB, within the free space."""
     wanted = int(speed_bytes_s) >> 20 << 20
     most = min(QUICK_BYTES, (space_of(path).bytes_free // 20) >> 20 << 20)
     return max(min(wanted, most), 16 << 20)

@@ -1,14 +1,15 @@
 """A site's references: ReFrame's external reference file, read strictly.
 
-ReFrame itself ignores a reference for a metric that does not exist, only warns of a wrong unit, and skips
-a test whose file is missing. Here each of these is a mistake with a name, found before anything runs. The
-look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
+ReFrame itself ignores a reference for a metric that does not exist. It only warns of a wrong unit,
+and skips a test whose file is missing. Each of these is a named mistake here, found before anything
+runs. The look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
 
-Beside ReFrame's keys the file has two of ours. ``$sources`` maps every check to where its values come from.
-``$accepted`` keeps what was accepted first, under the same keys as the reference itself, as
-``[value, unit, day]``: references move with the system, this does not (see :mod:`iogauge.calibrate`).
+The file has two keys beside ReFrame's. ``$sources`` maps every check to the source of its values.
+``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
+day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`).
 
-An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is expected.
+An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is
+expected.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _UNTIL: Final = re.compile(r"\buntil (\d\S*?)[,:;.)]*(?=\s|$)")
 
 
 class ReferencesError(ValueError):
-    """Mistakes in a reference file that concern the case at hand; the message lists them."""
+    """Mistakes in a reference file that concern the current case; the message lists them."""
 
 
 def _is_number(value: object) -> bool:
@@ -53,16 +54,16 @@ def _is_number(value: object) -> bool:
 
 
 def last_day(reason: str) -> date:
-    """Last day (UTC) on which a failure is expected, from the text that says why.
+    """Return the last day (UTC) of an expected failure, from the text of its reason.
 
-    Raises ValueError where the text has no ``until YYYY-MM-DD``, more than one, or nothing else.
+    Raises ValueError if the text has no ``until YYYY-MM-DD``, more than one, or nothing else.
     """
-    found = _UNTIL.findall(reason)
-    if len(found) != 1 or not re.fullmatch(r"\d{4}-\d\d-\d\d", found[0], re.ASCII):
+    days = _UNTIL.findall(reason)
+    if len(days) != 1 or not re.fullmatch(r"\d{4}-\d\d-\d\d", days[0], re.ASCII):
         raise ValueError("expected one 'until YYYY-MM-DD'")
     if not re.search(r"\w", _UNTIL.sub("", reason)):
         raise ValueError("expected a reason beside the day")
-    return date.fromisoformat(found[0])
+    return date.fromisoformat(days[0])
 
 
 def _leaf(file: str, key: str, value: object) -> list[Mistake]:
@@ -106,7 +107,7 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
 
 
 def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
-    """(key path, metric, leaf) of everything ``depth`` mappings down; a wrong shape has the metric ''."""
+    """Yield (key path, metric, leaf) ``depth`` mappings down; a wrong shape has the metric ''."""
     if depth < 0:
         yield key, key.rsplit(".", 1)[-1], value
     elif isinstance(value, dict) and value:
@@ -118,7 +119,7 @@ def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str,
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """The reference file of a site; one that has none is empty."""
+    """The reference file of a site; empty if the site has none."""
 
     file: Path
     data: dict[str, Any]
@@ -126,26 +127,26 @@ class References:
 
     @staticmethod
     def of_site(site: str) -> References:
-        """References of a site; never raises: what is wrong with the file is in ``mistakes``."""
+        """Return a site's references; never raises: the file's mistakes are in ``mistakes``."""
         return _read(sites_dir() / site / FILE)
 
     @property
     def checks(self) -> list[str]:
-        """Names of the checks that the file has references for."""
+        """Return the names of the checks that have references in the file."""
         return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
 
     def path_for(self, check: str) -> Path | None:
-        """The file, where it has an entry for the check."""
+        """Return the path of the file if it has an entry for the check, else None."""
         return self.file if check in self.checks else None
 
     def check(self, check: str, metrics: Sequence[Metric]) -> None:
-        """Raise :class:`ReferencesError` for what is wrong with the file, or with this check's entry."""
+        """Raise :class:`ReferencesError` for mistakes in the file or in this check's entry."""
         mistakes = [*self.mistakes, *self.against(check, metrics)]
         if mistakes:
             raise ReferencesError("; ".join(map(str, mistakes)))
 
     def against(self, check: str, metrics: Sequence[Metric]) -> list[Mistake]:
-        """Metrics that the check does not have, and units that are not the metric's."""
+        """Return mistakes: metrics that the check does not have, and wrong units."""
         if check not in self.checks or self.mistakes:
             return []
         by_name, mistakes = {metric.name: metric for metric in metrics}, []
@@ -188,7 +189,7 @@ class References:
         return mistakes
 
     def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
-        """Entries for checks that do not exist."""
+        """Return mistakes: entries for checks that do not exist."""
         names, mistakes = sorted(known), []
         for name in self.checks:
             if name not in names:
@@ -202,11 +203,12 @@ class References:
     def resolve(
         self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
     ) -> tuple[dict[str, Reference], str]:
-        """References of a ReFrame test's metrics, found by ReFrame's own look-up, and why some are missing.
+        """Return the references of a ReFrame test's metrics, by ReFrame's look-up, and why some are
+        missing.
 
-        ``overridden`` holds the variables that this run sets otherwise than the site declares: what was
-        measured so is compared only where ``$index`` names each of them. The text is empty where neither
-        the file nor an override speaks of the check: only then may another reference stand in.
+        ``overridden`` holds the variables that this run sets otherwise than the site declares. The
+        case is then compared only if ``$index`` names each of them. The text is empty if neither
+        the file nor an override concerns the check. Only then may another reference replace it.
         """
         name = type(check).__name__
         entry = self.data.get(name, {})
@@ -240,7 +242,7 @@ class References:
                 f"{self.file}: {name}: the key {key!r} matches only a part of {value!r}: expected "
                 f"'({key})', which matches the whole or nothing"
             )
-        scoped, found = check._resolve_reference(), {}
+        scoped, references = check._resolve_reference(), {}
         for metric in metrics:
             try:
                 leaf = scoped[f"{check.current_partition.fullname}:{metric.name}"]
@@ -249,34 +251,38 @@ class References:
             reason = getattr(leaf, "message", None)
             value, lower, upper, unit = leaf.data if reason is not None else leaf
             until = None if reason is None else last_day(reason)
-            found[metric.name] = Reference(
+            references[metric.name] = Reference(
                 value, lower, upper, unit, str(self.data[SOURCES][name]), reason, until
             )
         sought = [check.current_partition.fullname]
         sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
-        return found, f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}"
+        return (
+            references,
+            f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}",
+        )
 
 
 def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
-    """The first key by which ReFrame finds a reference though it fits a part of a value only, and the value.
+    """Return the first key that ReFrame finds though it matches only a part of a value, and the
+    value.
 
     ReFrame looks for ``^KEY$``: by the key ``a|b``, a value that begins with a is found.
     """
     for value in values:
         if not isinstance(entry, dict):
             return None
-        found: Any = value
+        key: Any = value
         if value not in entry:
             words = [k for k in entry if isinstance(k, str)] if isinstance(value, str) else []
-            found = next((k for k in words if re.match(f"^{k}$", str(value))), None)
-            if found is not None and not re.fullmatch(found, str(value)):
-                return found, str(value)
-        entry = entry.get(found)
+            key = next((k for k in words if re.match(f"^{k}$", str(value))), None)
+            if key is not None and not re.fullmatch(key, str(value)):
+                return key, str(value)
+        entry = entry.get(key)
     return None
 
 
 def _pattern_mistakes(file: str, key: str, value: object) -> list[Mistake]:
-    """Keys that ReFrame takes for regular expressions and that are none."""
+    """Return mistakes: keys that ReFrame takes for regular expressions, but that are invalid."""
     mistakes: list[Mistake] = []
     for name, inner in value.items() if isinstance(value, dict) else ():
         try:
@@ -296,7 +302,7 @@ def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str
 
 
 def _accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
-    """Mistakes in what was accepted: each value belongs to a reference, and is in its unit."""
+    """Return mistakes in the accepted values: each belongs to a reference, and has its unit."""
     if not isinstance(accepted, dict) or not accepted:
         return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
     return [
@@ -334,7 +340,7 @@ def _accepted_below(file: str, key: str, value: object, reference: object) -> li
 
 
 def find_mistakes(file: str, data: object) -> list[Mistake]:
-    """Every mistake in the form of a reference file's content."""
+    """Return every mistake in the form of a reference file's content."""
     if not isinstance(data, dict):
         return [Mistake(file, "", show(data), "a mapping from check to references")]
     mistakes = []
@@ -404,7 +410,7 @@ def _read(path: Path) -> References:
     try:
         info = path.stat()
     except FileNotFoundError as error:
-        if path.is_symlink():  # it leads nowhere, and no reference is not what its site wants
+        if path.is_symlink():  # a broken link: the site wants references
             return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
         return References(path, {}, ())
     except OSError as error:
@@ -413,7 +419,7 @@ def _read(path: Path) -> References:
 
 
 def known_checks(folder: Path) -> list[str]:
-    """Names of the classes that a folder of checks registers with ReFrame, read without running them."""
+    """Return the names of a folder's checks, read from their source without running them."""
     names = []
     for file in sorted(folder.rglob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:

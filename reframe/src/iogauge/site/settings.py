@@ -1,8 +1,9 @@
-"""Load the sites: one folder each, ReFrame's own format, validated before anything runs.
+"""Load the settings of a site, in ReFrame's own format, and validate them before anything runs.
 
-:func:`load` merges the folders of site-configs/ into one ReFrame configuration. A site with mistakes is
-replaced by a stand-in that no check runs on, so that the other sites keep working; the mistakes are said
-when the configuration is loaded, and again, as an error, when the site is the one selected.
+:mod:`iogauge.check.configuration` merges the folders of site-configs/ into one ReFrame
+configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
+other sites keep working. The mistakes are printed when the configuration is loaded. If that site is
+selected, they are an error.
 """
 
 from __future__ import annotations
@@ -32,30 +33,31 @@ from iogauge.tools import mpi
 
 SETTINGS: Final = "settings.yaml"
 
-#: Folder with what all sites share (logging, modes); not a site.
+#: Folder of the settings that all sites share (logging, modes); not a site.
 COMMON: Final = "common"
 
-#: The site of a machine that nobody has described; its host names match everything, so it comes last.
+#: The site of a machine that nobody has described. Its host names match all hosts, so it comes
+#: last.
 LOCAL: Final = "local"
 
-#: Key under a partition's ``extras``: fill what is not declared from the machine itself.
+#: Key under a partition's ``extras``: fill undeclared keys from the machine itself.
 DETECT: Final = "detect"
 MISTAKES: Final = "mistakes"
 
 #: Key under an environment's ``extras``: the Spack environment in environments/ that it uses.
 STACK: Final = "stack"
 
-#: Key under an environment's ``extras``: whose MPI-IO hints its MPI understands.
+#: Key under an environment's ``extras``: the MPI whose MPI-IO hints its MPI understands.
 MPI: Final = "mpi"
 
 #: Key under an environment's ``extras``: path of Darshan's library (libdarshan.so).
 DARSHAN: Final = "darshan"
 
-#: Key that is added to it: what was built.
+#: Keys that are added to it: the stack that was built, or why there is none.
 INSTALLED: Final = "installed"
 NOT_INSTALLED: Final = "not_installed"
 
-#: What an environment's ``extras`` may hold: form and meaning of each value.
+#: Keys of an environment's ``extras``: form and meaning of each value.
 _ENVIRONMENT_EXTRAS: Final = {
     STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
     MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
@@ -79,36 +81,36 @@ def _reframe_schema() -> dict[str, Any]:
 
 
 def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
-    """What ReFrame's own schema refuses."""
+    """Return what ReFrame's own schema refuses."""
     whole = {"systems": [], "environments": [], "logging": [], **data}
     schema = {**_reframe_schema()}
-    found = []
+    mistakes = []
     for error in jsonschema.Draft7Validator(schema).iter_errors(whole):
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
         key = ".".join(str(part) for part in error.absolute_path)
-        found.append(
+        mistakes.append(
             Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}")
         )
-    return found
+    return mistakes
 
 
 def _pydantic_mistakes(file: str, key: str, error: ValidationError) -> list[Mistake]:
-    found = []
+    mistakes = []
     for item in error.errors():
         where = ".".join([key, *(str(part) for part in item["loc"])])
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
-            found.append(Mistake(file, where, _MISSING, "this key is required"))
+            mistakes.append(Mistake(file, where, _MISSING, "this key is required"))
         elif item["type"] == "extra_forbidden":
-            found.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
+            mistakes.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
         else:
-            found.append(Mistake(file, where, show(item["input"]), message))
-    return found
+            mistakes.append(Mistake(file, where, show(item["input"]), message))
+    return mistakes
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> str:
-    """Names of the keys that may stand where an unknown one was found."""
+    """Return the names of the keys that may stand beside an unknown key."""
     model: Any = PartitionExtras
     parts = iter(location[:-1])
     for part in parts:
@@ -116,7 +118,7 @@ def _keys_beside(location: tuple[int | str, ...]) -> str:
         options = [a for a in get_args(annotation) if hasattr(a, "model_fields")]
         model = options[0] if options else annotation
         if get_origin(annotation) is dict:
-            next(parts, None)  # names of the site's own
+            next(parts, None)  # names that the site chooses
     return "the keys " + ", ".join(model.model_fields)
 
 
@@ -136,10 +138,10 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
     try:
         PartitionExtras.model_validate(declared)
     except ValidationError as error:
-        found = _pydantic_mistakes(file, f"{key}.extras", error)
-        mistakes += [m for m in found if not extras.get(DETECT) or m.found != _MISSING]
+        refused = _pydantic_mistakes(file, f"{key}.extras", error)
+        mistakes += [m for m in refused if not extras.get(DETECT) or m.found != _MISSING]
     offered = [resource["name"] for resource in partition.get("resources", [])]
-    asked = extras.get("resources", [])
+    requested = extras.get("resources", [])
     mistakes += [
         Mistake(
             file,
@@ -147,7 +149,7 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
             f"resource {name!r}",
             f"a name under {key}.resources ({', '.join(offered) or 'there is none'})",
         )
-        for name in (asked if isinstance(asked, list) else [])
+        for name in (requested if isinstance(requested, list) else [])
         if name not in offered
     ]
     limit = partition.get("time_limit")
@@ -173,7 +175,7 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
 
 
 def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
-    """Every mistake in the content of a site's settings file."""
+    """Return every mistake in the content of a site's settings file."""
     if not isinstance(data, dict):
         return [Mistake(file, "", show(data), "a mapping with systems and environments")]
     mistakes = _reframe_mistakes(file, data)
@@ -182,11 +184,14 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
     except (KeyError, TypeError, AttributeError):
         if not mistakes:
             raise
-        return mistakes  # what ReFrame refuses may have any shape
+        return mistakes  # data that ReFrame refuses may have any shape
 
 
 def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
-    """What this suite refuses beyond ReFrame's schema; raises as Python does where that is broken too."""
+    """Return what this suite refuses beyond ReFrame's schema.
+
+    Raises KeyError, TypeError or AttributeError if the data break that schema too.
+    """
     mistakes: list[Mistake] = []
     systems = data.get("systems", [])
     if [system["name"] for system in systems] != [site]:
@@ -199,8 +204,8 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
     if "environments" not in data:
         meaning = "a list of environments, whose features say which tools there are"
         mistakes.append(Mistake(file, "environments", _MISSING, meaning))
-    named = [("environments", one["name"]) for one in data.get("environments", [])]
-    named += [("partitions", one["name"]) for system in systems for one in system["partitions"]]
+    named = [("environments", entry["name"]) for entry in data.get("environments", [])]
+    named += [("partitions", entry["name"]) for system in systems for entry in system["partitions"]]
     mistakes += [
         Mistake(file, kind, f"the name {show(name)}", "letters, digits, _ and -, a letter in front")
         for kind, name in named
@@ -230,8 +235,6 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
             allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
             if not isinstance(value, str) or not allowed.fullmatch(value):
                 mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
-        if DARSHAN in extras:
-            environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         if environment.get("target_systems") != [site]:
             mistakes.append(
                 Mistake(
@@ -253,7 +256,7 @@ def _is_regex(pattern: object) -> bool:
 
 
 def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any]:
-    """A configuration that keeps a broken site's name and hosts, and runs nothing.
+    """Return a configuration that keeps a broken site's name and hosts, and runs nothing.
 
     ReFrame refuses all systems for one bad name or host pattern, so neither is passed on.
     """
@@ -261,8 +264,8 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     hosts: list[str] = []
     if isinstance(data, dict) and isinstance(data.get("systems"), list):
         for system in data["systems"]:
-            found = system.get("hostnames", []) if isinstance(system, dict) else []
-            hosts += [h for h in found if _is_regex(h)] if isinstance(found, list) else []
+            patterns = system.get("hostnames", []) if isinstance(system, dict) else []
+            hosts += [h for h in patterns if _is_regex(h)] if isinstance(patterns, list) else []
     partition = {
         "name": "broken",
         "scheduler": "local",
@@ -278,34 +281,37 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     }
 
 
-def _complete(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
-    """What every site gets: detection where asked for, features that follow, a place for ReFrame's files."""
+def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
+    """Fill in detected settings, implied features, and places for ReFrame's files."""
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
-        # Two sessions at once, or two targets of the site local, must not meet in one stage directory.
+        # Two sessions at once, or two targets of the site local, must not meet in one stage
+        # directory.
         system.setdefault("stagedir", str(stages_dir() / session))
         for partition in system["partitions"]:
             if partition.get("extras", {}).pop(DETECT, False):
                 machine.complete(partition, data["environments"])
             extras = PartitionExtras.model_validate(partition["extras"])
             target = extras.target
-            known = traits(target.type, target.cache, target.honours_o_direct)
+            caching = traits(target.type, target.cache, target.honours_o_direct)
             added = [
                 words.TARGET,
-                *([words.O_DIRECT] if known.honours_o_direct else []),
+                *([words.O_DIRECT] if caching.honours_o_direct else []),
                 *([words.LUSTRE] if target.striped_by == "lustre" else []),
                 *(right for right in extras.rights if right in words.PARTITION),
             ]
             partition["features"] = sorted({*partition.get("features", []), *added})
     for environment in data["environments"]:
+        if DARSHAN in environment.get("extras", {}):
+            environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         _install(environment, runs)
     return data
 
 
 def _install(environment: dict[str, Any], runs: bool) -> None:
-    """Let an environment that names a Spack environment use what that has built, or say why it cannot.
+    """Let an environment use the stack that its Spack environment has built, or say why it cannot.
 
-    ``runs``: cases will be run with it, so that it is not enough to know what will be built.
+    If ``runs`` is True, cases will run with it, and a stack that is only planned is not enough.
     """
     extras = environment.get("extras", {})
     if STACK not in extras:
@@ -318,7 +324,7 @@ def _install(environment: dict[str, Any], runs: bool) -> None:
         extras[NOT_INSTALLED] = str(error)
         if runs:
             return
-        try:  # to list and to dry-run, it is enough to know what will be installed
+        try:  # a planned stack is enough to list and to dry-run
             built = stack.planned(environments, extras[STACK])
         except stack.StackError:
             return
@@ -331,16 +337,18 @@ def _install(environment: dict[str, Any], runs: bool) -> None:
 def read_site(
     folder: Path, session: str = "", runs: bool = False
 ) -> tuple[dict[str, Any], list[Mistake]]:
-    """Configuration and mistakes of one site's folder; with mistakes, the configuration is a stand-in.
+    """Return configuration and mistakes of a site's folder; with mistakes, the configuration is a
+    stand-in.
 
-    ``session`` names the session whose files ReFrame keeps; ``runs``: it will run cases.
+    ``session`` names the session whose files ReFrame keeps. ``runs`` is True if ReFrame will run
+    cases.
     """
     file, data = folder / SETTINGS, None
     try:
         data = load_yaml(file)
         mistakes = find_mistakes(str(file), folder.name, data)
         if not mistakes:
-            _complete(data, session, runs)
+            _fill_in(data, session, runs)
     except YamlError as error:
         mistakes = [Mistake(str(file), "", str(error), "a YAML file")]
     except ValidationError as error:
@@ -355,31 +363,31 @@ def read_site(
     checks = project_root() / "checks"
     mistakes += references.mistakes
     if checks.is_dir():
-        known = known_checks(checks)
-        mistakes += references.unknown_checks(known)
+        names = known_checks(checks)
+        mistakes += references.unknown_checks(names)
         if not mistakes:
-            mistakes += _name_mistakes(str(file), data, known)
+            mistakes += _name_mistakes(str(file), data, names)
     if mistakes:
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
 
 
-def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
-    """Checks and partitions that a valid site's extras name and that do not exist."""
-    found = []
+def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:
+    """Return mistakes: names of checks and partitions in the extras that do not exist."""
+    mistakes = []
     (system,) = data["systems"]
     names = [partition["name"] for partition in system["partitions"]]
     for partition in system["partitions"]:
         extras = PartitionExtras.of_partition(partition["extras"])
         key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
-        spoken = [(f"{key}.cases", check) for check in extras.cases]
+        named = [(f"{key}.cases", check) for check in extras.cases]
         if extras.baseline:
-            spoken += [(f"{key}.baseline.checks", check) for check in extras.baseline.checks]
+            named += [(f"{key}.baseline.checks", check) for check in extras.baseline.checks]
             others = [name for name in names if name != partition["name"]]
             if extras.baseline.partition not in others:
                 here = ", ".join(others) or "none: it has one partition"
-                found.append(
+                mistakes.append(
                     Mistake(
                         file,
                         f"{key}.baseline.partition",
@@ -387,29 +395,28 @@ def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
                         f"another partition of {system['name']} ({here})",
                     )
                 )
-        for where, check in spoken:
-            if check not in known:
-                close = difflib.get_close_matches(check, known, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
-                found.append(
-                    Mistake(file, where, f"no check {check!r}{hint}", ", ".join(sorted(known)))
+        for where, check in named:
+            if check not in checks:
+                similar = difflib.get_close_matches(check, checks, 1)
+                hint = f" (did you mean {similar[0]}?)" if similar else ""
+                mistakes.append(
+                    Mistake(file, where, f"no check {check!r}{hint}", ", ".join(sorted(checks)))
                 )
-    return found
+    return mistakes
 
 
 def site_folders(folder: Path) -> list[Path]:
-    """Folders of the sites, by name; :data:`LOCAL` last, because the first host name that matches wins."""
-    # A link that leads nowhere is there too: its site has a mistake, and does not vanish.
+    """Return the sites' folders by name; :data:`LOCAL` last: the first matching host name wins."""
+    # A broken link counts too: its site has a mistake, and does not vanish.
     inner = folder.iterdir() if folder.is_dir() else ()
-    found = [one for one in inner if os.path.lexists(one / SETTINGS)]
-    wanted = [one for one in found if one.name != COMMON]
-    return sorted(wanted, key=lambda path: (path.name == LOCAL, path.name))
+    sites = [entry for entry in inner if entry.name != COMMON and os.path.lexists(entry / SETTINGS)]
+    return sorted(sites, key=lambda site: (site.name == LOCAL, site.name))
 
 
 def any_budget(folder: Path) -> bool:
-    """Whether any site may have a budget; says nothing of mistakes, which other functions find."""
-    for one in site_folders(folder):
+    """Return whether any site may have a budget; mistakes are found elsewhere."""
+    for site in site_folders(folder):
         with contextlib.suppress(OSError):
-            if "budget" in untrusted.read_text(one / SETTINGS):
+            if "budget" in untrusted.read_text(site / SETTINGS):
                 return True
     return False

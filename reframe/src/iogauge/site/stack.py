@@ -1,8 +1,8 @@
 """The software stack that a Spack environment installed, read without Spack.
 
-``ci/check_stack.py`` writes ``.spack-env/stack.json`` and ``activate.sh`` beside an environment's view. Jobs
-source the latter; a site's ReFrame environment names the former by ``extras: {stack: NAME}``, and gets
-its features from the variants that were built.
+``ci/check_stack.py`` writes ``.spack-env/stack.json`` and ``activate.sh`` beside an environment's
+view. Jobs source ``activate.sh``. A site's ReFrame environment names the stack by ``extras: {stack:
+NAME}``. Its features follow from the variants that were built.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class StackError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """A stack's identity: ``fingerprint`` is equal where the benchmark programs are equal.
+    """A stack's identity: ``fingerprint`` is equal if the benchmark programs are equal.
 
-    ``hashes`` are Spack's DAG hashes of ior, fio, mpi and darshan; ``lock_sha256`` is that of the lock file.
+    ``hashes`` are Spack's DAG hashes of ior, fio, mpi and darshan. ``lock_sha256`` is the hash of
+    the lock file.
     """
 
     environment: str
@@ -44,24 +45,24 @@ class Stack:
 
     @property
     def darshan(self) -> str | None:
-        """Path of Darshan's library; None where the stack has none."""
+        """Return the path of Darshan's library, or None if the stack has none."""
         library = Path(self.directory) / "view" / "lib" / "libdarshan.so"
         return str(library) if words.DARSHAN in self.features else None
 
     @property
     def prepare_command(self) -> str:
-        """Shell command that puts the programs on PATH in a job; starts no process."""
+        """Return the shell command that puts the programs on PATH; it starts no process."""
         return f". {shlex.quote(str(Path(self.directory) / 'activate.sh'))}"
 
     def to_record(self) -> dict[str, Any]:
-        """What a record keeps of it."""
+        """Return the fields that a record keeps."""
         kept = asdict(self)
         del kept["features"], kept["directory"]
         return kept
 
 
 def read(file: Path) -> Stack:
-    """The stack that a facts file describes; raises :class:`StackError`."""
+    """Return the stack that a facts file describes; raises :class:`StackError`."""
     environment = file.parent.parent
     install = f"spack -e {environment} install && ci/check_stack.py {environment}"
     try:
@@ -92,7 +93,7 @@ def read(file: Path) -> Stack:
 
 
 def of_environment(environments: Path, name: str) -> Stack:
-    """The stack of a Spack environment by its folder's name; raises :class:`StackError`."""
+    """Return the stack of a Spack environment by its folder's name; raises :class:`StackError`."""
     return read(environments / name / ".spack-env" / FACTS)
 
 
@@ -100,9 +101,10 @@ _SPEC = re.compile(r"iogauge-stack\b\S*((?:\s*[+~][a-z0-9]+)*)")
 
 
 def planned(environments: Path, name: str) -> Stack:
-    """The stack that an environment will install, from the specs in its ``spack.yaml``; no hashes.
+    """Return the stack that an environment will install, by the specs in its ``spack.yaml``; no
+    hashes.
 
-    For listing and dry runs where nothing is installed. Raises :class:`StackError`.
+    For listing and dry runs without an installed stack. Raises :class:`StackError`.
     """
     folder = environments / name
     file = folder / "spack.yaml"
@@ -121,7 +123,7 @@ def planned(environments: Path, name: str) -> Stack:
 
 
 def of_program(path: str) -> Stack | None:
-    """The stack whose view holds a program (``.spack-env/view/bin/ior``); None for any other program."""
+    """Return the stack whose view holds a program (``.spack-env/view/bin/ior``), or None."""
     file = Path(path).parent.parent.parent / FACTS
     if Path(path).parent.parent.name != "view" or not file.exists():
         return None

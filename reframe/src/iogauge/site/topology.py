@@ -1,8 +1,7 @@
-"""What a target is built of, and the most that it can carry.
+"""The parts of a target, and the most that it can carry.
 
-A ceiling is the smallest of what clients, servers and devices can move; a part that the site has not
-declared does not limit, and a target of which nothing is declared has no ceiling: unknown is said, never
-guessed.
+A ceiling is the smallest rate of clients, servers and devices. An undeclared part does not limit. A
+target without declared parts has no ceiling: a limit is never guessed.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Direction = Literal["read", "write"]
 
 
 class SiteModel(BaseModel):
-    """Base of everything that a site declares: unknown keys are mistakes, nothing changes later."""
+    """Base of all that a site declares: unknown keys are mistakes, and values never change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -40,7 +39,7 @@ class Servers(SiteModel):
 
     count: Count
     nic: BytesPerSecond
-    #: Memory of each server, which it may answer from (G3).
+    #: Memory of each server, from which it may answer (G3).
     memory: Annotated[Bytes, Field(gt=0)] | None = None
 
 
@@ -51,7 +50,7 @@ class Clients(SiteModel):
 
 
 class Devices(SiteModel):
-    """Storage devices (or storage targets) and what each can do."""
+    """Storage devices (or storage targets) and the rates of each."""
 
     count: Count = 1
     read: BytesPerSecond | None = None
@@ -61,9 +60,9 @@ class Devices(SiteModel):
 
 
 class Efficiency(SiteModel):
-    """Share of the ceiling that a healthy target must reach where it has no reference yet.
+    """Share of the ceiling that a healthy target must reach if it has no reference yet.
 
-    Not 0: nothing could fail.
+    A share of 0 is refused, because nothing could fail.
     """
 
     read: Annotated[Fraction, Field(gt=0)]
@@ -72,7 +71,7 @@ class Efficiency(SiteModel):
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """The most that the topology can carry: ``value`` in bytes/s or operations/s, and what sets it."""
+    """The most that a topology can carry, in bytes/s or operations/s, and the limiting part."""
 
     value: float
     limited_by: str
@@ -98,15 +97,17 @@ class Topology(SiteModel):
         return self
 
     def _part(self, servers: int | None) -> float:
-        """Share of the devices that so many servers (None: all) have."""
+        """Return the share of the devices on so many servers; all if None."""
         return servers / self.servers.count if servers and self.servers else 1.0
 
     def bandwidth_ceiling(
         self, direction: Direction, nodes: int, servers: int | None = None
     ) -> Ceiling | None:
-        """Smallest of clients, servers and devices, in bytes/s; None where nothing is declared.
+        """Return the smallest rate of clients, servers and devices in bytes/s, or None if none is
+        declared.
 
-        ``servers``: how many of the object storage servers take part, each with as many devices.
+        ``servers`` is the number of object storage servers that take part, each with as many
+        devices.
         """
         parts: list[Ceiling] = []
         if self.clients:
@@ -126,7 +127,7 @@ class Topology(SiteModel):
     def operations_ceiling(
         self, direction: Direction, servers: int | None = None
     ) -> Ceiling | None:
-        """Operations/s that all devices (of so many servers) can serve; None where not declared."""
+        """Return the operations/s of the devices of so many servers, or None if undeclared."""
         if self.devices is None:
             return None
         rate = self.devices.read_iops if direction == "read" else self.devices.write_iops

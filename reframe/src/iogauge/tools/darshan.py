@@ -1,7 +1,7 @@
-"""Darshan: words that put it under the ranks of a tool, and what its log says, as values.
+"""Darshan: words that put it under the ranks of a tool, and its log as values.
 
-Read is the text of ``darshan-parser`` (Darshan 3.5.0), which comes with the library and reads the logs of all
-versions before. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
+The module reads the text of ``darshan-parser`` (Darshan 3.5.0), which reads the logs of all earlier
+versions. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Final
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.parsing import excerpt
 
-#: Rank of a record in which Darshan summed up all ranks.
+#: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
 
-#: Keeps a record for every rank of a file that all ranks opened.
+#: Variable that keeps a record for every rank of a file that all ranks opened.
 KEEP_RANKS: Final = "DARSHAN_DISABLE_SHARED_REDUCTION"
 
 _READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO")
 
-#: Modules that have a section of their own in the text where the log has them.
+#: Modules with a section of their own in the text, if the log has them.
 _SECTIONS: Final = (*_READ, "HEATMAP")
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
 _RESERVED: Final = re.compile(r"[\s\"'\\]")
 
 
 def run_words(library: str, log: str) -> list[str]:
-    """The words before a tool's own that let Darshan watch the ranks, and not their launcher.
+    """Return words before a tool's own that make Darshan watch the ranks, not their launcher.
 
-    ``library`` is libdarshan.so, built with the MPI of the tool. Where a file ``log`` is there already,
-    Darshan writes none and says so on standard error only: give every execution a name of its own.
+    ``library`` is libdarshan.so, built with the tool's MPI. If the file ``log`` exists already,
+    Darshan writes no log and says so on standard error only: give every execution its own name.
     Raises :class:`ValueError` for paths that the loader or the shell would split.
     """
     if not library.startswith("/") or _RESERVED.search(library) or ":" in library:
@@ -47,10 +47,10 @@ def run_words(library: str, log: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """What one rank (or :data:`ALL_RANKS`) did to one file through one module.
+class FileRecord:
+    """Activity of one rank (or :data:`ALL_RANKS`) on one file through one module.
 
-    Times are in seconds, sizes in bytes. -1 in a counter says that Darshan could not watch it.
+    Times are in seconds, sizes in bytes. A counter of -1 means that Darshan could not watch it.
     """
 
     module: str
@@ -65,9 +65,9 @@ class Record:
 class DarshanLog:
     """One execution of a program.
 
-    ``modules`` maps those that watched it to whether their records are complete. ``slowest_seconds`` is
-    the I/O time of the slowest rank by module (``agg_time_by_slowest``), where the parser was asked for
-    it (``--perf``).
+    ``modules`` maps the modules that watched it to whether their records are complete.
+    ``slowest_seconds`` is the I/O time of the slowest rank by module (``agg_time_by_slowest``), if
+    the parser was asked for it (``--perf``).
     """
 
     format_version: str
@@ -76,11 +76,11 @@ class DarshanLog:
     tasks: int
     run_seconds: float
     modules: Mapping[str, bool]
-    records: tuple[Record, ...]
+    records: tuple[FileRecord, ...]
     slowest_seconds: Mapping[str, float]
 
-    def of(self, module: str) -> list[Record]:
-        """Records of one module."""
+    def of(self, module: str) -> list[FileRecord]:
+        """Return the records of one module."""
         return [record for record in self.records if record.module == module]
 
 
@@ -94,8 +94,8 @@ _SLOWEST: Final = re.compile(r"# agg_time_by_slowest: (\S+) # seconds")
 
 
 @dataclass(slots=True)
-class _Text:
-    """What has been read so far."""
+class _ParsedText:
+    """Parts of the text read so far."""
 
     header: dict[str, str] = field(default_factory=dict)
     announced: dict[str, None] = field(default_factory=dict)
@@ -120,14 +120,14 @@ class _Text:
 
 
 def parse(text: str) -> DarshanLog:
-    """What ``darshan-parser`` printed of a log, in one pass over the text.
+    """Parse the output of ``darshan-parser`` in one pass.
 
-    Kept are the records of POSIX, MPI-IO, LUSTRE and STDIO. Raises :class:`ToolOutputError` for text that
-    is not the parser's, damaged or cut off. A cut exactly between two records of the last module cannot
-    be seen in the text: look at the parser's exit status, too.
+    The records of POSIX, MPI-IO, LUSTRE and STDIO are kept. Raises :class:`ToolOutputError` for
+    text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
+    last module is invisible in the text: check the parser's exit status, too.
     """
-    read = _Text()
-    found: dict[tuple[str, str, str], tuple[str, str, str, dict[str, float]]] = {}
+    read = _ParsedText()
+    parts: dict[tuple[str, str, str], tuple[str, str, str, dict[str, float]]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("#"):
             read.comment(line)
@@ -142,14 +142,14 @@ def parse(text: str) -> DarshanLog:
             if module not in _READ or counter.endswith(_TEXTS):
                 continue
             key = (module, rank, record)
-            if key not in found:
-                found[key] = ("\t".join(words[5:-2]), words[-2], words[-1], {})
-            found[key][3][counter.partition("_")[2]] = _number(value, counter)
-    return _log(read, found)
+            if key not in parts:
+                parts[key] = ("\t".join(words[5:-2]), words[-2], words[-1], {})
+            parts[key][3][counter.partition("_")[2]] = _number(value, counter)
+    return _log(read, parts)
 
 
 def _log(
-    read: _Text, found: Mapping[tuple[str, str, str], tuple[str, str, str, dict[str, float]]]
+    read: _ParsedText, parts: Mapping[tuple[str, str, str], tuple[str, str, str, dict[str, float]]]
 ) -> DarshanLog:
     missing = {"darshan log version", "exe", "nprocs", "run time"} - set(read.header)
     if missing:
@@ -165,7 +165,7 @@ def _log(
         )
     lengths: dict[str, int] = {}
     records = []
-    for (module, rank, _), (file, mount, fs_type, counters) in found.items():
+    for (module, rank, _), (file, mount, fs_type, counters) in parts.items():
         expected = lengths.setdefault(module, len(counters))
         if len(counters) != expected and module != "LUSTRE":
             raise ToolOutputError(
@@ -173,7 +173,7 @@ def _log(
                 f"others have {expected}: the text is cut off or damaged"
             )
         records.append(
-            Record(
+            FileRecord(
                 module=module,
                 rank=int(_number(rank, "rank")),
                 file=file,
@@ -215,10 +215,10 @@ def _number(text: str, name: str) -> float:
 
 
 def writers(log: DarshanLog, file: str) -> int:
-    """How many ranks wrote bytes to a file through POSIX, whoever the bytes came from.
+    """Return how many ranks wrote bytes to a file through POSIX, on whoever's behalf.
 
-    ``file`` is the file's path or the end of it, from a slash on. Raises :class:`ToolOutputError` where
-    that is not one file of the log, where records are missing, and where Darshan summed the ranks up.
+    ``file`` is the file's path or its end, from a slash on. Raises :class:`ToolOutputError` if it
+    does not match one file of the log, if records are missing, or if Darshan summed up the ranks.
     """
     if not log.modules.get("POSIX", True):
         raise ToolOutputError(
@@ -227,14 +227,14 @@ def writers(log: DarshanLog, file: str) -> int:
             "DARSHAN_CONFIG_PATH"
         )
     posix = log.of("POSIX")
-    mine = [r for r in posix if r.file == file or r.file.endswith("/" + file.lstrip("/"))]
-    names = {record.file for record in mine}
+    matching = [r for r in posix if r.file == file or r.file.endswith("/" + file.lstrip("/"))]
+    names = {record.file for record in matching}
     if len(names) != 1:
-        seen = excerpt("\n".join(sorted(names or {record.file for record in posix})))
+        listed = excerpt("\n".join(sorted(names or {record.file for record in posix})))
         raise ToolOutputError(
-            f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {seen}"
+            f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {listed}"
         )
-    wrote = {record.rank for record in mine if record.counters.get("BYTES_WRITTEN", 0) > 0}
+    wrote = {record.rank for record in matching if record.counters.get("BYTES_WRITTEN", 0) > 0}
     if ALL_RANKS in wrote:
         raise ToolOutputError(
             f"darshan: the records of {file!r} are summed up over all ranks, the writers cannot be counted: "
@@ -244,10 +244,10 @@ def writers(log: DarshanLog, file: str) -> int:
 
 
 def as_output(text: str, file: str) -> ToolOutput:
-    """The number of ranks that wrote a file, as phase ``writers`` with the rate ``writers``.
+    """Return the number of ranks that wrote a file: phase ``writers`` with the rate ``writers``.
 
-    ``text`` is what ``darshan-parser`` printed; for ``file`` and errors see :func:`writers`. A file that
-    nobody wrote is an error, too.
+    ``text`` is the output of ``darshan-parser``; for ``file`` and errors see :func:`writers`. A
+    file that no rank wrote is an error, too.
     """
     log = parse(text)
     count = writers(log, file)

@@ -1,12 +1,12 @@
-"""MPI-IO hints: what is wanted, in the words that the MPI library at hand understands.
+"""MPI-IO hints in the words of the MPI library at hand, and its reports on bindings.
 
-Every MPI has names of its own for the same three wishes, and none of them says that it did what it was
-told: Open MPI echoes hints that had no effect. What was obtained is read back from the files (layout) and
-counted (writers), never taken from the echo.
+Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect:
+Open MPI echoes hints that had no effect. So layouts are read back from the files and writers are
+counted; the echo is never used.
 
-Everything goes into the environment of the ranks: ``IOR_HINT__MPI__<hint>`` for IOR (4.0.0), MCA parameters
-for Open MPI, ``MPICH_MPIIO_HINTS`` for Cray MPICH. Hints on striping act only where a file is created, and
-only where the MPI was built with Lustre's headers (Debian's Open MPI is not).
+All hints go into the environment of the ranks: ``IOR_HINT__MPI__<hint>`` for IOR (4.0.0), MCA
+parameters for Open MPI, ``MPICH_MPIIO_HINTS`` for Cray MPICH. Striping hints take effect only when
+a file is created, and only if the MPI was built with Lustre's headers (Debian's Open MPI is not).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-#: Whose words a site's MPI understands: Cray MPICH; ROMIO (MPICH and all that use it); OMPIO of
-#: Open MPI 4.1; OMPIO of Open MPI 5.
+#: Dialects: Cray MPICH; ROMIO (MPICH and its derivatives); OMPIO of Open MPI 4.1; OMPIO of Open MPI
+#: 5.
 DIALECTS: Final = ("cray", "romio", "ompio4", "ompio5")
 
-#: Lustre takes stripe sizes in steps of 64 KiB, below 4 GiB.
+#: Lustre's stripe sizes are multiples of 64 KiB below 4 GiB.
 _STRIPE_STEP: Final = 65536
 _STRIPING: Final = {
     "cray": ("striping_factor", "striping_unit"),
@@ -32,11 +32,11 @@ _STRIPING: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a shared file and its collective I/O should be like; None: as the MPI library chooses.
+class MpiHints:
+    """Hints for a shared file and its collective I/O; None leaves the choice to the MPI library.
 
     ``aggregators`` is the number of ranks that write, and read, on behalf of all. Raises
-    :class:`ValueError` for a wish that no file system can fulfil, and for one that wishes nothing.
+    :class:`ValueError` for hints that no file system can fulfil, and for empty hints.
     """
 
     stripe_count: int | None = None
@@ -44,7 +44,7 @@ class Wish:
     aggregators: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what the libraries would ignore without a message."""
+        """Refuse values that the libraries would ignore without a message."""
         for name, value in (("stripe_count", self.stripe_count), ("aggregators", self.aggregators)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}: expected at least 1")
@@ -59,29 +59,25 @@ class Wish:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Hints ready for use: variables for the environment of the ranks, and of nothing else."""
+def environment(dialect: str, hints: MpiHints, *, nodes: int, pattern: str = "*") -> dict[str, str]:
+    """Return the ranks' environment for hints in a dialect; see the module's text.
 
-    environment: dict[str, str]
+    ``nodes`` is the number of the ranks' nodes. ``pattern`` selects the files to which Cray MPICH
+    applies the hints, by the name at opening; the other dialects have no such selection.
 
+    ROMIO needs three words for the number of aggregators. The first is ``cb_nodes``. The second is
+    ``cb_config_list``, because its default of one a host caps the number. The third is
+    ``romio_cb_write`` and ``romio_cb_read``: without them every rank writes for itself if the
+    ranks' shares of a call do not interleave. If these shares leave holes, the aggregators read and
+    rewrite the data between them: with IOR, make a block one transfer long. (Seen with ROMIO of
+    MPICH 3.1.4.)
 
-def words(dialect: str, wish: Wish, *, nodes: int, pattern: str = "*") -> Given:
-    """A wish in a dialect; see the module's text.
+    Cray MPICH has no cap. OMPIO of Open MPI 4.1 ignores the number for two ranks, unless its
+    component ``individual`` is excluded. Under Open MPI the dialect also decides whose code runs,
+    OMPIO's or ROMIO's.
 
-    ``nodes`` are those that the ranks run on. ``pattern`` says which files Cray MPICH gives the hints to,
-    by the name under which they are opened; the other dialects have no such thing.
-
-    ROMIO needs three words for the number of aggregators: ``cb_nodes``; ``cb_config_list``, because its
-    default of one a host caps that; and ``romio_cb_write`` and ``romio_cb_read``, because without them every
-    rank writes for itself where the ranks' shares of a call do not interleave. Where these shares leave
-    holes, its aggregators then read and rewrite what lies between: with IOR, make a block one transfer long.
-    (Seen with ROMIO of MPICH 3.1.4.) Cray MPICH has no cap. OMPIO of Open MPI 4.1 ignores the number for two
-    ranks, unless its component ``individual`` is excluded. Under Open MPI the dialect also decides whose
-    code runs, OMPIO's or ROMIO's.
-
-    Raises :class:`ValueError` for an unknown dialect, for nodes below 1 and for a pattern that Cray's
-    syntax cannot hold.
+    Raises :class:`ValueError` for an unknown dialect, for nodes below 1 and for a pattern that
+    Cray's syntax cannot hold.
     """
     if dialect not in DIALECTS:
         raise ValueError(f"dialect is {dialect!r}: expected one of {', '.join(DIALECTS)}")
@@ -93,30 +89,30 @@ def words(dialect: str, wish: Wish, *, nodes: int, pattern: str = "*") -> Given:
             "commas, colons and equal signs"
         )
     count, size = _STRIPING[dialect]
-    hints: dict[str, int | str | None] = {count: wish.stripe_count, size: wish.stripe_bytes}
+    words: dict[str, int | str | None] = {count: hints.stripe_count, size: hints.stripe_bytes}
     variables: dict[str, str] = {}
     if dialect.startswith("ompio"):
         variables["OMPI_MCA_io"] = "ompio"
-        if wish.aggregators is not None:
+        if hints.aggregators is not None:
             variables["OMPI_MCA_fcoll"] = "^individual"
-            variables["OMPI_MCA_io_ompio_num_aggregators"] = str(wish.aggregators)
-    elif wish.aggregators is not None:
-        hints |= {
-            "cb_nodes": wish.aggregators,
+            variables["OMPI_MCA_io_ompio_num_aggregators"] = str(hints.aggregators)
+    elif hints.aggregators is not None:
+        words |= {
+            "cb_nodes": hints.aggregators,
             "romio_cb_write": "enable",
             "romio_cb_read": "enable",
         }
     if dialect == "romio":
-        # Every other component of Open MPI's io framework is ROMIO, whatever its version; no other MPI
-        # knows the variable.
+        # Every other component of Open MPI's io framework is ROMIO, whatever its version. No other
+        # MPI knows the variable.
         variables["OMPI_MCA_io"] = "^ompio"
-        if wish.aggregators is not None:
-            hints["cb_config_list"] = f"*:{math.ceil(wish.aggregators / nodes)}"
-    wanted = {name: str(value) for name, value in hints.items() if value is not None}
+        if hints.aggregators is not None:
+            words["cb_config_list"] = f"*:{math.ceil(hints.aggregators / nodes)}"
+    wanted = {name: str(value) for name, value in words.items() if value is not None}
     if dialect == "cray":
         text = ":".join([pattern, *(f"{name}={value}" for name, value in wanted.items())])
-        return Given(environment={"MPICH_MPIIO_HINTS": text})
-    return Given(environment=variables | {f"IOR_HINT__MPI__{n}": v for n, v in wanted.items()})
+        return {"MPICH_MPIIO_HINTS": text}
+    return variables | {f"IOR_HINT__MPI__{n}": v for n, v in wanted.items()}
 
 
 _DIALECT_OF: Final = (
@@ -128,48 +124,48 @@ _DIALECT_OF: Final = (
 
 
 def dialect_of(version: str) -> str | None:
-    """The dialect of an MPI, by what ``mpirun --version`` or ``mpichversion`` prints; None: not known.
+    """Return the dialect of an MPI by ``mpirun --version`` or ``mpichversion``; None if unknown.
 
-    Open MPI before 4 is not known: its default was ROMIO on some file systems and OMPIO on others.
+    Open MPI before 4 is unknown: its default was ROMIO on some file systems and OMPIO on others.
     """
     return next((dialect for form, dialect in _DIALECT_OF if form.search(version)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Cores that one task was bound to, as the launcher reported it: host, rank, cores of the node."""
+    """Cores to which one task was bound, by the launcher's report: host, rank, the node's cores."""
 
     host: str
     rank: int
     cores: frozenset[str]
 
 
-#: A line about one task's binding, as mpirun of Open MPI 4.1 (``MCW rank``) and 5.0 (``Rank``) print it.
+#: A line on one task's binding from mpirun of Open MPI 4.1 (``MCW rank``) and 5.0 (``Rank``).
 _BINDING: Final = re.compile(
     r"^\[([^\]:]+):\d+\] (?:MCW r|R)ank (\d+) (?:is not bound|bound to (.*))", re.MULTILINE
 )
 
 
 def is_binding(line: str) -> bool:
-    """Whether a line of standard error is the launcher's word on a task's binding, and no complaint."""
+    """Return whether a line of standard error is the launcher's report on a binding."""
     return _BINDING.match(line) is not None
 
 
 def parse_bindings(text: str) -> list[Binding]:
-    """Bindings from what mpirun of Open MPI prints on standard error where it is told to report them.
+    """Parse the bindings that Open MPI's mpirun reports on standard error.
 
-    A task that is bound to no core is left out, and so is one of Open MPI 5 that is bound to hardware threads,
-    whose cores it does not tell.
+    Tasks bound to no core are left out. So are tasks of Open MPI 5 bound to hardware threads: the
+    report does not name their cores.
     """
-    found = [
+    bindings = [
         Binding(host, int(rank), frozenset(_cores(where)))
         for host, rank, where in _BINDING.findall(text)
     ]
-    return [one for one in found if one.cores]
+    return [binding for binding in bindings if binding.cores]
 
 
 def _cores(where: str) -> Iterator[str]:
-    """Cores in ``socket 0[core 0[hwt 0]], socket 0[core 1[hwt 0]]: [B/B]`` or ``package[0][core:L0-1,3]``."""
+    """Yield cores of ``socket 0[core 0[hwt 0]], ...: [B/B]`` or ``package[0][core:L0-1,3]``."""
     yield from re.findall(r"socket \d+\[core \d+", where)
     for cores in re.findall(r"\[core:([\dL,-]+)\]", where):
         for part in cores.replace("L", "").split(","):

@@ -1,7 +1,7 @@
-"""The benchmark programs: their arguments (options to argv) and their output (text to values).
+"""Functions that the tools' parsers share.
 
-One module for each program. Everything here is pure: text in, values out, no file and no process is
-touched. What the parsers share stands below.
+A tool has a module for its arguments (options to argv) and one for its output (text to values). All
+of them are pure: they touch no file and no process.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ __all__ = [
 
 
 def excerpt(text: str, lines: int = 3, width: int = 120) -> str:
-    """First non-empty lines of a text, for a message; ``'(nothing)'`` for an empty one."""
+    """Return a text's first non-empty lines for a message; ``'(nothing)'`` if it is empty."""
     kept = [line.strip()[:width] for line in text.splitlines() if line.strip()][:lines]
     return " | ".join(repr(line)[1:-1] for line in kept) or "(nothing)"
 
 
 def unique(items: Iterable[str]) -> tuple[str, ...]:
-    """The items without repetitions, in the order of their first appearance."""
+    """Return the items without repetitions, in order of first appearance."""
     return tuple(dict.fromkeys(items))
 
 
 def load_json_object(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """The JSON object that begins at ``text[start]`` and the position just behind it.
+    """Return the JSON object at ``text[start]`` and the position just behind it.
 
-    Raises :class:`ToolOutputError` for a number that is not finite, and :class:`ValueError` for anything
-    else that is not a JSON object; of a repeated key the last value is kept, as IOR 3.3 and fio's client
-    mode repeat keys.
+    Raises :class:`ToolOutputError` for a number that is not finite, and :class:`ValueError` if it
+    is not a JSON object. Of a repeated key the last value is kept: IOR 3.3 and fio's client mode
+    repeat keys.
     """
     try:
         value, end = untrusted.decode_json(text, start)
@@ -52,7 +52,7 @@ def load_json_object(text: str, start: int) -> tuple[dict[str, Any], int]:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value from JSON is a finite number (True and False are not)."""
+    """Return whether a value from JSON is a finite number (True and False are not)."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return False
     try:
@@ -62,7 +62,7 @@ def is_number(value: object) -> bool:
 
 
 def member(container: object, key: str, where: str) -> Any:
-    """``container[key]``; raises :class:`ToolOutputError` naming what is missing, and where."""
+    """Return ``container[key]``; raises :class:`ToolOutputError` that names key and place."""
     if not isinstance(container, Mapping):
         raise ToolOutputError(f"{where}: expected a JSON object, found {excerpt(repr(container))}")
     if key not in container:
@@ -71,9 +71,9 @@ def member(container: object, key: str, where: str) -> Any:
 
 
 def non_negative(container: object, key: str, where: str) -> float:
-    """The number at a key, at least 0; raises :class:`ToolOutputError` for anything else.
+    """Return the number at a key, at least 0; raises :class:`ToolOutputError` for other values.
 
-    No tool counts further than 64 bits: what is larger is damaged, and its products need not be finite.
+    No tool counts beyond 64 bits: a larger number is damaged, and its products may be infinite.
     """
     value = member(container, key, where)
     if not is_number(value) or not 0 <= value < 2**64:
@@ -85,7 +85,7 @@ def non_negative(container: object, key: str, where: str) -> float:
 
 
 def positive(container: object, key: str, where: str) -> float:
-    """The number at a key, above 0; raises :class:`ToolOutputError` for anything else."""
+    """Return the number at a key, above 0; raises :class:`ToolOutputError` for other values."""
     value = non_negative(container, key, where)
     if value == 0:
         raise ToolOutputError(f"{where}: {key!r} is 0, expected a number above 0")

@@ -1,4 +1,4 @@
-"""The subject of ``iogauge trend``: read a history, judge its series, show them."""
+"""Read a history, judge its series and show them: ``iogauge trend``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from iogauge.core.units import format_value
 from iogauge.records import query
 from iogauge.records.record import short_name
 from iogauge.trend.offline import LEAST_CHANGE, METHODS
-from iogauge.trend.states import HEAD, State, judge, newest_series
-from iogauge.trend.view import chance, few, fingerprint_ids, summary, table, to_json
+from iogauge.trend.states import HEAD, State, newest_series, states_of
+from iogauge.trend.view import chance, fingerprint_ids, summary, table, to_json, too_few_runs
 
 
-# The command.
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Options of ``iogauge trend``; an empty text and None do not restrict."""
+    """Options of ``iogauge trend``; an empty text and None restrict nothing."""
 
     system: str
     name: str
@@ -50,56 +49,57 @@ _COLUMNS: Final = (
     "confirms",
 )
 
-#: Series with too few runs that are named.
+#: At most this many series with too few runs are named.
 _NAMED: Final = 10
 
 
-def command(console: Console, folder: Path, asked: Question) -> int:
-    """Judge the history below a folder and print what was found; returns the exit status, 1 for an alarm.
+def command(console: Console, folder: Path, question: Question) -> int:
+    """Judge the history below a folder and print the result.
 
-    Raises ValueError for an option that makes no sense, :class:`changepoint.MissingExtra` where the method's package is missing.
+    Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense,
+    and :class:`MissingExtra` if the method's package is missing.
     """
-    if asked.method not in METHODS:
-        raise ValueError(f"method {asked.method!r}: expected {' or '.join(METHODS)}")
+    if question.method not in METHODS:
+        raise ValueError(f"method {question.method!r}: expected {' or '.join(METHODS)}")
     try:
-        re.compile(asked.name)
+        re.compile(question.name)
     except re.error as error:
-        raise ValueError(f"--name {asked.name!r} is no regular expression: {error}") from error
+        raise ValueError(f"--name {question.name!r} is no regular expression: {error}") from error
     frame = query.load(folder, columns=_COLUMNS)
-    if asked.system:
-        frame = frame.filter(pl.col("system") == asked.system)
-    if asked.since:
-        frame = frame.filter(pl.col("time") >= asked.since)
-    if asked.name:
-        cases = [c for c in frame["case"].unique() if c and re.search(asked.name, c)]
+    if question.system:
+        frame = frame.filter(pl.col("system") == question.system)
+    if question.since:
+        frame = frame.filter(pl.col("time") >= question.since)
+    if question.name:
+        cases = [c for c in frame["case"].unique() if c and re.search(question.name, c)]
         frame = frame.filter(pl.col("case").is_in(cases))
-    if asked.offline:
-        return _offline(console, frame, asked)
-    found = judge(frame, baseline=asked.baseline, false_alarms=asked.false_alarms)
-    known = query.fingerprints(folder, fingerprint_ids(found))
-    if asked.as_json:
-        print(to_json(found, known))
+    if question.offline:
+        return _offline(console, frame, question)
+    judged = states_of(frame, baseline=question.baseline, false_alarms=question.false_alarms)
+    fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
+    if question.as_json:
+        print(to_json(judged, fingerprints))
     else:
-        view = table(found, known)
+        view = table(judged, fingerprints)
         if view.row_count:
             console.print(view)
-        short = few(found)
-        for line in short[:_NAMED]:
+        too_few = too_few_runs(judged)
+        for line in too_few[:_NAMED]:
             console.print(escape(line), soft_wrap=True)
-        if len(short) > _NAMED:
-            console.print(f"and {len(short) - _NAMED} more with too few runs")
-        console.print(f"iogauge: {summary(found)}")
-        if words := chance(found, asked.false_alarms):
+        if len(too_few) > _NAMED:
+            console.print(f"and {len(too_few) - _NAMED} more with too few runs")
+        console.print(f"iogauge: {summary(judged)}")
+        if words := chance(judged, question.false_alarms):
             console.print(escape(words), soft_wrap=True)
-    return 1 if any(one.state is State.ALARM for one in found) else 0
+    return 1 if any(series.state is State.ALARM for series in judged) else 0
 
 
-def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
-    """Print all changes of the newest series; an alarm is none of its business."""
+def _offline(console: Console, frame: pl.DataFrame, question: Question) -> int:
+    """Print all changes of the newest series; never raises an alarm."""
     rows = []
     for head, runs in newest_series(frame):
         values = runs["median"].to_list()
-        points = METHODS[asked.method](values)
+        points = METHODS[question.method](values)
         bounds = [0, *points, len(values)]
         levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
         for point, (old, new) in zip(points, pairwise(levels), strict=True):
@@ -112,7 +112,7 @@ def _offline(console: Console, frame: pl.DataFrame, asked: Question) -> int:
                     "after": new,
                 }
             )
-    if asked.as_json:
+    if question.as_json:
         print(json.dumps(rows, indent=2, allow_nan=False))
         return 0
     view = Table(title="Changes of level", title_justify="left", pad_edge=False)

@@ -1,10 +1,11 @@
-"""Has the level of a series of runs changed, where, by how much, and how sure is that? Pure functions of arrays.
+"""Detect changes of level in series of runs: where, by how much, and how sure. Pure functions of
+arrays.
 
-The first runs of a series are its baseline. After each later run the mean of the newest runs is compared
-with it, by the likelihood ratio of a t test on values that are cut where they lie far off. docs/statistics.md
-derives what is computed here, and benchmarks/detectors.py says how well it does.
+The first runs of a series are its baseline. After each later run the mean of the newest runs is
+compared with it, by the likelihood ratio of a t test. Values far off are cut before the test.
+docs/statistics.md derives the formulas; benchmarks/detectors.py measures how well they work.
 
-Values are natural logarithms throughout, signed so that more is better; a difference of logarithms is the
+All values are natural logarithms, signed so that more is better. A difference of logarithms is the
 logarithm of a ratio. Arrays are (series, runs): all series of a history are judged at once.
 """
 
@@ -22,48 +23,50 @@ Doubles = NDArray[np.float64]
 Counts = NDArray[np.intp]
 _Scale = TypeVar("_Scale", float, Doubles)
 
-#: Stable runs after the baseline in which, at most, a share :data:`FALSE_ALARMS` of series raises an alarm.
+#: At most a share FALSE_ALARMS of stable series raises an alarm in HORIZON runs after the baseline.
 HORIZON: Final = 30
 FALSE_ALARMS: Final = 0.05
 
 #: Confidence of the interval for the size of a change.
 CONFIDENCE: Final = 0.95
 
-#: Share of runs that something from outside disturbs, spread evenly over :data:`_REACH` in log value.
+#: Share of runs that others disturb; their log values are spread evenly over :data:`_REACH`.
 _DISTURBED: Final = 0.02
 _REACH: Final = 2.0
 
-#: Least scale: identical runs have a spread of 1 % all the same.
+#: Least scale: even identical runs count as having a spread of 1 %.
 FLOOR: Final = 0.01
 
-#: Rounds of the fit; the estimates have settled by then.
+#: Rounds of the fit, after which the estimates have settled.
 _ROUNDS: Final = 15
 
-#: Deviations are cut at so many scales, so that one disturbed run is no evidence.
+#: Deviations are cut at this many scales, so that a single disturbed run is no evidence.
 CUT: Final = 2.5
 
-#: So many of the newest runs are compared with the baseline. The first suit a scale up to the first of
-#: :data:`_SUITS`, the others one from the second on; what does not suit starts with the handicap.
+#: Numbers of newest runs that are compared with the baseline: a short and a long window. The short
+#: window suits scales up to the first of :data:`_SUITS`, the long window scales from the second on.
+#: A window that does not suit the scale starts with the handicap.
 _WINDOWS: Final = (5, 15)
 _SUITS: Final = (0.06, 0.08)
 _HANDICAP: Final = math.log(10)
 
-#: Standard errors by which the newest runs of the short window are well again, compared with those before them.
+#: The newest runs have recovered if they lie this many standard errors above the runs before them.
 _WELL: Final = 3.0
 
-#: So many runs in a row at the cut are evidence of themselves.
+#: This many runs in a row at the cut are sufficient evidence.
 _ROW: Final = 3
 _ROW_EVIDENCE: Final = 10.0
 
-#: An alarm stands until the evidence is below.
+#: An alarm stands until the evidence falls below this value.
 CALM: Final = 0.5
 
-#: Evidence by which the share of false alarms falls to 1 / e of it; for independent runs it is near 1.
+#: More evidence by which the share of false alarms falls to 1 / e; near 1 for independent runs.
 _FALL: Final = 1.4
 
-#: Evidence that raises an alarm, by run after the baseline (columns) and scale of the baseline (rows). From
-#: ``python benchmarks/detectors.py --calibrate``: every run but the first, which raises none, is as likely as
-#: any other to raise the false alarm, and 5 % of stable series at most have one within 30 runs.
+#: Evidence that raises an alarm, by run after the baseline (columns) and scale of the baseline
+#: (rows). From ``python benchmarks/detectors.py --calibrate``. The first run raises no alarm; all
+#: others are equally likely to raise a false one. At most 5 % of stable series have a false alarm
+#: within 30 runs.
 _AT_RUN: Final = (2, 4, 7, 12, 20, 30)
 _AT_SCALE: Final = (0.01, 0.02, 0.035, 0.05, 0.06, 0.07, 0.08, 0.1, 0.14, 0.2, 0.3)
 _LIMITS: Final = (
@@ -82,8 +85,11 @@ _LIMITS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """Evidence of a loss and of a gain after each run that follows the baseline, and the baseline's estimates."""
+class Strength:
+    """Evidence of a loss and of a gain after each run that follows the baseline.
+
+    ``location`` and ``scale`` are the estimates from the baseline.
+    """
 
     loss: Doubles
     gain: Doubles
@@ -94,15 +100,17 @@ class Evidence:
 def fit(
     values: Doubles, valid: NDArray[np.bool_] | None = None, least: Doubles | float = FLOOR
 ) -> tuple[Doubles, Doubles]:
-    """Location and scale of each row: maximum likelihood of a normal, of which 2 % of the runs are disturbed.
+    """Return location and scale of each row.
 
-    By expectation and maximisation (Dempster, Laird, Rubin 1977) from median and MAD, with n - 1 in the
-    scale, which is ``least`` at least. ``valid`` masks the values that count; a row needs one.
+    Maximum likelihood for normal values of which 2 % are disturbed, by expectation and maximisation
+    (Dempster, Laird, Rubin 1977). It starts from median and MAD, and the scale has n - 1. The scale
+    is at least ``least``. ``valid`` masks the values that count; a row needs at least one such
+    value.
     """
     mask = np.ones(values.shape, bool) if valid is None else valid
-    known = np.where(mask, values, np.nan)
-    location = np.nanmedian(known, axis=1)
-    scale = np.maximum(1.4826 * np.nanmedian(np.abs(known - location[:, None]), axis=1), least)
+    masked = np.where(mask, values, np.nan)
+    location = np.nanmedian(masked, axis=1)
+    scale = np.maximum(1.4826 * np.nanmedian(np.abs(masked - location[:, None]), axis=1), least)
     filled = np.where(mask, values, 0.0)
     for _ in range(_ROUNDS):
         u = (filled - location[:, None]) / scale[:, None]
@@ -116,14 +124,15 @@ def fit(
 
 
 def _disturbed(scale: _Scale) -> _Scale:
-    """Density of a disturbed run, over that of a sound one at its level."""
+    """Return the density of a disturbed run relative to a sound run at its level."""
     return _DISTURBED / _REACH / (1 - _DISTURBED) * math.sqrt(2 * math.pi) * scale
 
 
-def evidence(values: Doubles, baseline: int) -> Evidence:
-    """Evidence of a loss and of a gain, for rows of ``baseline`` runs and those that follow them.
+def evidence(values: Doubles, baseline: int) -> Strength:
+    """Return the evidence of a loss and of a gain.
 
-    A row's fate does not depend on what follows, so that shorter rows may be padded with anything finite.
+    Each row holds ``baseline`` runs and those that follow. Later runs do not influence the evidence
+    at earlier ones, so shorter rows may be padded with any finite values.
     """
     location, scale = fit(values[:, :baseline])
     u = np.clip((values[:, baseline:] - location[:, None]) / scale[:, None], -CUT, CUT)
@@ -140,11 +149,14 @@ def evidence(values: Doubles, baseline: int) -> Evidence:
         )
         for sign in (1, -1)
     )
-    return Evidence(loss, gain, location, scale)
+    return Strength(loss, gain, location, scale)
 
 
 def _back(u: Doubles) -> Doubles:
-    """Standard errors by which the newest runs of the short window lie above the others of the long one."""
+    """Return by how much the runs of the short window lie above the other runs of the long window.
+
+    In standard errors.
+    """
     short, long = _WINDOWS
     total = np.concatenate((np.zeros((len(u), 1)), np.cumsum(u, axis=1)), axis=1)
     to = np.arange(1, u.shape[1] + 1)
@@ -153,22 +165,24 @@ def _back(u: Doubles) -> Doubles:
     others = np.maximum(middle - begin, 1)
     earlier = (total[:, middle] - total[:, begin]) / others
     error = np.sqrt(1 / (to - middle) + 1 / others)
-    found: Doubles = np.where(middle > begin, (newest - earlier) / error, 0.0)
-    return found
+    above: Doubles = np.where(middle > begin, (newest - earlier) / error, 0.0)
+    return above
 
 
 def _in_a_row(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether something holds at a run and at the two before it."""
-    found: NDArray[np.bool_] = holds.copy()
+    """Return whether a condition holds at a run and at the two runs before it."""
+    in_a_row: NDArray[np.bool_] = holds.copy()
     for back in range(1, _ROW):
-        found[:, back:] &= holds[:, :-back]
-    found[:, : _ROW - 1] = False
-    return found
+        in_a_row[:, back:] &= holds[:, :-back]
+    in_a_row[:, : _ROW - 1] = False
+    return in_a_row
 
 
 def _ratio(u: Doubles, length: int, baseline: int) -> Doubles:
-    """Log likelihood ratio of the t test, positive for a loss: the newest ``length`` runs, or all that there are,
-    have a level of their own, against that they have the baseline's, which is 0 with a scale of 1.
+    """Return the log likelihood ratio of the t test, positive for a loss.
+
+    Hypothesis: the newest ``length`` runs (or all, if there are fewer) have a level of their own.
+    Against it: they have the baseline's level, which is 0 with a scale of 1.
     """
     zero = np.zeros((len(u), 1))
     total, square = (np.concatenate((zero, np.cumsum(v, axis=1)), axis=1) for v in (u, u * u))
@@ -180,21 +194,26 @@ def _ratio(u: Doubles, length: int, baseline: int) -> Doubles:
     freedom = baseline + count - 2
     variance = (baseline - 1 + within) / freedom
     t_squared = mean**2 / (variance * (1 / count + 1 / baseline))
-    found: Doubles = -np.sign(mean) * (freedom + 1) / 2 * np.log1p(t_squared / freedom)
-    return found
+    ratio: Doubles = -np.sign(mean) * (freedom + 1) / 2 * np.log1p(t_squared / freedom)
+    return ratio
 
 
 def check_share(false_alarms: float) -> None:
-    """Raise ValueError for a share outside 0.001 to 0.2, where the law that limits scale by was verified."""
+    """Raise ValueError for a share outside 0.001 to 0.2.
+
+    Only in this range has the law been verified that limits scale by.
+    """
     if not 0.001 <= false_alarms <= 0.2:
         raise ValueError(f"share of false alarms is {false_alarms!r}: expected 0.001 to 0.2")
 
 
 def limits(scale: Doubles, runs: int, false_alarms: float = FALSE_ALARMS) -> Doubles:
-    """Evidence that raises an alarm, for rows of that scale, at each of ``runs`` runs after the baseline.
+    """Return the evidence that raises an alarm, by row and run.
 
-    A share ``false_alarms`` of stable series at most is to reach it within 30 runs; the first run alone raises
-    none, and beyond the table's ends its outermost values hold. Raises ValueError as :func:`check_share`.
+    Rows are the values of ``scale``, columns the ``runs`` runs after the baseline. At most a share
+    ``false_alarms`` of stable series reaches the limit within 30 runs. The first run alone never
+    raises an alarm. Beyond the table's ends its outermost values hold. Raises ValueError as
+    :func:`check_share` does.
     """
     check_share(false_alarms)
     at = np.log(np.arange(1, runs + 1))
@@ -202,27 +221,33 @@ def limits(scale: Doubles, runs: int, false_alarms: float = FALSE_ALARMS) -> Dou
     place = np.interp(np.log(scale), np.log(_AT_SCALE), np.arange(len(_AT_SCALE)))
     low = np.minimum(place.astype(np.intp), len(_AT_SCALE) - 2)
     part = (place - low)[:, None]
-    found: Doubles = table[low] * (1 - part) + table[low + 1] * part
-    found[:, :1] = np.inf
-    return found + _FALL * math.log(FALSE_ALARMS / false_alarms)
+    limit: Doubles = table[low] * (1 - part) + table[low + 1] * part
+    limit[:, :1] = np.inf
+    return limit + _FALL * math.log(FALSE_ALARMS / false_alarms)
 
 
 def share_of(excess: float, false_alarms: float) -> float:
-    """Share of stable series whose evidence is so much above the limit for ``false_alarms`` within 30 runs."""
+    """Return the share of stable series whose evidence exceeds the limit by ``excess`` within 30
+    runs.
+
+    The limit is that for ``false_alarms``.
+    """
     return min(1.0, false_alarms * math.exp(-excess / _FALL))
 
 
 def per_run(false_alarms: float) -> float:
-    """Share of stable series in which one run raises a false alarm, given the share in 30 runs."""
+    """Return the share of stable series with a false alarm in one run, from that in 30 runs."""
     return -math.expm1(math.log1p(-false_alarms) / HORIZON)
 
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """Of each row, for one direction: runs are counted from 0 after the baseline, -1: none.
+    """Alarms of each row in one direction. Runs are counted from 0 after the baseline; -1 is no
+    alarm.
 
-    ``first`` is the run at which an alarm that still stands was raised, ``last`` the run at which the newest alarm
-    was raised, standing or not. ``excess`` is by how much the strongest evidence lies above the limit.
+    ``first`` is the run that raised the alarm that still stands. ``last`` is the run that raised
+    the newest alarm, standing or not. ``excess`` is how far the strongest evidence lies above the
+    limit.
     """
 
     first: Counts
@@ -230,27 +255,28 @@ class Alarms:
     excess: Doubles
 
 
-def alarms(found: Doubles, limit: Doubles, runs: Counts) -> Alarms:
-    """Alarms of rows whose first ``runs`` values count.
+def alarms(strength: Doubles, limit: Doubles, runs: Counts) -> Alarms:
+    """Return the alarms of rows of which the first ``runs`` values count.
 
-    An alarm stands until the evidence has fallen below :data:`CALM`.
+    An alarm stands until the evidence falls below :data:`CALM`.
     """
-    at = np.arange(found.shape[1])
+    at = np.arange(strength.shape[1])
     counts = at < runs[:, None]
-    over = counts & (found > limit)
-    calm = counts & (found < CALM)
+    over = counts & (strength > limit)
+    calm = counts & (strength < CALM)
     last_calm = np.where(calm, at, -1).max(axis=1, initial=-1)
     standing = over & (at > last_calm[:, None])
     first = np.where(standing.any(axis=1), standing.argmax(axis=1), -1)
     last = np.where(over, at, -1).max(axis=1, initial=-1)
-    excess = np.where(counts, found - limit, -np.inf).max(axis=1, initial=-np.inf)
+    excess = np.where(counts, strength - limit, -np.inf).max(axis=1, initial=-np.inf)
     return Alarms(first, last, excess)
 
 
 def onset(values: Doubles, location: float, scale: float, *, begin: int, end: int) -> int:
-    """Index of the run with which a drop began, the likeliest of ``begin`` to ``end``, by a profile likelihood.
+    """Return the index of the run with which a drop most likely began, from ``begin`` to ``end``.
 
-    ``values`` are one row, to its end; for a gain hand over everything with its sign turned.
+    Computed by a profile likelihood. ``values`` are one whole row. For a gain, change the sign of
+    all values.
     """
     sizes = -np.log1p(-np.linspace(0.02, 0.98, 49)) / scale
     u = ((values[begin:] - location) / scale)[:, None]
@@ -260,10 +286,12 @@ def onset(values: Doubles, location: float, scale: float, *, begin: int, end: in
 
 
 def step(values: Doubles, first: Counts, runs: Counts) -> tuple[Doubles, Doubles]:
-    """Difference of level (log) of each row from its run ``first`` on, and half its 95 % interval.
+    """Return the change of level (log) of each row at its run ``first``, and half its 95 %
+    interval.
 
-    Of a row's ``runs`` values those before ``first`` are one sample, the others the second. Locations by
-    :func:`fit`; scale of the larger sample, Student's t with its degrees of freedom.
+    Of a row's ``runs`` values those before ``first`` are one sample, the others the second.
+    Locations come from :func:`fit`. The scale is that of the larger sample; the interval uses
+    Student's t with its degrees of freedom.
     """
     at = np.arange(values.shape[1])
     early = at < first[:, None]

@@ -1,4 +1,4 @@
-"""Change points of a whole series, for the view that looks back."""
+"""Find the change points of a whole series, for the view that looks back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from iogauge.trend.detector import FLOOR
 LEAST_CHANGE: Final = 0.05
 
 
-# The offline view: all changes of a series, seen from its end.
 def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
-    """Indices at which the level of a metric's values (> 0) changed, by binary segmentation of their logarithms.
+    """Return the indices at which the level of a metric's values (> 0) changed.
 
-    A split must pay 3 sigma² ln n (a step has a place and a size) and separate levels that differ by ``least``
-    at least. sigma is 1.4826 MAD of successive differences over sqrt(2), 1 % at least; values are first cut
-    to within 3 sigma of the running median of 5, so that one run makes no step. Parts have 5 runs at least.
+    Binary segmentation of the logarithms. A split must pay 3 sigma² ln n, since a step has a
+    position and a size. It must separate levels that differ by at least ``least``. sigma is 1.4826
+    MAD of successive differences over sqrt(2), at least 1 %. Values are first cut to within 3 sigma
+    of the running median of 5, so that a single run makes no step. Parts have at least 5 runs.
     """
     y = np.log(np.asarray(values, float))
     count, part = len(y), 5
@@ -32,7 +32,7 @@ def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[
     sigma = max(sigma, FLOOR)
     middle = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(y, 2, "edge"), 5), axis=1)
     total = np.concatenate(([0.0], np.cumsum(np.clip(y, middle - 3 * sigma, middle + 3 * sigma))))
-    found, open_parts = [], [(0, count)]
+    points, open_parts = [], [(0, count)]
     while open_parts:
         begin, end = open_parts.pop()
         if end - begin < 2 * part:
@@ -45,17 +45,20 @@ def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[
         if gain[best] > 3 * sigma**2 * math.log(count) and abs(
             left[best] - right[best]
         ) >= -math.log1p(-least):
-            found.append(int(at[best]))
+            points.append(int(at[best]))
             open_parts += [(begin, int(at[best])), (int(at[best]), end)]
-    return sorted(found)
+    return sorted(points)
 
 
 class MissingExtra(Exception):
-    """An optional package is not installed; the message says how to get it."""
+    """An optional package is not installed; the message says how to install it."""
 
 
 def change_points_otava(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
-    """The same by apache-otava (E-divisive with a t test, window 50, p < 0.001); raises :class:`MissingExtra`."""
+    """Return what apache-otava finds: E-divisive with a t test, window 50, p < 0.001.
+
+    Raises :class:`MissingExtra` if the package is not installed.
+    """
     try:
         otava = import_module("otava.analysis")
     except ImportError as error:

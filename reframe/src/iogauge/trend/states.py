@@ -1,7 +1,7 @@
-"""Has a metric become worse than it was, since when, by how much, how sure is that, and what had changed?
+"""Judge every metric of every line of the history by :mod:`iogauge.trend.detector`.
 
-Judges every metric of every line of the history by :mod:`iogauge.trend.detector`, and shows what it found. What a
-metric is judged by is the logarithm of its value, signed so that more is better.
+The result says whether a metric has become worse, since when, by how much and how surely. The
+detector gets the logarithm of the value, signed so that more is better.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from iogauge.records.derive import VALID
+from iogauge.judge.verdict import Verdict
 from iogauge.trend import detector
 from iogauge.trend.detector import Counts, Doubles
 
 #: Runs at the beginning of a series with which later ones are compared.
 BASELINE: Final = 30
 
-#: As few as that do as long as there are not more; below, nothing is judged.
+#: Runs that suffice as a baseline while there are no more than BASELINE. Fewer are not judged.
 LEAST: Final = 20
 
 
 class State(Enum):
-    """What is to be said of a series; only ALARM fails a pipeline."""
+    """The state of a series; only ALARM fails a pipeline."""
 
     ALARM = "alarm"
     IMPROVED = "improved"
@@ -39,11 +39,11 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A change of level: ``share`` of the value before (-0.1: a tenth less), and its 95 % interval.
+class LevelChange:
+    """A change of level: ``share`` of the old value (-0.1 is a tenth less), with its 95 % interval.
 
-    ``time`` and ``session`` are those of the first run at the new level; ``before`` and ``after`` name the
-    fingerprints on both sides of what changed there, None where nothing did.
+    ``time`` and ``session`` belong to the first run at the new level. ``before`` and ``after`` are
+    the fingerprints on both sides of a change of fingerprint near it, None if none changed.
     """
 
     share: float
@@ -56,7 +56,7 @@ class Change:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval excludes that nothing changed."""
+        """Return whether the interval excludes zero change."""
         return self.low > 0 or self.high < 0
 
 
@@ -64,11 +64,11 @@ class Change:
 class Judged:
     """One metric of one line: the state of its newest series.
 
-    ``runs`` are the valid ones of that series, ``baseline`` how many of them are its baseline; ``level`` is
-    that of the baseline, in ``unit``. ``false_alarms`` is the share of stable series in which evidence as
-    strong turns up within 30 runs (1: none). ``change`` is what an alarm or improvement consists of;
-    ``recovered``, of a series that is well again, the last run whose evidence was above the limit; ``started`` is the step from the series
-    before.
+    ``runs`` counts the valid runs of that series, ``baseline`` those of its baseline. ``level`` is
+    the baseline's level in ``unit``. ``false_alarms`` is the share of stable series that show
+    evidence as strong within 30 runs (1 if the series was not judged). ``change`` describes an
+    alarm or an improvement. ``recovered`` is the time of the last run above the limit, of a series
+    that has recovered. ``started`` is the step from the previous series.
     """
 
     line: str
@@ -84,15 +84,14 @@ class Judged:
     baseline: int
     level: float | None
     false_alarms: float
-    change: Change | None
+    change: LevelChange | None
     recovered: datetime | None
-    started: Change | None
+    started: LevelChange | None
 
 
-# The history.
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Rows of the newest series of each key, and of the one before it: positions in the sorted columns."""
+    """Positions, in sorted columns, of each key's newest series and of the series before it."""
 
     current: Counts
     start: Counts
@@ -121,19 +120,19 @@ def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
 
     older = np.flatnonzero(~newest)
     before = np.full(len(end), -1, np.int64)
-    before[group[older]] = series[older]  # the last assignment wins: the series that ended last
+    before[group[older]] = series[older]  # the last assignment wins, so the series that ended last
     return _Series(*pack(newest), *pack(~newest & (series == before[group])))
 
 
-def judge(
+def states_of(
     frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = detector.FALSE_ALARMS
 ) -> list[Judged]:
-    """Every metric of every line in a frame as ``history.load`` gives it, judged by its newest series.
+    """Return the state of every metric of every line in a frame of ``query.load``.
 
-    Runs count where their value is valid (PASS, FAIL, UNREFERENCED), confirms no other run, and has the newest
-    run's unit. The first
-    ``baseline`` runs are the baseline, or the first 20 as long as there are no more than that. Raises
-    ValueError for a baseline below 20, and as :func:`changepoint.check_share` does.
+    Each is judged by its newest series. A run counts if its value is valid (PASS, FAIL,
+    UNREFERENCED), has the newest run's unit, and does not confirm another run. The first
+    ``baseline`` runs are the baseline, or the first 20 if there are no more than ``baseline`` runs.
+    Raises ValueError for a baseline below 20, and as :func:`detector.check_share` does.
     """
     if baseline < LEAST:
         raise ValueError(f"baseline of {baseline} runs: expected {LEAST} at least")
@@ -146,26 +145,26 @@ def judge(
     last = table.order[split.current[split.start + split.count - 1]]
     heads = rows[last].select(HEAD).to_dicts()
 
-    def judged(one: int, state: State, **more: Any) -> Judged:
+    def judged(key: int, state: State, **more: Any) -> Judged:
         return Judged(
-            **heads[one],
+            **heads[key],
             state=state,
-            runs=int(split.count[one]),
-            started=started.get(one),
+            runs=int(split.count[key]),
+            started=started.get(key),
             **(_UNJUDGED | more),
         )
 
     size = np.where(split.count > baseline, baseline, LEAST)
-    few = split.count <= LEAST
-    found = {int(one): judged(int(one), State.FEW) for one in np.flatnonzero(few)}
+    too_few = split.count <= LEAST
+    by_key = {int(key): judged(int(key), State.FEW) for key in np.flatnonzero(too_few)}
     for length in {baseline, LEAST}:
-        chosen = np.flatnonzero(~few & (size == length))
+        chosen = np.flatnonzero(~too_few & (size == length))
         chosen = chosen[np.argsort(split.count[chosen], kind="stable")]
         for begin in range(0, len(chosen), _TOGETHER):
             chunk = chosen[begin : begin + _TOGETHER]
-            for one, more in _judge_rows(table, split, chunk, length, false_alarms):
-                found[one] = judged(one, **more)
-    return [found[one] for one in sorted(found)]
+            for key, more in _judge_rows(table, split, chunk, length, false_alarms):
+                by_key[key] = judged(key, **more)
+    return [by_key[key] for key in sorted(by_key)]
 
 
 HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit", "better")
@@ -195,16 +194,22 @@ class _Rows:
 
 
 def _valid(frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows that count in statistics: valid, and no confirmation, which a failure on the same day chose."""
+    """Return the rows that count: valid ones that confirm no other run.
+
+    A confirmation is not a random sample: a failure on the same day caused it.
+    """
     return frame.filter(
         pl.col("confirms").is_null(),
-        pl.col("metric_verdict").is_in(sorted(VALID)),
+        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_finite() & (pl.col("median") > 0),
     )
 
 
 def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
-    """Rows by line, metric and time, and where the series lie among them; a unit has a series of its own."""
+    """Return the rows by line, metric and time, and the position of each series among them.
+
+    Each unit has a series of its own.
+    """
     metric, unit = _codes(rows["metric"]), _codes(rows["unit"])
     key = _codes(rows["line"]) * (metric.max() + 1) + metric
     series = _codes(rows["series"]) * (unit.max() + 1) + unit
@@ -215,7 +220,7 @@ def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
 
 
 def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Of every metric of every line what it is, and the valid runs of its newest series in the order of time."""
+    """Yield the head and the valid runs, oldest first, of each metric's newest series."""
     rows = _valid(frame)
     if rows.is_empty():
         return
@@ -228,15 +233,15 @@ def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.Data
 def _judge_rows(
     table: _Rows, split: _Series, chosen: Counts, baseline: int, false_alarms: float
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Judge some keys together: rows of one matrix, padded at the end."""
+    """Judge some keys together, as rows of one matrix that are padded at the end."""
     count = split.count[chosen]
     at = np.minimum(np.arange(count.max()), count[:, None] - 1)
     places = split.current[split.start[chosen][:, None] + at]
     values = table.values[places]
-    found = detector.evidence(values, baseline)
-    limit = detector.limits(found.scale, values.shape[1] - baseline, false_alarms)
-    down = detector.alarms(found.loss, limit, count - baseline)
-    up = detector.alarms(found.gain, limit, count - baseline)
+    strength = detector.evidence(values, baseline)
+    limit = detector.limits(strength.scale, values.shape[1] - baseline, false_alarms)
+    down = detector.alarms(strength.loss, limit, count - baseline)
+    up = detector.alarms(strength.gain, limit, count - baseline)
     worse = down.first >= 0
     changed = np.flatnonzero(worse | (up.first >= 0))
     flip = np.where(worse, 1.0, -1.0)
@@ -244,8 +249,8 @@ def _judge_rows(
     begins = {
         int(row): detector.onset(
             flip[row] * values[row, : count[row]],
-            flip[row] * found.location[row],
-            found.scale[row],
+            flip[row] * strength.location[row],
+            strength.scale[row],
             begin=baseline,
             end=int(raised[row]),
         )
@@ -255,8 +260,8 @@ def _judge_rows(
     sizes = detector.step(values[changed], first, count[changed])
     changes = _changes(table, places[changed], first, count[changed], sizes)
     by_row = dict(zip(changed.tolist(), changes, strict=True))
-    level = np.exp(found.location * table.sign[places[:, 0]])
-    for row, one in enumerate(chosen.tolist()):
+    level = np.exp(strength.location * table.sign[places[:, 0]])
+    for row, key in enumerate(chosen.tolist()):
         state, recovered, side = State.STEADY, None, down
         if row in by_row:
             state, side = (State.ALARM, down) if worse[row] else (State.IMPROVED, up)
@@ -264,7 +269,7 @@ def _judge_rows(
             state = State.RECOVERED
             recovered = table.cell("time", places[row, baseline + down.last[row]])
         yield (
-            one,
+            key,
             {
                 "state": state,
                 "baseline": baseline,
@@ -282,16 +287,16 @@ def _changes(
     first: Counts,
     count: Counts,
     sizes: tuple[Doubles, Doubles],
-) -> list[Change]:
-    """Changes with which run ``first`` of each row began.
+) -> list[LevelChange]:
+    """Return the changes that begin at run ``first`` of each row.
 
-    An onset is an estimate: the fingerprints are those around the nearest change within three runs before it
-    or one after.
+    An onset is an estimate. So the fingerprints are taken from the nearest change of fingerprint,
+    at most three runs earlier or one later.
     """
-    found = []
+    changes = []
     for row, k in enumerate(first.tolist()):
         sign = float(table.sign[places[row, k]])
-        middle, reach = (float(one[row]) for one in sizes)
+        middle, reach = (float(part[row]) for part in sizes)
         before = after = None
         for near in (k, k - 1, k - 2, k - 3, k + 1):
             if 0 < near < count[row]:
@@ -299,8 +304,8 @@ def _changes(
                 if old != new:
                     before, after = old, new
                     break
-        found.append(
-            Change(
+        changes.append(
+            LevelChange(
                 share=_share(sign * middle),
                 low=_share(sign * middle - reach),
                 high=_share(sign * middle + reach),
@@ -310,16 +315,19 @@ def _changes(
                 after=after,
             )
         )
-    return found
+    return changes
 
 
 def _share(logarithm: float) -> float:
-    """Share by which a value changed whose logarithm changed by that."""
+    """Convert a difference of logarithms to a relative change."""
     return math.expm1(min(logarithm, 700.0))
 
 
-def _started(table: _Rows, split: _Series) -> dict[int, Change]:
-    """By key: the step from the series before to the newest one, between the 30 runs on each side."""
+def _started(table: _Rows, split: _Series) -> dict[int, LevelChange]:
+    """Return, by key, the step from the previous series to the newest one.
+
+    It is computed from up to 30 runs on each side.
+    """
     keys = np.flatnonzero(split.earlier_count)
     if not len(keys):
         return {}

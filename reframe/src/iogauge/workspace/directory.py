@@ -1,9 +1,9 @@
-"""The one directory that a case may write in, and how it is made and removed.
+"""The only directory that a case may write in: how it is made and removed.
 
-A session's directory is ``<target>/iogauge/<user>/<session>`` and holds a marker file that names its
-owner. Nothing is ever removed that is not below a directory with our marker, owned by us, reached without
-a symbolic link. Every step is taken from the descriptor of the directory above, so that what was checked is
-what is used.
+A session's directory is ``<target>/iogauge/<user>/<session>`` and holds a marker file that names
+its owner. Only what lies below a directory with our marker is ever removed. That directory must be
+owned by us and reached without a symbolic link. Every step starts from the descriptor of the
+directory above, so that exactly the checked directory is used.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
+from iogauge.core.files import replace_file
 from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission, removal
 from iogauge.workspace.removal import NotRemoved, Removal
@@ -28,28 +29,30 @@ from iogauge.workspace.removal import NotRemoved, Removal
 MARKER: Final = ".iogauge-session"
 ROOT: Final = "iogauge"
 
-#: How long after a case's time limit its session counts as alive where it cannot be asked.
+#: Seconds for which a session counts as alive beyond its case's time limit, if it cannot be
+#: checked.
 _MARGIN_S: Final = 86400
 
-#: How long a directory counts as that of a living session where its marker says nothing.
+#: Seconds for which a session counts as alive if its marker does not help.
 _UNKNOWN_S: Final = 7 * 86400
 
-#: How often a directory in which names keep appearing is emptied anew.
+#: How often to empty a directory again if names keep appearing in it.
 _ROUNDS: Final = 10
 
-#: More than a marker can have.
+#: More bytes than a marker can have.
 _MOST_BYTES: Final = 1 << 16
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkdirError(OSError):
-    """A directory is not ours to write in or to remove. The message names it, and why."""
+    """A directory is not ours to write in or to remove. The message names it, and the reason."""
 
 
 def user_name() -> str:
-    """Name of the user as a path component: session, job and janitor find the same, whatever their environment says.
+    """Return the user's name as a path component.
 
-    A node that does not know the user goes by what the job brought along.
+    Session, job and janitor get the same name, whatever their environment. A node that does not
+    know the user takes the name from the job's environment.
     """
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -60,17 +63,17 @@ def user_name() -> str:
 
 
 def root_dir(target: str) -> str:
-    """Path of the directory on a target that holds all that is ours, of all users."""
+    """Return the path of the directory on a target that holds all of our data, of all users."""
     return os.path.join(target, ROOT)
 
 
 def session_dir(target: str, session: str) -> str:
-    """Path of a session's directory on a target."""
+    """Return the path of a session's directory on a target."""
     return os.path.join(target, ROOT, user_name(), session)
 
 
 def require_name(name: str) -> None:
-    """Raise :class:`WorkdirError` unless a text is a plain name for a directory, for every tool and shell."""
+    """Raise :class:`WorkdirError` unless a text is a safe directory name for tools and shells."""
     if not re.fullmatch(r"[A-Za-z0-9_%+=,~-][A-Za-z0-9_%+=,.~-]{0,200}", name):
         raise WorkdirError(
             f"{name!r} is not a name for a directory: letters, digits and _ % + = , . ~ - are, "
@@ -80,7 +83,7 @@ def require_name(name: str) -> None:
 
 @contextlib.contextmanager
 def inside(fd: int, name: str, path: str) -> Iterator[int]:
-    """Open a directory by its name in an open one; raises :class:`WorkdirError` where it is a link."""
+    """Open a directory by its name in an open one; raises :class:`WorkdirError` if it is a link."""
     try:
         inner = os.open(name, _DIRECTORY, dir_fd=fd)
     except OSError as error:
@@ -96,7 +99,7 @@ def inside(fd: int, name: str, path: str) -> Iterator[int]:
 
 
 def make(fd: int, path: str, mode: int) -> None:
-    """Make a directory in an open one, its path's parent, or accept what is there; it has its mode from the beginning."""
+    """Make a directory in its open parent with this mode, or accept an existing one."""
     mask = os.umask(0)
     try:
         os.mkdir(os.path.basename(path), mode, dir_fd=fd)
@@ -109,8 +112,8 @@ def make(fd: int, path: str, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Errors of what is done by a descriptor name no path: give them this one."""
+def _with_path(path: str) -> Iterator[None]:
+    """Add the path to errors raised by descriptor-based calls."""
     try:
         yield
     except OSError as error:
@@ -120,8 +123,8 @@ def _naming(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _or_removed(fd: int, name: str) -> Iterator[None]:
-    """Where what is begun in a directory fails, remove that by its name in an open one, if it is empty."""
+def _removed_on_failure(fd: int, name: str) -> Iterator[None]:
+    """On failure, remove the new directory again if it is empty."""
     try:
         yield
     except OSError:
@@ -131,18 +134,19 @@ def _or_removed(fd: int, name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def root_of(fd: int, target: str) -> Iterator[int]:
-    """Open the directory of :func:`root_dir` in an open target, and make it where it is missing.
+    """Open the directory of :func:`root_dir` in an open target; make it if it is missing.
 
-    Raises :class:`WorkdirError` where it is a link, of another file system, or open to swaps by others.
+    Raises :class:`WorkdirError` if it is a link, on another file system, or open to swaps by
+    others.
     """
     root = root_dir(target)
     make(fd, root, 0o1777)
-    with _or_removed(fd, ROOT), inside(fd, ROOT, root) as shared:
+    with _removed_on_failure(fd, ROOT), inside(fd, ROOT, root) as shared:
         info = os.fstat(shared)
         if mount_id(shared) != mount_id(fd):
             raise WorkdirError(f"another file system is mounted at {root}: not written to")
-        # Other users' sessions come here too, also where the file system gives a new directory another mode. One
-        # with something in it may be the caller's for something else, put here by himself or by somebody else.
+        # Other users' sessions come here too, even if the file system changes the mode of a new
+        # directory. A directory with content may serve another purpose: its mode stays.
         if info.st_uid == os.getuid() and not os.listdir(shared):
             os.fchmod(shared, 0o1777)
         elif info.st_mode & 0o022 and not info.st_mode & stat.S_ISVTX:
@@ -164,13 +168,15 @@ def create(
     time_limit_s: float = 0,
     removals_per_second: int = removal.PER_SECOND,
 ) -> str:
-    """Make the session's directory with its marker, and the case's directory in it; returns the latter.
+    """Make the session's directory with its marker, and in it the case's; return the latter's path.
 
-    ``host`` is where the session's own process runs, if not here, and ``owner_process`` that process, as from
-    :func:`iogauge.core.processes.named`, if not this one: a job knows them from its case.
-    ``time_limit_s``: how long the case may take, after which the marker expires. ``of_job``: see
-    :func:`iogauge.workspace.permission.opened`. Raises :class:`~iogauge.workspace.permission.NotAllowed` where the target may not be
-    written in, :class:`WorkdirError` where a component is a link or belongs to another user, OSError where
+    ``host`` is the host of the session's process, if not this one. ``owner_process`` is that
+    process, from :func:`iogauge.core.processes.identity`, if not this one. A job knows both from
+    its case. The marker expires after ``time_limit_s``, the longest time that the case may take.
+    For ``of_job`` see :func:`iogauge.workspace.permission.permitted`.
+
+    Raises :class:`~iogauge.workspace.permission.NotAllowed` if the target may not be written in.
+    Raises :class:`WorkdirError` if a component is a link or belongs to another user, and OSError if
     the target cannot be written.
     """
     for part in (session, case):
@@ -179,14 +185,14 @@ def create(
         "session": session,
         "user": user_name(),
         "host": host or os.uname().nodename,
-        "process": owner_process or processes.named(os.getpid()),
+        "process": owner_process or processes.identity(os.getpid()),
         "created": _utc(time.time()),
         "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
         "removals_per_second": removals_per_second,
     }
     for attempt in range(10):
         try:
-            with permission.opened(target, of_job) as place:
+            with permission.permitted(target, of_job) as place:
                 return _create(place.fd, place.path, session, case, owner)
         except FileNotFoundError:  # another session of ours removed the empty parent meanwhile
             if attempt == 9 or not os.path.isdir(target):
@@ -197,11 +203,11 @@ def create(
 
 def _create(fd: int, target: str, session: str, case: str, owner: dict[str, Any]) -> str:
     path = session_dir(target, session)
-    with _naming(path), contextlib.ExitStack() as stack:
+    with _with_path(path), contextlib.ExitStack() as stack:
         above = stack.enter_context(root_of(fd, target))
         for directory in (os.path.dirname(path), path):
             make(above, directory, 0o700)
-            stack.enter_context(_or_removed(above, os.path.basename(directory)))
+            stack.enter_context(_removed_on_failure(above, os.path.basename(directory)))
             above = stack.enter_context(inside(above, os.path.basename(directory), directory))
             if os.fstat(above).st_uid != os.getuid():
                 raise WorkdirError(f"{directory} belongs to another user: not written to")
@@ -219,9 +225,10 @@ def _utc(moment: float) -> str:
 
 
 def _mark(fd: int, owner: dict[str, Any]) -> None:
-    """Write the marker, or put off the expiry of the one that is there.
+    """Write the marker, or postpone the expiry of an existing one.
 
-    One of a session of the same name that has ended is taken over; raises :class:`WorkdirError` where that runs.
+    The marker of an ended session of the same name is replaced. Raises :class:`WorkdirError` if
+    that session still runs.
     """
     before: dict[str, Any] = {}
     with contextlib.suppress(FileNotFoundError):
@@ -241,14 +248,8 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
 
 
 def _write(fd: int, owner: dict[str, Any]) -> None:
-    scratch = f"{MARKER}.{os.uname().nodename}.{os.getpid()}"
-    new = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd)
-    with open(new, "w", encoding="utf-8") as file:
-        json.dump(owner, file)
-        file.flush()
-        os.fsync(new)
-    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-    # After a crash of the storage, too, nothing of ours lies there without a marker; some know no such thing.
+    replace_file(MARKER, json.dumps(owner).encode(), mode=0o600, dir_fd=fd, sync=True)
+    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync it.
     try:
         os.fsync(fd)
     except OSError as error:
@@ -257,18 +258,18 @@ def _write(fd: int, owner: dict[str, Any]) -> None:
 
 
 def _read(fd: int) -> dict[str, Any]:
-    """Content of the marker in an open directory; empty where it is damaged, as on a full target."""
+    """Return the content of an open directory's marker; empty if damaged, as on a full target."""
     marker = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
     with open(marker, "rb") as file:
         try:
-            found = untrusted.parse_json(file.read(_MOST_BYTES).decode("utf-8", "replace"))
+            content = untrusted.parse_json(file.read(_MOST_BYTES).decode("utf-8", "replace"))
         except ValueError:
             return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class FoundSession:
     """A session's directory as found on a target."""
 
     path: str
@@ -276,14 +277,14 @@ class Session:
     age_s: float
 
 
-def sessions(target: str) -> list[Session]:
-    """Sessions of this user on a target, oldest first; what is not ours is not listed.
+def sessions(target: str) -> list[FoundSession]:
+    """Return this user's sessions on a target, oldest first; directories not ours are left out.
 
-    Raises OSError where the target, or the directory of the user's sessions, cannot be looked at.
+    Raises OSError if the target, or the directory of the user's sessions, cannot be read.
     """
     os.stat(target)
     base = os.path.dirname(session_dir(target, "x"))
-    found = []
+    listed = []
     try:
         names = os.listdir(base)
     except FileNotFoundError:
@@ -292,17 +293,19 @@ def sessions(target: str) -> list[Session]:
         path = os.path.join(base, name)
         with (
             contextlib.suppress(WorkdirError, FileNotFoundError, PermissionError),
-            _ours(path) as ours,
+            _owned(path) as owned,
         ):
-            found.append(Session(path, ours.owner, time.time() - ours.changed))
-    return sorted(found, key=lambda s: -s.age_s)
+            listed.append(FoundSession(path, owned.owner, time.time() - owned.changed))
+    return sorted(listed, key=lambda s: -s.age_s)
 
 
-def may_be_alive(session: Session) -> bool:
-    """Whether a session may still run: its process does, or cannot be asked and has not expired.
+def may_be_alive(session: FoundSession) -> bool:
+    """Return whether a session may still run.
 
-    A process on another host cannot be asked; one here can, whatever the clock says. A marker of before there
-    was an expiry, or a process in it, has none. One that says nothing counts for a week.
+    It may if its process runs, or if its process cannot be checked and the marker has not expired.
+    A process on another host cannot be checked. A process on this host can, whatever the clock
+    says. Old markers have no expiry or process. A session whose marker says nothing counts for a
+    week.
     """
     if not session.owner.keys() & {"host", "expires", "session"}:
         return session.age_s < _UNKNOWN_S
@@ -319,8 +322,8 @@ def may_be_alive(session: Session) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ours:
-    """A session's directory that is ours, open: its descriptor, those above it, what its marker says, and since when."""
+class _OwnedDirectory:
+    """An open session directory of ours: descriptors, the marker's content, its time of change."""
 
     fd: int
     above: tuple[int, int, int]
@@ -329,8 +332,8 @@ class _Ours:
 
 
 @contextlib.contextmanager
-def _ours(path: str) -> Iterator[_Ours]:
-    """Open a session's directory; raises :class:`WorkdirError` where it is not ours."""
+def _owned(path: str) -> Iterator[_OwnedDirectory]:
+    """Open a session's directory; raises :class:`WorkdirError` if it is not ours."""
     parts = path.split(os.sep)
     if len(parts) < 4 or parts[-3] != ROOT:
         raise WorkdirError(f"{path} is not <target>/iogauge/<user>/<session>: not removed")
@@ -350,7 +353,7 @@ def _ours(path: str) -> Iterator[_Ours]:
         try:
             info = os.stat(MARKER, dir_fd=fd, follow_symlinks=False)
         except FileNotFoundError:
-            # Who was killed before the marker was whole, or after it was removed, has left nothing else.
+            # A session killed before its marker was whole, or after its removal, left nothing else.
             if not all(name.startswith(f"{MARKER}.") for name in os.listdir(fd)):
                 raise WorkdirError(f"{path} has no marker {MARKER}: not removed") from None
         else:
@@ -359,12 +362,12 @@ def _ours(path: str) -> Iterator[_Ours]:
             if info.st_uid != os.getuid():
                 raise WorkdirError(f"{path} belongs to another user: not removed")
             owner = _read(fd)
-        yield _Ours(fd, (chain[0], chain[1], chain[2]), owner, info.st_mtime)
+        yield _OwnedDirectory(fd, (chain[0], chain[1], chain[2]), owner, info.st_mtime)
 
 
 def check_ours(path: str) -> None:
-    """Raise :class:`WorkdirError` where a path is not a session's directory of ours, OSError where it is gone."""
-    with _ours(os.path.abspath(path)):
+    """Raise :class:`WorkdirError` if a path is not a session directory of ours, OSError if gone."""
+    with _owned(os.path.abspath(path)):
         pass
 
 
@@ -377,65 +380,65 @@ def remove(
     path: str,
     *,
     seconds: float | None = None,
-    tell: Callable[[int], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> None:
-    """Remove a session's directory, its marker last, and its parents where they are empty.
+    """Remove a session's directory, its marker last, and its parents if they are empty.
 
-    As fast as the marker says; no longer than ``seconds``; ``tell`` hears how many names are removed.
-    Raises :class:`WorkdirError` where it is not ours, :class:`~iogauge.workspace.removal.NotRemoved` where something is
-    left; removing what is gone is no error. The marker goes last so that an interrupted removal can be
-    taken up again.
+    The marker limits the rate. ``seconds`` limits the time. ``report`` gets the number of removed
+    names. A directory that is gone is no error. The marker goes last, so that an interrupted
+    removal can be continued. Raises :class:`WorkdirError` if the directory is not ours, and
+    :class:`~iogauge.workspace.removal.NotRemoved` if something is left.
     """
-    path = os.path.abspath(path)  # what is checked and what is removed must be spelt alike
+    path = os.path.abspath(path)  # the checked and the removed path must be spelt alike
     try:
-        with _ours(path) as ours:
+        with _owned(path) as owned:
             names = path.split(os.sep)[-3:]
             for _ in range(_ROUNDS):
-                work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
-                work.run(ours.fd, path, keep=frozenset({MARKER}))
+                work = Removal(per_second=_pace(owned.owner), seconds=seconds, report=report)
+                work.run(owned.fd, path, keep=frozenset({MARKER}))
                 try:
-                    os.unlink(MARKER, dir_fd=ours.fd)
+                    os.unlink(MARKER, dir_fd=owned.fd)
                 except OSError as error:
-                    if error.errno not in removal.GONE:  # otherwise another one removes it too
+                    if error.errno not in removal.GONE:  # else another process removes it too
                         raise NotRemoved(
                             f"{path} could not be emptied: {MARKER}: {error.strerror}"
                         ) from error
-                if not os.listdir(ours.fd):
+                if not os.listdir(owned.fd):
                     break
-                # What has appeared meanwhile must not lie there without a marker.
-                _write(ours.fd, ours.owner)
+                # Names that have appeared meanwhile must not lie there without a marker.
+                _write(owned.fd, owned.owner)
             else:
                 raise NotRemoved(f"{path} could not be emptied: names keep appearing in it")
-            for fd, name in zip(reversed(ours.above), reversed(names), strict=True):
+            for fd, name in zip(reversed(owned.above), reversed(names), strict=True):
                 removal.rmdir_if_empty(name, fd)
     except OSError as error:
         if error.errno not in removal.GONE or os.path.lexists(path):
             raise
 
 
-def _empty(ours: _Ours, case: str, path: str, work: Removal) -> None:
-    with inside(ours.fd, case, path) as fd:
-        if mount_id(fd) != mount_id(ours.fd):
+def _empty(owned: _OwnedDirectory, case: str, path: str, work: Removal) -> None:
+    with inside(owned.fd, case, path) as fd:
+        if mount_id(fd) != mount_id(owned.fd):
             raise WorkdirError(f"another file system is mounted at {path}: not removed")
         work.run(fd, path)
 
 
-def empty_case(path: str, *, tell: Callable[[int], None] | None = None) -> None:
-    """Remove what is in a case's directory, and keep that; raises as :func:`remove` does, and OSError where it is gone."""
+def empty_case(path: str, *, report: Callable[[int], None] | None = None) -> None:
+    """Empty a case's directory and keep it; raises as :func:`remove` does, and OSError if gone."""
     session, _, case = os.path.abspath(path).rpartition(os.sep)
-    with _ours(session) as ours:
-        _empty(ours, case, path, Removal(per_second=_pace(ours.owner), tell=tell))
+    with _owned(session) as owned:
+        _empty(owned, case, path, Removal(per_second=_pace(owned.owner), report=report))
 
 
 def remove_case(
     path: str,
     *,
     seconds: float | None = None,
-    tell: Callable[[int], None] | None = None,
+    report: Callable[[int], None] | None = None,
 ) -> None:
-    """Remove a case's directory from a session's that is ours; raises as :func:`remove` does."""
+    """Remove a case's directory from a session of ours; raises as :func:`remove` does."""
     session, _, case = os.path.abspath(path).rpartition(os.sep)
-    with contextlib.suppress(FileNotFoundError), _ours(session) as ours:
-        work = Removal(per_second=_pace(ours.owner), seconds=seconds, tell=tell)
-        _empty(ours, case, path, work)
-        os.rmdir(case, dir_fd=ours.fd)
+    with contextlib.suppress(FileNotFoundError), _owned(session) as owned:
+        work = Removal(per_second=_pace(owned.owner), seconds=seconds, report=report)
+        _empty(owned, case, path, work)
+        os.rmdir(case, dir_fd=owned.fd)

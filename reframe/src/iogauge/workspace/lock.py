@@ -1,41 +1,50 @@
-"""One case at a time on a target: a lock that names its holder, outlives none of them and never blocks for ever.
+"""One case at a time on a target.
 
-The lock is a directory, ``<place>/iogauge/.lock/held``, that holds one file. The file's name is the holder's, random
-and never used again; its content is a line of JSON that says who holds the lock, and a number that the holder
-rewrites again and again, its beat. ``place`` is the target, or what the site names in ``target.lock``. Nothing but
-mkdir, rename, unlink and rmdir is asked of the file system: flock is local to a client on many mounts of Lustre.
+The lock records its holder, does not outlive it, and never blocks indefinitely. It is a directory,
+``<place>/iogauge/.lock/held``, that holds one file. The file's name is the holder's: random, never
+used again. The file's content is a line of JSON about the holder, and a number, its beat, that the
+holder keeps rewriting. ``place`` is the target, or the directory that the site names in
+``target.lock``. The lock needs only mkdir, rename, unlink and rmdir: flock is local to a client on
+many mounts of Lustre.
 
-**Taking** it: make a directory of one's own beside ``held`` with the file in it, and rename that to ``held``. rename(2)
-puts a directory over nothing or over an empty directory (some file systems: over nothing), never over one with
-something in it. So ``held`` is taken whole, with its content, by one. The taker looks whether its file is in place:
-what sweeps may have emptied its directory before the rename, and then it has taken nothing.
+**Taking.** The taker makes a directory of its own beside ``held`` with its file in it, and renames
+it to ``held``. rename(2) replaces nothing or an empty directory (some file systems: nothing), never
+a directory with content. So exactly one process takes ``held``, whole and with its content. The
+taker then checks that its file is in place. A cleaner may have emptied its directory before the
+rename; then it has taken nothing.
 
-**Giving it up**, and **breaking** it, are one step: unlink ``held/<name>``. Because the name is the holder's alone, the
-step can only ever remove the lock that was meant. Somebody who had decided that a holder is dead, slept for an hour
-and then breaks its lock finds no such file, whoever holds the lock by then; of two that break it one does, and the
-other finds it done. What is left, an empty ``held``, is as good as none. A holder whose unlink succeeds held the lock from
-its taking until then: the name cannot have been away meanwhile. One whose file is gone was taken for dead. It has lost
-the lock, touches nothing, and says so.
+**Giving up** and **breaking** are one step: unlink ``held/<name>``. The name belongs to the holder
+alone, so the step can only remove the intended lock. Suppose that a process decides that a holder
+is dead, sleeps for an hour and then breaks its lock. It finds no such file, whoever holds the lock
+by then. If two processes break a lock, one does and the other finds it done. The empty ``held``
+that remains counts as no lock. A holder whose unlink succeeds has held the lock since taking it:
+the name cannot have been away meanwhile. A holder whose file is gone was taken for dead. It has
+lost the lock, touches nothing, and says so.
 
-**Dead** is a holder whose processes have all ended, as far as that can be asked: same host name, boot and
-namespace of processes. Any other is dead when its file stays the same for its lease. The one that waits counts that in
-looks that it took itself, with a pause of known length before each. It compares no clocks, of whichever node: a clock
-that is set, a node that sleeps and storage that hangs for both add nothing. Storage that hangs for the holder alone, or a
-holder that is stopped, for longer than the lease lets another one in; the holder then learns it as above.
+**Dead** is a holder whose processes have all ended, if that can be checked: same host name, boot
+and namespace of processes. Any other holder is dead if its file stays the same for its lease. The
+waiting process counts that time in looks of its own, with a pause of known length before each. It
+compares no clocks: a clock that is set, a node that sleeps or storage that hangs for both adds
+nothing. Another process may get the lock if storage hangs for the holder alone, or if the holder is
+stopped, for longer than the lease. The holder then learns so as described above.
 
-**Waiting** ends: with the lock, after so many seconds of the waiter's monotonic clock, or when what it waits for has
-gone away. It is not fair: of those that wait, the first to look has it.
+**Waiting** ends with the lock, after a number of seconds of the waiter's monotonic clock, or when
+the process that needs the lock has ended. It is not fair: the first waiting process to look gets
+the lock.
 
-**Leaving**: whoever gives the lock up removes, if they are empty, ``held``, ``.lock`` and ``iogauge``, and what takers
-that died left beside ``held``. It cannot tell these from the living, whose directory is there for a moment. So it
-renames one first, away from the name that its owner knows: either that comes before the owner's own rename, and the owner
-begins again, or it finds nothing. To unlink the file by its path would not do: the kernel may have found the
-directory before it became ``held``, and look for the file in it afterwards. ``iogauge`` is sticky, so that
-users cannot remove each other's directories; ``.lock`` is not, so that anybody can break the lock of the dead. Hence
-an empty ``.lock`` of another user may stay, until that user's next session.
+**Leaving**: a process that gives the lock up removes ``held``, ``.lock`` and ``iogauge`` if they
+are empty. It also removes directories beside ``held`` that dead takers left. It cannot distinguish
+these from directories of living takers, which exist for a moment. So it first renames a directory
+away from the name that its owner knows. If that comes before the owner's own rename, the owner
+begins again; otherwise it finds nothing. Unlinking the file by its path would not do: the kernel
+may have found the directory before it became ``held``, and look for the file in it afterwards.
+``iogauge`` is sticky, so that users cannot remove each other's directories. ``.lock`` is not, so
+that anybody can break the lock of a dead holder. Hence an empty ``.lock`` of another user may stay
+until that user's next session.
 
-What stands in the way and is no lock (a file, a link, a directory with other names) is never removed. Every
-step is taken from the descriptor of the directory above, so that nothing is made, renamed or removed elsewhere.
+Other things in the way (a file, a link, a directory with other names) are never removed. Every step
+starts from the descriptor of the directory above, so that nothing is made, renamed or removed
+elsewhere.
 """
 
 from __future__ import annotations
@@ -58,30 +67,30 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_seconds
 from iogauge.workspace import directory
 
-#: Seconds without a sign of life after which a holder that cannot be asked is dead.
+#: Seconds without a sign of life after which a holder is dead, if its processes cannot be checked.
 LEASE_S: Final = 120.0
 
-#: Beats in a lease; seconds between two looks of one that waits, and between two words about it.
+#: Beats in a lease; seconds between two looks of a waiting process, and between two messages.
 BEATS: Final = 12
 _LOOK_S: Final = 1.0
-_TOLD_S: Final = 30.0
+_MESSAGE_S: Final = 30.0
 _FOLDER: Final = ".lock"
 _HELD: Final = "held"
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
-#: What somebody else who takes or gives up the lock makes fail.
+#: Errors if another process takes or gives up the lock at the same time.
 _RACES: Final = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOENT, errno.ESTALE)
 
-#: More than a lock's file can have.
+#: More bytes than a lock's file can have.
 _MOST_BYTES: Final = 1 << 16
 
 
 class LockError(OSError):
-    """The lock cannot be taken, however long one waits. The message says why."""
+    """The lock cannot be taken, however long one waits. The message gives the reason."""
 
 
 class Occupied(Exception):
-    """Another one held the lock for as long as this one waited. The message names it."""
+    """Another process held the lock throughout the wait. The message names it."""
 
 
 def _new_name() -> str:
@@ -89,15 +98,16 @@ def _new_name() -> str:
 
 
 def folder(place: str) -> str:
-    """The directory that holds nothing but the lock of a place."""
+    """Return the directory that holds only the lock of a place."""
     return os.path.join(directory.root_dir(place), _FOLDER)
 
 
 @contextlib.contextmanager
-def _opened(place: str, make: bool = False) -> Iterator[tuple[int, int, int]]:
-    """Descriptors of a place, its ``iogauge`` and the lock's directory; makes the latter two if asked to.
+def _open_folders(place: str, make: bool = False) -> Iterator[tuple[int, int, int]]:
+    """Open a place, its ``iogauge`` and the lock's directory; make the latter two if asked.
 
-    Raises OSError where they are missing, :class:`~iogauge.workspace.directory.WorkdirError` where they are links.
+    Raises OSError if they are missing, :class:`~iogauge.workspace.directory.WorkdirError` if they
+    are links.
     """
     with contextlib.ExitStack() as stack:
         above = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -113,69 +123,71 @@ def _opened(place: str, make: bool = False) -> Iterator[tuple[int, int, int]]:
 
 
 def _node() -> list[str]:
-    """What two processes must have in common for one to ask for the other: host name, boot, namespace."""
+    """Return the marks that processes share if they can check each other: host, boot, namespace."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return [os.uname().nodename, file.read().strip(), os.readlink("/proc/self/ns/pid")]
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lock: what was read of it. ``name`` is empty where it is no lock at all."""
+    """The holder of a lock, as read from its file. ``name`` is empty if it is no lock."""
 
     path: str
     name: str
     content: bytes
 
     @property
-    def said(self) -> Mapping[str, Any]:
-        """What its file says; nothing where that is damaged."""
+    def details(self) -> Mapping[str, Any]:
+        """Return the content of its file; empty if the file is damaged."""
         with contextlib.suppress(ValueError):
-            said = untrusted.parse_json(self.content.split(b"\n")[0].decode("utf-8", "replace"))
-            if isinstance(said, dict):
-                return said
+            details = untrusted.parse_json(self.content.split(b"\n")[0].decode("utf-8", "replace"))
+            if isinstance(details, dict):
+                return details
         return {}
 
     @property
     def lease_s(self) -> float:
-        """Seconds without a sign of life that make it dead."""
-        lease = self.said.get("lease_s")
+        """Return the seconds without a sign of life after which it is dead."""
+        lease = self.details.get("lease_s")
         return float(lease) if isinstance(lease, int | float) and 0 < lease < 86400 else LEASE_S
 
     @property
     def gone(self) -> bool:
-        """Whether its processes are known to have ended. False says nothing."""
-        processes = self.said.get("processes")
+        """Return whether its processes are known to have ended. False may mean unknown."""
+        processes = self.details.get("processes")
         return (
             isinstance(processes, list)
             and bool(processes)
-            and self.said.get("node") == _node()
+            and self.details.get("node") == _node()
             and not any(map(runs, processes))
         )
 
     def __str__(self) -> str:
         if not self.name:
             return f"{self.path}, which is no lock of this suite"
-        named = (f"{k} {visible(str(self.said[k]))[:80]}" for k in _TOLD if self.said.get(k))
+        named = (
+            f"{k} {visible(str(self.details[k]))[:80]}" for k in _DETAILS if self.details.get(k)
+        )
         return f"{', '.join(named) or 'somebody whose word is damaged'} ({self.path})"
 
 
-#: What the file says of its holder, in the order in which it is told.
-_TOLD: Final = ("user", "session", "case", "host", "job", "since")
+#: Fields of the file that describe its holder, in the order in which messages name them.
+_DETAILS: Final = ("user", "session", "case", "host", "job", "since")
 
-#: Variables in which a scheduler tells a job its number.
+#: Variables in which a scheduler passes a job its number.
 _JOBS: Final = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "JOB_ID")
 
 
 def _look_s(holder: Holder | None) -> float:
-    """Seconds to the next look at a holder."""
+    """Return the seconds until the next look at a holder."""
     return min(_LOOK_S, (holder.lease_s if holder else LEASE_S) / BEATS)
 
 
 def standing(place: str) -> Holder | None:
-    """Who holds the lock of a place, None where nobody does; raises OSError where that cannot be seen."""
+    """Return the holder of a place's lock, or None; raises OSError if that cannot be seen."""
     held = os.path.join(folder(place), _HELD)
     try:
-        with _opened(place) as (_, _, fd):
+        with _open_folders(place) as (_, _, fd):
             if not stat.S_ISDIR(os.stat(_HELD, dir_fd=fd, follow_symlinks=False).st_mode):
                 return Holder(held, "", b"")
             with directory.inside(fd, _HELD, held) as inner:
@@ -193,9 +205,9 @@ def standing(place: str) -> Holder | None:
 
 
 def _content(fd: int, name: str) -> bytes:
-    """What the file of a holder says; nothing where it cannot be read."""
+    """Return the content of a holder's file; empty if it cannot be read."""
     with contextlib.suppress(OSError):
-        # Opened anew each time, which is when NFS looks at what others wrote. No lock may be a pipe to wait on.
+        # Open it anew each time: then NFS fetches what others wrote. Never wait for a pipe.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=fd)
         try:
             return os.read(file, _MOST_BYTES)
@@ -205,7 +217,7 @@ def _content(fd: int, name: str) -> bytes:
 
 
 def remove(holder: Holder) -> None:
-    """Break the lock of a holder, if it still has it; raises :class:`LockError` where that cannot be done."""
+    """Break the lock of a holder, if it still has it; raises :class:`LockError` on failure."""
     place = holder.path
     for _ in range(4):
         place = os.path.dirname(place)
@@ -221,26 +233,26 @@ def remove(holder: Holder) -> None:
 
 
 def _unlink(place: str, name: str) -> None:
-    """Remove the file of a holder from ``held``; raises OSError, FileNotFoundError where it is not there."""
+    """Remove a holder's file from ``held``; raises OSError, FileNotFoundError if it is gone."""
     held = os.path.join(folder(place), _HELD)
-    with _opened(place) as (_, _, fd), directory.inside(fd, _HELD, held) as inner:
+    with _open_folders(place) as (_, _, fd), directory.inside(fd, _HELD, held) as inner:
         os.unlink(name, dir_fd=inner)
 
 
 def tidy(place: str) -> None:
-    """Remove what is empty, and what takers that died have left, of the lock's directories."""
-    with contextlib.suppress(OSError), _opened(place) as (above, root, fd):
+    """Remove empty directories of the lock, and directories that dead takers left."""
+    with contextlib.suppress(OSError), _open_folders(place) as (above, root, fd):
         for name in filter(_NAME.fullmatch, os.listdir(fd)):
             with contextlib.suppress(OSError):
-                _sweep(fd, name)
+                _clear_away(fd, name)
         with contextlib.suppress(OSError):
             os.rmdir(_HELD, dir_fd=fd)
         os.rmdir(_FOLDER, dir_fd=root)
         os.rmdir(directory.ROOT, dir_fd=above)
 
 
-def _sweep(fd: int, name: str) -> None:
-    """Remove the directory of a taker that has not become ``held``, under another name; nothing else."""
+def _clear_away(fd: int, name: str) -> None:
+    """Rename a taker's directory that has not become ``held``, then remove it; nothing else."""
     with directory.inside(fd, name, name) as inner:
         if [file for file in os.listdir(inner) if not _NAME.fullmatch(file)]:
             return
@@ -254,20 +266,20 @@ def _sweep(fd: int, name: str) -> None:
 
 @dataclass(slots=True)
 class Watch:
-    """For how long a holder has given no sign of life, counted in pauses between looks at it."""
+    """The time for which a holder has shown no sign of life, counted in pauses between looks."""
 
-    seen: Holder | None = None
+    last: Holder | None = None
     quiet_s: float = 0.0
 
     def dead(self, holder: Holder, pause_s: float) -> bool:
-        """Whether the holder is dead, after one more look, ``pause_s`` seconds or more after the last."""
-        self.quiet_s = self.quiet_s + pause_s if holder == self.seen else 0.0
-        self.seen = holder
+        """Return whether the holder is dead, ``pause_s`` seconds or more after the last look."""
+        self.quiet_s = self.quiet_s + pause_s if holder == self.last else 0.0
+        self.last = holder
         return bool(holder.name) and (holder.gone or self.quiet_s >= holder.lease_s)
 
 
 def find_dead(place: str, pause: Callable[[float], object] = time.sleep) -> Holder | None:
-    """The holder of a place's lock if it is dead, which is known at once or after one lease at most."""
+    """Return the holder of a place's lock if it is dead; takes at most one lease."""
     watch, pause_s = Watch(), 0.0
     first = holder = standing(place)
     while holder is not None and holder == first and holder.name:
@@ -281,7 +293,7 @@ def find_dead(place: str, pause: Callable[[float], object] = time.sleep) -> Hold
 
 @dataclass(slots=True)
 class Lock:
-    """A lock that this process holds. It must beat, several times in a lease, until it is released."""
+    """A lock that this process holds. Until its release it must beat several times in a lease."""
 
     place: str
     content: bytes
@@ -289,9 +301,9 @@ class Lock:
     beats: int = 0
 
     def claim(self) -> bool:
-        """Take the lock if nobody has it, whole or not at all; raises OSError where none can be made."""
+        """Take the lock if it is free; raises OSError if no lock can be made."""
         try:
-            with _opened(self.place, make=True) as (_, _, fd):
+            with _open_folders(self.place, make=True) as (_, _, fd):
                 with contextlib.suppress(OSError):
                     os.rmdir(_HELD, dir_fd=fd)
                 try:
@@ -300,7 +312,7 @@ class Lock:
                 except FileNotFoundError:
                     self._put(fd)
         except OSError as error:
-            # Another one was first, or has left and removed the directories on its way out.
+            # Another process was first, or left and removed the directories on its way out.
             if error.errno not in _RACES or not os.path.isdir(self.place):
                 raise
         return self.beat()
@@ -315,7 +327,7 @@ class Lock:
                     os.fchmod(file.fileno(), 0o644)
                     file.write(self.content + b"%020d\n" % self.beats)
                     file.flush()
-                    # After a crash of the storage, too, it tells whose it is.
+                    # Even after a crash of the storage, it must name its holder.
                     os.fsync(file.fileno())
             os.rename(self.name, _HELD, src_dir_fd=fd, dst_dir_fd=fd)
         finally:
@@ -325,12 +337,15 @@ class Lock:
                 os.rmdir(self.name, dir_fd=fd)
 
     def beat(self) -> bool:
-        """Give a sign of life; False where the lock was lost. Raises OSError where the file cannot be written."""
+        """Give a sign of life; return False if the lock was lost. Raises OSError on failure."""
         self.beats += 1
         held = os.path.join(folder(self.place), _HELD)
         try:
-            with _opened(self.place) as (_, _, fd), directory.inside(fd, _HELD, held) as inner:
-                # Opened by its name, which nobody else's lock has, and closed, which is when NFS writes it back.
+            with (
+                _open_folders(self.place) as (_, _, fd),
+                directory.inside(fd, _HELD, held) as inner,
+            ):
+                # Opened by its name, which no other lock has. Closing makes NFS write it back.
                 file = os.open(self.name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=inner)
         except (FileNotFoundError, directory.WorkdirError):
             return False
@@ -341,7 +356,7 @@ class Lock:
         return True
 
     def release(self) -> bool:
-        """Give the lock up; True where it was held without a break until now. Raises OSError where that cannot be told."""
+        """Give the lock up; return whether it was held until now. Raises OSError if unknown."""
         try:
             _unlink(self.place, self.name)
         except (FileNotFoundError, directory.WorkdirError):
@@ -351,8 +366,8 @@ class Lock:
 
 
 def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int]) -> bytes:
-    """What a lock says of its holder; it is dead when all of the processes have ended."""
-    said = {
+    """Return the content of a lock's file; its holder is dead when all processes have ended."""
+    details = {
         "user": directory.user_name(),
         "session": session,
         "case": case,
@@ -361,9 +376,9 @@ def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "lease_s": lease_s,
         "node": _node(),
-        "processes": [*map(core_processes.named, processes)],
+        "processes": [*map(core_processes.identity, processes)],
     }
-    return json.dumps(said).encode() + b"\n"
+    return json.dumps(details).encode() + b"\n"
 
 
 def take(
@@ -376,8 +391,9 @@ def take(
 ) -> Lock:
     """Wait for the lock of a place and take it.
 
-    ``content`` is from :func:`describe`. ``pause`` sleeps for so many seconds, or ends the waiting with True.
-    Raises :class:`Occupied` after ``wait_s`` seconds, OSError where no lock can be made or one cannot be broken.
+    ``content`` comes from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
+    True to end the wait. Raises :class:`Occupied` after ``wait_s`` seconds, OSError if no lock can
+    be made or a lock cannot be broken.
     """
     try:
         return _take(Lock(place, content), wait_s, pause, say)
@@ -391,11 +407,11 @@ def _take(
 ) -> Lock:
     watch, pause_s = Watch(), 0.0
     start = time.monotonic()
-    told, holder = -_TOLD_S, None
+    last_message, holder = -_MESSAGE_S, None
     while not lock.claim():
-        found = standing(lock.place)
-        if found is not None:
-            holder = found
+        present = standing(lock.place)
+        if present is not None:
+            holder = present
             if watch.dead(holder, pause_s):
                 remove(holder)
                 say(f"the lock of {holder} was broken: {_why(holder, watch)}")
@@ -408,9 +424,9 @@ def _take(
                 f"{holder or 'others, one after the other'}, whose last sign of life was seen "
                 f"{format_seconds(watch.quiet_s)} ago"
             )
-        if waited - told >= _TOLD_S and holder is not None:
+        if waited - last_message >= _MESSAGE_S and holder is not None:
             say(f"waiting for {holder}, {waited:.0f} of at most {wait_s:.0f} s")
-            told = waited
+            last_message = waited
         pause_s = _look_s(holder)
         if pause(pause_s):
             raise LockError("what waited for the lock has ended")

@@ -1,8 +1,9 @@
-"""Whether a directory may be written in: because an administrator allowed it, or because it is the caller's own.
+"""Permission to write in a directory: granted by an administrator, or because the caller owns it.
 
-An administrator's word is a file :data:`MARKER` in the directory. Without it only a directory that belongs to
-the caller will do, and none that is a mount point, lies directly below ``/`` or is part of the system. Some
-are refused whatever stands in them: ``/``, home directories, paths that lead through a symbolic link.
+An administrator grants it with a file :data:`MARKER` in the directory. Without that file the
+directory must belong to the caller. It must not be a mount point, lie directly below ``/`` or be
+part of the system. Some directories are always refused: ``/``, home directories, paths with a
+symbolic link.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from iogauge.core.files import written_beside
 from iogauge.node.mounts import Mount, mount_of
 
 MARKER: Final = ".iogauge-allowed"
 
-#: Where the system's own files lie, which belong to root as much as root's own do.
+#: Directories of the system's own files: root owns these as well as its own data.
 _SYSTEM: Final = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32"),
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
@@ -31,20 +33,20 @@ _SYSTEM: Final = (
 _NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
 _KEYS: Final = ("type", "source", "users", "groups", "expires")
 
-#: What a file system without hard links says.
+#: Errors of a file system without hard links.
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
-#: More than a marker needs.
+#: More bytes than a marker needs.
 _MOST_BYTES: Final = 65536
 
 
 class NotAllowed(OSError):
-    """A directory may not be written in. The message names it, what was found, and what to do."""
+    """A directory may not be written in. The message names it, the reason, and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """What an administrator wrote: for which file system, for whom, until when. Nothing: without limit."""
+    """An administrator's limits: file system, users, last day. An unset field sets no limit."""
 
     type: str | None = None
     source: str | None = None
@@ -53,15 +55,15 @@ class Marker:
     expires: datetime.date | None = None
 
     def to_yaml(self) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         import yaml  # a fifth of an agent's start; most targets have no marker
 
         words = {name: getattr(self, name) for name in _KEYS if getattr(self, name)}
-        plain = {name: [*v] if isinstance(v, tuple) else v for name, v in words.items()}
-        return yaml.safe_dump(plain, sort_keys=False) if plain else ""
+        fields = {name: [*v] if isinstance(v, tuple) else v for name, v in words.items()}
+        return yaml.safe_dump(fields, sort_keys=False) if fields else ""
 
     def meaning(self) -> str:
-        """What the file allows, in words."""
+        """Return what the file allows, in words."""
         who = [f"user {name}" for name in self.users] + [f"group {name}" for name in self.groups]
         where = f" on {self.type}" if self.type else ""
         where += f" from {self.source}" if self.source else ""
@@ -70,14 +72,14 @@ class Marker:
 
 
 def _names(key: str, value: Any) -> tuple[str, ...]:
-    found = value if isinstance(value, list) else [value]
-    if not found or not all(type(one) in (str, int) and one != "" for one in found):
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(type(name) in (str, int) and name != "" for name in names):
         raise ValueError(f"{key} is {repr(value)[:80]}: expected a name, or a list of them")
-    return tuple(str(one) for one in found)
+    return tuple(str(name) for name in names)
 
 
 def parse_marker(text: str) -> Marker:
-    """An administrator's file; empty is allowed. Raises ValueError with what is wrong."""
+    """Parse an administrator's file, which may be empty. Raises ValueError with the mistake."""
     from iogauge.core.yamlfile import YamlError, parse
 
     try:
@@ -110,7 +112,7 @@ def parse_marker(text: str) -> Marker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: identifiers and names."""
+    """The process that asks: its identifiers and names."""
 
     uid: int
     user: str
@@ -119,10 +121,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A directory as found. ``owner`` is its user; ``home_of`` the user whose home it is, empty: none.
+    """A directory as found. ``owner`` is its user, ``home_of`` the user whose home it is, or empty.
 
-    ``marker`` None: there is none that counts; ``ignored`` then says why one that is there does not.
-    ``swapped``: everybody may rename what lies in it, whoever owns that.
+    ``marker`` is None if no valid marker exists; ``ignored`` then says why an existing one is not
+    valid. ``swapped`` means that everybody may rename its entries, whoever owns them.
     """
 
     path: str
@@ -132,11 +134,11 @@ class Place:
     marker: Marker | None = None
     ignored: str = ""
     of_job: bool = False
-    swapped: bool = False
+    swappable: bool = False
 
     @property
     def is_mount_point(self) -> bool:
-        """Whether something is mounted right here."""
+        """Return whether a file system is mounted right here."""
         return self.mount is not None and self.mount.point == self.path
 
 
@@ -145,7 +147,7 @@ def _below(path: str, tops: tuple[str, ...]) -> bool:
 
 
 def _refuse_always(path: str, home_of: str) -> None:
-    """Raise :class:`NotAllowed` for what no marker can allow."""
+    """Raise :class:`NotAllowed` for directories that no marker can allow."""
     if path == "/":
         raise NotAllowed("/ is the root of the machine: never written in. Name a directory below")
     if home_of:
@@ -162,20 +164,20 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
             f"{file} allowed {place.path} until {marker.expires}: ask the administrator to renew it "
             f"(iogauge allow --replace {place.path})"
         )
-    seen = place.mount
+    mount = place.mount
     source = marker.source
-    fits = seen is not None and (
-        (marker.type is None or seen.type == marker.type)
-        and (source is None or seen.source == source or seen.source.endswith(f":{source}"))
+    fits = mount is not None and (
+        (marker.type is None or mount.type == marker.type)
+        and (source is None or mount.source == source or mount.source.endswith(f":{source}"))
     )
     if (marker.type or source) and not fits:
-        found = f"{seen.type} from {seen.source}" if seen else "no mount"
+        mounted = f"{mount.type} from {mount.source}" if mount else "no mount"
         wanted = f"{marker.type or 'any type'} from {source or 'anywhere'}"
         raise NotAllowed(
-            f"{place.path} is {found}; {file} allows {wanted}. Mount that, or have the file corrected"
+            f"{place.path} is {mounted}; {file} allows {wanted}. Mount that, or have the file corrected"
         )
-    mine = {caller.user, str(caller.uid)} & {*marker.users}
-    if (marker.users or marker.groups) and not mine and not caller.groups & {*marker.groups}:
+    matches = {caller.user, str(caller.uid)} & {*marker.users}
+    if (marker.users or marker.groups) and not matches and not caller.groups & {*marker.groups}:
         raise NotAllowed(
             f"{file} allows {marker.meaning()}, and not {caller.user}: ask the administrator"
         )
@@ -183,12 +185,12 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
 
 
 def decide(place: Place, caller: Caller, today: datetime.date) -> str:
-    """What allows the caller to write in a directory; raises :class:`NotAllowed` where nothing does."""
-    by = _decide(place, caller, today)
-    if not place.swapped:
-        return by
+    """Return why the caller may write in a directory; raises :class:`NotAllowed` if it may not."""
+    why = _decide(place, caller, today)
+    if not place.swappable:
+        return why
     return (
-        f"{by}; but everybody can rename what others have in it, and put something else in its place: "
+        f"{why}; but everybody can rename what others have in it, and put something else in its place: "
         f"make it sticky (chmod +t {place.path})"
     )
 
@@ -223,9 +225,9 @@ def _is_link(name: str, fd: int) -> bool:
 
 
 def open_directory(path: str) -> int:
-    """A descriptor of a directory that is reached without a symbolic link; the caller closes it.
+    """Return a descriptor of a directory reached without a symbolic link; the caller closes it.
 
-    Raises :class:`NotAllowed` for a link, OSError where a component is missing or cannot be passed.
+    Raises :class:`NotAllowed` for a link, OSError if a component is missing or cannot be passed.
     """
     parts = PurePosixPath(path).parts
     if not path.startswith("/") or ".." in parts:
@@ -260,7 +262,7 @@ def _closing(fd: int) -> Iterator[int]:
 
 
 def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
-    """The marker in an open directory if it counts; otherwise None, and why one that is there does not."""
+    """Return an open directory's marker if valid; else None, and why an existing one is not."""
     file = os.path.join(path, MARKER)
     try:
         # Without O_NONBLOCK, opening a pipe would wait for a writer.
@@ -294,20 +296,20 @@ def _read_marker(fd: int, path: str, owner: int) -> tuple[Marker | None, str]:
 
 
 def unknown(marker: Marker) -> list[str]:
-    """Users and groups of a marker that this machine does not know; numbers are taken as they are."""
-    known = {
+    """Return users and groups of a marker that this machine does not know; numbers always pass."""
+    kinds = {
         "user": (marker.users, pwd.getpwnam),
         "group": (marker.groups, grp.getgrnam),
     }
-    found = []
-    for kind, (names, look_up) in known.items():
+    missing = []
+    for kind, (names, look_up) in kinds.items():
         for name in names:
             try:
                 if not name.isdecimal():
                     look_up(name)
             except (KeyError, ValueError):
-                found.append(f"{kind} {name}")
-    return found
+                missing.append(f"{kind} {name}")
+    return missing
 
 
 def _user_name(uid: int) -> str:
@@ -318,7 +320,7 @@ def _user_name(uid: int) -> str:
 
 
 def caller() -> Caller:
-    """This process's user and groups, by number and by name."""
+    """Return this process's user and groups, by number and by name."""
     groups = {str(gid) for gid in (os.getegid(), *os.getgroups())}
     for gid in {os.getegid(), *os.getgroups()}:
         with contextlib.suppress(KeyError):
@@ -327,9 +329,9 @@ def caller() -> Caller:
 
 
 def _home_of(fd: int, path: str) -> str:
-    """The user whose home directory this is, empty: nobody's.
+    """Return the user whose home directory this is, or an empty text.
 
-    Homes of others are compared by name: looking at them could bring up every automount.
+    Homes of others are compared by name: a look at them could bring up every automount.
     """
     info = os.fstat(fd)
     near = {os.path.expanduser("~"): "you"}
@@ -340,32 +342,34 @@ def _home_of(fd: int, path: str) -> str:
         with contextlib.suppress(OSError):
             if os.path.samestat(os.stat(home), info):
                 return user
-    return next((one.pw_name for one in pwd.getpwall() if os.path.normpath(one.pw_dir) == path), "")
+    return next(
+        (user.pw_name for user in pwd.getpwall() if os.path.normpath(user.pw_dir) == path), ""
+    )
 
 
-def _plain(path: str) -> str:
-    """A path with one spelling: normpath(3) keeps two slashes in front."""
+def _normal(path: str) -> str:
+    """Return a path with one spelling: normpath(3) keeps two slashes in front."""
     path = os.path.normpath(path)
     return f"/{path.lstrip('/')}" if path.startswith("/") else path
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A directory that may be written in: its descriptor, its path, and what allows it."""
+class PermittedDirectory:
+    """A directory that may be written in: its descriptor, its path, and the reason."""
 
     fd: int
     path: str
-    by: str = field(compare=False)
+    reason: str = field(compare=False)
 
 
 @contextlib.contextmanager
-def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
-    """Open a directory that the caller may write in; what is checked is what is open.
+def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
+    """Open a directory that the caller may write in; exactly the checked directory is open.
 
-    ``of_job``: a resource manager made it for this job. Raises :class:`NotAllowed`, or OSError where the
-    directory cannot be reached.
+    ``of_job`` means that a resource manager made it for this job. Raises :class:`NotAllowed`, or
+    OSError if the directory cannot be reached.
     """
-    path = _plain(path)
+    path = _normal(path)
     with _closing(open_directory(path)) as fd:
         info = os.fstat(fd)
         owner = info.st_uid
@@ -378,19 +382,19 @@ def opened(path: str, of_job: bool = False) -> Iterator[Opened]:
             marker=marker,
             ignored=ignored,
             of_job=of_job,
-            swapped=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
+            swappable=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
         )
-        yield Opened(fd, path, decide(place, caller(), datetime.date.today()))
+        yield PermittedDirectory(fd, path, decide(place, caller(), datetime.date.today()))
 
 
-def by_what(path: str) -> str:
-    """What allows the caller to write in a directory; raises as :func:`opened` does."""
-    with opened(path) as found:
-        return found.by
+def reason(path: str) -> str:
+    """Return why the caller may write in a directory; raises as :func:`permitted` does."""
+    with permitted(path) as place:
+        return place.reason
 
 
 def _name(fd: int, scratch: str) -> None:
-    """Give a file in an open directory the marker's name too; raises FileExistsError where there is one."""
+    """Link a file in an open directory to the marker's name; raises FileExistsError if taken."""
     try:
         os.link(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
     except OSError as error:
@@ -411,9 +415,9 @@ def allow(
 ) -> Marker:
     """Write the marker that allows a directory, for the file system that is mounted there now.
 
-    Raises :class:`NotAllowed` where no marker can allow it, where it would not count, or where there is one.
+    Raises :class:`NotAllowed` if no marker can allow it, would be valid, or if one exists already.
     """
-    path = _plain(path)
+    path = _normal(path)
     with _closing(open_directory(path)) as fd:
         _refuse_always(path, _home_of(fd, path))
         owner = os.fstat(fd).st_uid
@@ -423,7 +427,7 @@ def allow(
             )
         mount = mount_of(fd)
         source = mount.source if mount else None
-        # Servers may be named in another way on another node; what follows the last colon is the same.
+        # Other nodes may name the servers otherwise; the part after the last colon is the same.
         source = source.rpartition(":")[2] if source and ":/" in source else source
         marker = Marker(
             type=mount.type if mount else None,
@@ -438,25 +442,15 @@ def allow(
                 raise ValueError(f"expires is {expires}, which is over")
         except ValueError as error:
             raise NotAllowed(f"that would allow nobody: {error}") from error
-        scratch = f"{MARKER}.{os.getpid()}"
-        new = os.open(
-            scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=fd
-        )
         try:
-            with open(new, "w", encoding="utf-8") as out:
-                os.fchmod(new, 0o644)
-                out.write(marker.to_yaml())
-                out.flush()
-                os.fsync(new)
-            if replace:
-                os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-            else:
-                _name(fd, scratch)
+            with written_beside(MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True) as scratch:
+                os.chmod(scratch, 0o644, dir_fd=fd)  # others must read it, whatever the umask
+                if replace:
+                    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
+                else:
+                    _name(fd, scratch)
         except FileExistsError:
             raise NotAllowed(
                 f"{path} has a {MARKER} already: read it, and write it anew with --replace"
             ) from None
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(scratch, dir_fd=fd)
     return marker

@@ -1,8 +1,8 @@
-"""Removing a tree of files: in parallel, at a limited rate, and never anything but what lies in that tree.
+"""Removal of a tree of files: in parallel, at a limited rate, and only within that tree.
 
-Every step goes through the descriptor of a directory that is open, from the first one down: a name that
-becomes a symbolic link between two looks is removed as a name, and not followed. What is mounted below is
-not entered. Jobs, sessions and the janitor all remove in this way.
+Every step goes through the descriptor of an open directory, from the first one down. A name that
+becomes a symbolic link between two looks is removed as a name, and not followed. Directories with a
+mounted file system are not entered. Jobs, sessions and the janitor all remove in this way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Final
 
 from iogauge.node.mounts import mount_id
 
-#: Names removed in a second where no marker says how many (the default of limits.removals_per_second).
+#: Names removed in a second if no marker sets a limit (default of limits.removals_per_second).
 PER_SECOND: Final = 5000
 _WORKERS: Final = 8
 
-#: Names that are taken from a directory at a time, and names that a thread takes of them.
+#: Names listed from a directory at a time, and names that a thread takes from the list.
 _LISTED: Final = 100_000
 _BATCH: Final = 100
 
@@ -31,7 +31,7 @@ _BATCH: Final = 100
 _LOOKS: Final = 20
 _PAUSE_S: Final = 0.1
 
-#: What is said of a name, and of a directory that is open, when another one has removed it.
+#: Errors for a name, and for an open directory, that another process has removed.
 GONE: Final = (errno.ENOENT, errno.ESTALE)
 
 
@@ -41,7 +41,7 @@ class NotRemoved(OSError):
 
 @dataclass
 class _Directory:
-    """A directory that is being emptied; ``parent`` None: the top, which stays."""
+    """A directory that is being emptied; the top has ``parent`` None, and stays."""
 
     fd: int
     parent: _Directory | None
@@ -52,7 +52,7 @@ class _Directory:
 
 
 class Removal:
-    """One removal. :meth:`run` does it and returns the number of names removed."""
+    """One removal. :meth:`run` does it and returns the number of removed names."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Removal:
         per_second: int = PER_SECOND,
         workers: int = _WORKERS,
         seconds: float | None = None,
-        tell: Callable[[int], None] | None = None,
+        report: Callable[[int], None] | None = None,
     ) -> None:
-        """``seconds``: stop after so long; ``tell`` hears once a second how many names are removed."""
-        self._per_second, self._workers, self._tell = per_second, workers, tell
+        """Stop after ``seconds``; once a second, pass the number of removed names to ``report``."""
+        self._per_second, self._workers, self._report = per_second, workers, report
         self._batch = max(1, min(_BATCH, per_second // 10))
         self._until = None if seconds is None else time.monotonic() + seconds
         self._condition = threading.Condition()
-        #: What is to be done next, the newest first: then few directories are open at a time.
+        #: Next tasks, the newest first: then few directories are open at a time.
         self._tasks: list[Callable[[], None]] = []
         self._busy = 0
         self._stopped = self._late = False
@@ -80,11 +80,11 @@ class Removal:
         self._keep: frozenset[str] = frozenset()
 
     def run(self, fd: int, path: str, keep: frozenset[str] = frozenset()) -> int:
-        """Empty an open directory, but for the names to keep in it.
+        """Empty an open directory, except for the names in ``keep``.
 
-        Raises :class:`NotRemoved` where something is left; whatever could be removed is.
+        Raises :class:`NotRemoved` if something is left, after removing all that can be removed.
         """
-        # A directory is open for each level of the tree.
+        # One directory is open for each level of the tree.
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         if soft != hard:
             with contextlib.suppress(ValueError, OSError):
@@ -120,17 +120,17 @@ class Removal:
         return self._removed
 
     def _wait(self) -> None:
-        """Wait for the threads, and say how far they are."""
-        said = 0
+        """Wait for the threads, and report their progress."""
+        reported = 0
         with self._condition:
             while (self._tasks or self._busy) and not self._stopped:
                 self._condition.wait(1.0)
                 if self._until is not None and time.monotonic() >= self._until:
                     self._late = True
                     break
-                if self._tell and self._removed != said:
-                    said = self._removed
-                    self._tell(said)
+                if self._report and self._removed != reported:
+                    reported = self._removed
+                    self._report(reported)
 
     def _work(self) -> None:
         while True:
@@ -158,7 +158,7 @@ class Removal:
             self._condition.notify_all()
 
     def _take(self) -> bool:
-        """Wait until one more name may be removed; False: the removal ends."""
+        """Wait until one more name may be removed; return False if the removal ends."""
         with self._condition:
             now = time.monotonic()
             self._due = max(self._due, now - 0.2) + 1 / self._per_second
@@ -170,7 +170,7 @@ class Removal:
         return not self._stopped
 
     def _look(self, directory: _Directory) -> None:
-        """:meth:`_list`, but that a directory that cannot be listed does not end the removal of others."""
+        """Do :meth:`_list`, and carry on with other directories if this one cannot be listed."""
         try:
             self._list(directory)
         except OSError as error:
@@ -179,7 +179,7 @@ class Removal:
             self._finish(directory, given_up=error.errno not in GONE)
 
     def _list(self, directory: _Directory) -> None:
-        """List a directory and have all that is in it removed; where it is empty, remove it."""
+        """List a directory and schedule the removal of its content; remove it if it is empty."""
         files: list[str] = []
         inner: list[str] = []
         spared = directory.given_up | (self._keep if directory.parent is None else frozenset())
@@ -207,7 +207,7 @@ class Removal:
         return None
 
     def _done(self, directory: _Directory) -> None:
-        """One part of a directory's content is dealt with; after the last one it is looked at again."""
+        """Count one part of a directory's content as done; after the last part, look again."""
         with self._condition:
             directory.pending -= 1
             if directory.pending:
@@ -222,7 +222,7 @@ class Removal:
                 os.unlink(name, dir_fd=directory.fd)
                 self._count()
             except OSError as error:
-                if error.errno not in (*GONE, errno.EISDIR):  # that is seen at the next look
+                if error.errno not in (*GONE, errno.EISDIR):  # the next look sees a directory
                     self._give_up(directory, name, error)
         self._done(directory)
 
@@ -231,7 +231,7 @@ class Removal:
         try:
             fd = os.open(name, flags, dir_fd=directory.fd)
         except OSError as error:
-            # No directory any more: the next look sees what it is now.
+            # No longer a directory: the next look sees what it is now.
             if error.errno not in (*GONE, errno.ENOTDIR, errno.ELOOP):
                 self._give_up(directory, name, error)
             return self._done(directory)
@@ -240,7 +240,7 @@ class Removal:
         below = _Directory(fd, directory, name)
         try:
             place = (os.fstat(fd).st_dev, mount_id(fd))
-        except OSError as error:  # too many open files, for one
+        except OSError as error:  # such as too many open files
             if error.errno not in GONE:
                 self._problem(f"{name} in {directory.name}: {error.strerror}")
             return self._finish(below, given_up=error.errno not in GONE)
@@ -264,7 +264,7 @@ class Removal:
                 os.rmdir(directory.name, dir_fd=parent.fd)
                 self._count()
             except OSError as error:
-                # Something has appeared in it, or it is something else by now: the next look sees it.
+                # It has new content, or is no directory by now: the next look sees it.
                 if error.errno not in (*GONE, errno.ENOTEMPTY, errno.ENOTDIR):
                     self._give_up(parent, directory.name, error)
         else:
@@ -285,14 +285,14 @@ class Removal:
 
 
 class Progress:
-    """Says every few seconds how far a removal is; a short one says nothing."""
+    """Reports every few seconds how far a removal is; a short removal reports nothing."""
 
     def __init__(self, path: str, say: Callable[[str], None], every_s: float = 5.0) -> None:
         self._path, self._say, self._every = path, say, every_s
         self._start = self._last = time.monotonic()
 
     def __call__(self, count: int) -> None:
-        """Hear that so many names are removed."""
+        """Take note of the number of removed names."""
         now = time.monotonic()
         if now - self._last >= self._every:
             self._last = now
@@ -300,6 +300,6 @@ class Progress:
 
 
 def rmdir_if_empty(name: str, fd: int) -> None:
-    """Remove a directory by its name in an open one; one that is not empty stays."""
+    """Remove a directory by its name in an open one; a directory with content stays."""
     with contextlib.suppress(OSError):
         os.rmdir(name, dir_fd=fd)

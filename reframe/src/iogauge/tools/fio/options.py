@@ -13,7 +13,7 @@ from iogauge.core import units
 Pattern = Literal["read", "write", "randread", "randwrite"]
 Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filedelete"]
 
-#: Metadata engines, and the phase that each one is here (the names are those of mdtest's phases).
+#: Metadata engines, and their phases here (named like mdtest's phases).
 METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
     {"filecreate": "create", "filestat": "stat", "filedelete": "remove"}
 )
@@ -26,10 +26,10 @@ _ENGINES: Final = ("psync", "libaio", "io_uring", *METADATA_PHASES)
 class FioJob:
     """One fio job: sizes in bytes, times in seconds.
 
-    Every one of ``numjobs`` processes has its own ``files`` of ``file_bytes``; fio names them by
-    ``filename_format``, which is the same in every job here, so that a layout job writes what a
-    read job reads; it may name a directory for each process (``k$jobnum/$clientuid.$filenum``).
-    Without ``runtime_s`` each process goes through its files once. Raises :class:`ValueError` for
+    Each of ``numjobs`` processes has its own ``files`` of ``file_bytes``. fio names them by
+    ``filename_format``, the same in every job here: so a layout job writes what a read job reads.
+    It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
+    ``runtime_s`` each process goes through its files once. Raises :class:`ValueError` for
     combinations that fio refuses, caps or ignores.
     """
 
@@ -49,18 +49,16 @@ class FioJob:
     sync: bool = False
     fsync_at_end: bool = False
     no_random_map: bool = False
-    unlink: bool = False
     filename_format: str = "$clientuid.$jobnum.$filenum"
 
     def __post_init__(self) -> None:
-        """Refuse what fio would refuse, cap or ignore."""
+        """Refuse values that fio would refuse, cap or ignore."""
         if not re.fullmatch(r"[A-Za-z][\w-]*", self.name) or self.name == "global":
             raise ValueError(f"name is {self.name!r}: expected letters, digits, - and _")
         if not self.directory or re.search(r"[\s:;#\"'\\]", self.directory):
             raise ValueError(
                 f"directory is {self.directory!r}: expected a path without blanks, quotes, ':', "
-                "';' "
-                "and '#' (fio reads ':' as a separator)"
+                "';' and '#' (fio reads ':' as a separator)"
             )
         if not re.fullmatch(
             r"(?!\.{1,2}/)[\w.$-]+(/(?!\.{1,2}(/|$))[\w.$-]+)*", self.filename_format
@@ -109,20 +107,19 @@ class FioJob:
 
     @property
     def metadata(self) -> bool:
-        """Whether the engine does metadata operations, one for each file."""
+        """Return whether the engine does metadata operations, one for each file."""
         return self.engine in METADATA_PHASES
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of all files of all processes of one fio; 0 for metadata jobs (empty files)."""
+        """Return the bytes of all files of all processes of one fio; 0 for metadata jobs."""
         return 0 if self.metadata else self.file_bytes * self.files * self.numjobs
 
     def _check_metadata(self) -> None:
         if self.pattern != _METADATA_PATTERN[self.engine]:
             raise ValueError(
                 f"pattern is {self.pattern!r}: {self.engine} is reported under the direction of "
-                "the "
-                f"pattern, which is {_METADATA_PATTERN[self.engine]!r} here"
+                f"the pattern, which is {_METADATA_PATTERN[self.engine]!r} here"
             )
         if self.file_bytes != self.block_bytes:
             raise ValueError(
@@ -144,8 +141,7 @@ class FioJob:
         if self.iodepth > 1 and self.engine == "psync":
             raise ValueError(
                 f"iodepth is {self.iodepth}: fio caps it at 1 for psync; use libaio or io_uring, "
-                "or "
-                "numjobs"
+                "or numjobs"
             )
         if self.iodepth > 1 and self.engine == "libaio" and not self.direct:
             raise ValueError("libaio is synchronous without direct: set direct or use io_uring")
@@ -157,7 +153,7 @@ class FioJob:
             raise ValueError(f"no_random_map acts on random patterns, not on {self.pattern!r}")
 
     def job_file(self) -> str:
-        """The job file, to be written as it is."""
+        """Return the text of the job file."""
         size = units.tool_size
         lines = [
             f"[{self.name}]",
@@ -190,7 +186,6 @@ class FioJob:
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
-            (self.unlink, "unlink=1"),
             (self.loops > 1, f"loops={self.loops}"),
         ):
             if given:
@@ -199,7 +194,7 @@ class FioJob:
 
 
 def layout_job(*, directory: str, file_bytes: int, numjobs: int, files: int = 1) -> FioJob:
-    """The job that writes the files of a read job of the same directory, sizes and processes.
+    """Return the job that writes a read job's files: same directory, sizes and processes.
 
     fio lays missing files out by itself, but inside the run and by one process.
     """
@@ -225,7 +220,7 @@ def random_read_job(
     runtime_s: int,
     ramp_s: int = 2,
 ) -> FioJob:
-    """OIST's random read: O_DIRECT, psync, one request in flight for each process."""
+    """Return OIST's random read: O_DIRECT, psync, one request in flight for each process."""
     return FioJob(
         name="randread",
         directory=directory,
@@ -248,9 +243,9 @@ def metadata_job(
     numjobs: int = 1,
     loops: int = 1,
 ) -> FioJob:
-    """Create, stat or remove ``files`` empty files in each process, ``loops`` times over.
+    """Return a job that creates, stats or removes ``files`` empty files in each process.
 
-    See the module's text. Only stat can be done more than once.
+    It does so ``loops`` times; only stat can be repeated. See the text of ``fio/output.py``.
     """
     if loops > 1 and engine != "filestat":
         raise ValueError(f"loops is {loops}: only filestat can be done more than once")
@@ -270,23 +265,23 @@ def metadata_job(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioOptions:
-    """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh calls it.
+    """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh does it.
 
-    One job for each fio: with several in one file ``$jobnum`` goes on counting, and a read job
-    would not find the files of its layout job.
+    Each fio gets one job: with several in one file ``$jobnum`` keeps counting, and a read job would
+    not find the files of its layout job.
     """
 
     job_file: str
     output: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what fio would misread."""
+        """Refuse paths that fio would misread."""
         for name, path in (("job_file", self.job_file), ("output", self.output)):
             if path is not None and (not path or path.startswith("-") or re.search(r"\s", path)):
                 raise ValueError(f"{name} is {path!r}: expected a path without blanks")
 
     def arguments(self) -> list[str]:
-        """The arguments after ``fio``."""
+        """Return the arguments after ``fio``."""
         args = ["--output-format=json"]
         if self.output is not None:
             args.append(f"--output={self.output}")

@@ -1,28 +1,29 @@
-"""fio: job files and arguments for it, and its JSON as values.
+"""fio's JSON as values.
 
-Written against fio 3.33 and 3.37, and what they were seen to do. Sizes in a job file are binary (``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
+Written against fio 3.33 and 3.37, and their observed behaviour. Sizes in a job file are binary
+(``bs=4k`` is 4096 bytes, fio's default kb_base=1024).
 
 fio's metadata engines (observed with fio 3.33 and strace):
 
 * filecreate, filestat and filedelete do one operation per file and count it as one I/O of the block
-  size. The direction under which it is reported is that of ``rw=``, whatever the engine does: here
-  create and remove are ``rw=write``, stat is ``rw=read``. The bytes are fiction, and left out.
-* They need ``openfiles=1`` and a file size of one block, so that the number of I/Os is that of
+  size. It is reported under the direction of ``rw=``, whatever the engine does. Here create and
+  remove are ``rw=write``, stat is ``rw=read``. The bytes are fiction, and left out.
+* They need ``openfiles=1`` and a file size of one block: then the number of I/Os is the number of
   files.
-* filecreate makes empty files. filestat and filedelete end with error 2 where a file is missing.
+* filecreate makes empty files. filestat and filedelete end with error 2 if a file is missing.
 * **filestat is a warm stat**: fio itself stats every file before it starts the clock, on the same
-  node. On a parallel file system it measures the client's cache, unless another node made the files
-  and the cache was dropped after fio's setup, which cannot be done. Use mdtest -N for a cold one.
+  node. On a parallel file system it measures the client's cache. To avoid that, another node would
+  have to make the files and the cache be dropped after fio's setup, which cannot be done. Use
+  mdtest -N for a cold stat.
 * Their latency is in ``clat_ns`` only.
 
 fio's servers (observed with fio 3.33):
 
 * The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them.
 * ``$clientuid`` is the IPv4 address at which the server was reached, the same in every run; without
-  a server it is empty. ``unique_filename``, on unless a job says otherwise, puts that address in
-  front of the whole name, so that ``k0/x`` becomes ``10.0.0.1.k0/x``: job files here switch it off.
-* fio makes the directories in a ``filename_format`` where they are missing, and takes those that are
-  there.
+  a server it is empty. ``unique_filename``, on by default, puts that address in front of the whole
+  name: ``k0/x`` becomes ``10.0.0.1.k0/x``. Job files here switch it off.
+* fio makes missing directories of a ``filename_format``, and accepts existing ones.
 * A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
   output and ends with status 0. A server that dies during the run makes it end with 1.
 """
@@ -40,43 +41,44 @@ from iogauge.tools.parsing import excerpt, load_json_object, member, non_negativ
 
 _DIRECTIONS: Final = ("read", "write", "trim")
 
-#: Largest relative difference between figures of fio that say the same (rounding of short runs).
+#: Largest relative difference between figures of fio that should be equal (short runs are rounded).
 _TOLERANCE: Final = 0.01
 
 _DOCUMENT: Final = re.compile(r'\{\s*"fio version"\s*:')
 
-#: fio's own words, of a server behind its host's name.
+#: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
 _ALL: Final = "All clients"
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
-    """What ``fio --output-format=json`` says, of a local run or of one on servers.
+    """Parse the output of ``fio --output-format=json``, of a local run or of a run on servers.
 
-    One phase for each direction (read, write, trim) in which a reported job did I/O, named after
-    the direction; a job of a metadata engine gives create, stat or remove. ``names`` overrides
-    that: it maps a job's name to the name of its phase (the job must have one direction then).
+    Each direction (read, write, trim) in which a reported job did I/O gives one phase, named after
+    it. A job of a metadata engine gives create, stat or remove. ``names`` overrides that: it maps a
+    job's name to the name of its phase; the job must then have one direction.
 
-    A reported job must stand for all its processes: several entries of one name in a local run, as
-    fio writes them without ``group_reporting``, are refused, because their percentiles cannot be
-    merged. Entries of different names are phases of their own. Of a run on several servers the
-    entry "All clients" is taken, and checked against the sum of the servers; it has no percentiles,
-    so that ``latency_p99`` is missing there. There all servers must have run one job.
+    A reported job must stand for all its processes. Several entries of one name in a local run, as
+    fio writes them without ``group_reporting``, are refused: their percentiles cannot be merged.
+    Entries of different names are separate phases. In a run on several servers all must have run
+    one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
+    percentiles, so ``latency_p99`` is missing there.
 
-    Rates: ``bw`` (MiB/s, of ``bw_bytes``), ``iops`` (ops/s); for metadata ``rate`` (ops/s) instead
-    of both; ``latency_mean`` (us, completion latency where fio has no total) and ``latency_p99``
-    (us, completion). ``seconds`` is ``runtime``, ``operations`` ``total_ios``, ``bytes_moved``
-    ``io_bytes``. ``bw``, ``bw_bytes``, ``iops``, ``io_bytes`` and ``runtime`` have to agree within
-    1 % (and the rounding of ``runtime`` to ms), or :class:`ToolOutputError` is raised, as for a job
-    with an error, a run without I/O, and a document that is missing, cut or invalid.
+    Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s); for metadata ``rate`` (ops/s)
+    instead of both. ``latency_mean`` (us) is completion latency if fio has no total.
+    ``latency_p99`` (us) is completion latency. ``seconds`` is ``runtime``, ``operations``
+    ``total_ios``, ``bytes_moved`` ``io_bytes``. ``nodes`` counts the servers' hosts, as named to
+    the client.
 
-    ``nodes`` counts the hosts of the servers, as the client was told to name them.
+    ``bw``, ``bw_bytes``, ``iops``, ``io_bytes`` and ``runtime`` must agree within 1 %, and the
+    rounding of ``runtime`` to ms. Otherwise :class:`ToolOutputError` is raised. It is also raised
+    for a job with an error, a run without I/O, and a document that is missing, cut or invalid.
 
-    ``parameters``: fio's global and job options (of the first job), engine, and of servers
-    hostnames, client_seconds and client_bytes, one for each server, and ``clients``, by host: iops
-    and, but for metadata, bw_bytes (B/s). ``notes`` are the lines before the JSON that are no
-    complaint; those that begin with "fio:", or with a server's "<host> fio:", are ``warnings``.
+    ``parameters`` has fio's global and job options (of the first job) and the engine. For servers
+    it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps hosts
+    to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON
+    that begin with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
     """
     document, around = _load(text)
     version = member(document, "fio version", "fio JSON")
@@ -88,23 +90,22 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     entries = member(document, "client_stats" if remote else "jobs", "fio JSON")
     lines = [line.strip() for line in around.splitlines() if line.strip()]
     warnings = unique(line for line in lines if _COMPLAINT.match(line))
-    said = f"; fio said: {warnings[0][:300]}" if warnings else ""
+    complaint = f"; fio said: {warnings[0][:300]}" if warnings else ""
     if not isinstance(entries, list) or not entries:
-        raise ToolOutputError(f"fio JSON: the list of jobs is empty{said}")
+        raise ToolOutputError(f"fio JSON: the list of jobs is empty{complaint}")
     for number, entry in enumerate(entries):
         _check_error(entry, f"fio JSON, job {number}")
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
-    reported = _of_servers(entries, parts, said) if remote else _of_jobs(parts)
+    reported = _of_servers(entries, parts, complaint) if remote else _of_jobs(parts)
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
-    for entry, named in reported:
-        engine = str({**shared, **_options(named)}.get("ioengine", "psync"))
-        name = str(named["jobname"])
-        found = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
-        phases += found
+    for entry, job in reported:
+        engine = str({**shared, **_options(job)}.get("ioengine", "psync"))
+        name = str(job["jobname"])
+        phases += _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
         short += sum(
             int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
             for way in _DIRECTIONS
@@ -136,7 +137,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
 
 
 def _load(text: str) -> tuple[dict[str, Any], str]:
-    """fio's document, and the text around it."""
+    """Return fio's document, and the text around it."""
     if not text.strip():
         raise ToolOutputError("fio wrote nothing: it failed before its first job; read its stderr")
     starts = [match.start() for match in _DOCUMENT.finditer(text)]
@@ -147,8 +148,7 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
     if len(starts) > 1:
         raise ToolOutputError(
             f"{len(starts)} fio JSON documents in one output, expected 1 (was --status-interval "
-            "set, "
-            "or fio started several times?)"
+            "set, or fio started several times?)"
         )
     try:
         document, end = load_json_object(text, starts[0])
@@ -186,24 +186,23 @@ def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Every local job, once; raises where one name has several entries."""
-    seen: set[str] = set()
+    """Return every local job once; raises ToolOutputError if a name has several entries."""
+    names: set[str] = set()
     for entry in parts:
         name = str(entry["jobname"])
-        if name in seen:
+        if name in names:
             raise ToolOutputError(
                 f"fio JSON: several entries of job {name!r}: set group_reporting=1, or the "
-                "latencies "
-                "of its processes cannot be merged"
+                "latencies of its processes cannot be merged"
             )
-        seen.add(name)
+        names.add(name)
     return [(entry, entry) for entry in parts]
 
 
 def _of_servers(
-    entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], said: str
+    entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], complaint: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The entry that stands for all servers, and one that holds the job's name and options."""
+    """Return the entry that stands for all servers, and one with the job's name and options."""
     if len({str(entry["jobname"]) for entry in parts}) > 1:
         raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
     servers = [(str(entry.get("hostname")), str(entry.get("port"))) for entry in parts]
@@ -218,17 +217,17 @@ def _of_servers(
     if len(every) != 1:
         raise ToolOutputError(
             f"fio JSON: {len(every)} entries 'All clients' over those of {len(parts)} servers, "
-            f"expected 1: a server's report is missing{said}"
+            f"expected 1: a server's report is missing{complaint}"
         )
     for way in _DIRECTIONS:
         for key in ("io_bytes", "total_ios"):
             where = f"fio JSON, 'All clients', {way}"
             total = non_negative(member(every[0], way, where), key, where)
-            found = sum(non_negative(member(part, way, where), key, where) for part in parts)
-            if total != found:
+            added = sum(non_negative(member(part, way, where), key, where) for part in parts)
+            if total != added:
                 raise ToolOutputError(
                     f"{where}: {key!r} is {total:.0f}, but the {len(parts)} servers sum up to "
-                    f"{found:.0f}: a server's report is missing"
+                    f"{added:.0f}: a server's report is missing"
                 )
     return [(every[0], parts[0])]
 
@@ -236,14 +235,14 @@ def _of_servers(
 def _rates_of_clients(
     parts: Sequence[Mapping[str, Any]], engine: str
 ) -> dict[str, dict[str, float]]:
-    """By host, the sum over its servers and directions of iops and bw_bytes (B/s)."""
+    """Return iops and bw_bytes (B/s) by host, summed over its servers and directions."""
     clients: dict[str, dict[str, float]] = {}
     for entry in parts:
         rates = clients.setdefault(str(entry["hostname"]), {})
         for key in ("iops",) if engine in METADATA_PHASES else ("iops", "bw_bytes"):
             where = f"fio JSON, client {entry['hostname']}"
-            found = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
-            rates[key] = rates.get(key, 0) + sum(found)
+            values = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
+            rates[key] = rates.get(key, 0) + sum(values)
     return clients
 
 
@@ -275,18 +274,17 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
     bw_bytes_s = positive(stats, "bw_bytes", where)
     iops = positive(stats, "iops", where)
     bw_kib_s = non_negative(stats, "bw", where)
-    for what, found, expected, slack in (
+    for what, value, expected, slack in (
         ("'bw' (KiB/s)", bw_kib_s * 1024, bw_bytes_s, 2048.0),
         ("'iops' times the mean I/O size", iops * moved / operations, bw_bytes_s, 0.0),
         ("'io_bytes' over 'runtime'", moved / milliseconds * 1e3, bw_bytes_s, 0.0),
     ):
-        # fio computes with unrounded times: one ms is the least that 'runtime' can be wrong by.
+        # fio computes with unrounded times: 'runtime' may be wrong by at least one ms.
         allowed = slack + expected * (_TOLERANCE + 1 / milliseconds)
-        if abs(found - expected) > allowed:
+        if abs(value - expected) > allowed:
             raise ToolOutputError(
-                f"{where}: {what} gives {found:.0f} B/s, but 'bw_bytes' is {expected:.0f}: the "
-                "output "
-                "is damaged"
+                f"{where}: {what} gives {value:.0f} B/s, but 'bw_bytes' is {expected:.0f}: the "
+                "output is damaged"
             )
     if operations != int(operations) or moved != int(moved):
         raise ToolOutputError(f"{where}: 'total_ios' and 'io_bytes' should be whole numbers")
@@ -306,7 +304,7 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
 
 
 def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
-    """Mean and 99th percentile in us, those of the two that fio gives."""
+    """Return mean and 99th percentile in us, if fio gives them."""
     latencies: dict[str, Quantity] = {}
     for key in ("lat_ns", "clat_ns"):
         values = stats.get(key)
@@ -322,7 +320,7 @@ def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
 
 
 def _busiest(entry: Mapping[str, Any], key: str) -> float:
-    """The largest value of a key over the directions of an entry."""
+    """Return the largest value of a key over the directions of an entry."""
     where = f"fio JSON, job {entry.get('jobname')!r}"
     return max(non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
 
@@ -330,7 +328,7 @@ def _busiest(entry: Mapping[str, Any], key: str) -> float:
 def _tasks(
     parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], remote: bool
 ) -> int | None:
-    """Processes that fio ran: numjobs of the job on every server; None for several local jobs."""
+    """Return fio's processes: numjobs of the job on every server; None for several local jobs."""
     if not remote and len(parts) > 1:
         return None
     total = 0

@@ -1,4 +1,4 @@
-"""IOR: a command line from its options, and what a build of it can do."""
+"""IOR: a command line from its options, and the capabilities of a build."""
 
 from __future__ import annotations
 
@@ -11,25 +11,23 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.tools.parsing import excerpt
 
 DataType = Literal["timestamp", "offset", "incompressible", "random"]
-SummaryFormat = Literal["default", "JSON", "CSV"]
 
-#: IOR 4's ``dataPacketType`` number to its word (aiori.h). The text beside it in the JSON
-#: ("data packet type") is one too low in 4.0.0: it says "g" for timestamp and "i" for random.
+#: IOR 4's words by ``dataPacketType`` number (aiori.h). The word in its JSON ("data packet type")
+#: is shifted by one in 4.0.0: it says "g" for timestamp and "i" for random.
 DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
 _HINTED_APIS: Final = ("MPIIO", "HDF5", "NCMPI")
 _RESERVED: Final = re.compile(r"[\s\"\\]")
-_MEMORY_SHARE: Final = re.compile(r"([1-9][0-9]?|100)%")
 _INT32: Final = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IorOptions:
-    """What one execution of IOR is to do; sizes in bytes, times in the unit that the name says.
+    """Options of one execution of IOR; sizes in bytes, times in the unit of their name.
 
-    Neither ``write`` nor ``read`` means both, as for IOR itself; ``verify_write`` and
-    ``verify_read`` go with ``write`` and ``read``. Raises :class:`ValueError` for what IOR refuses
-    (``ValidateTests`` in ior.c), and for what it accepts but does not do, or does differently from
-    what one would think.
+    Without ``write`` and ``read`` IOR does both. ``verify_write`` and ``verify_read`` need
+    ``write`` and ``read``. Raises :class:`ValueError` for values that IOR refuses
+    (``ValidateTests`` in ior.c). The same goes for values that IOR accepts but ignores, or treats
+    unexpectedly.
     """
 
     api: str = "POSIX"
@@ -42,21 +40,14 @@ class IorOptions:
     write: bool = False
     read: bool = False
     fsync: bool = False
-    fsync_per_write: bool = False
     reorder_tasks: bool = False
     task_offset: int | None = None
-    reorder_random: bool = False
-    seed: int | None = None
     random_offsets: bool = False
     random_offset_seed: int | None = None
     random_prefill_bytes: int | None = None
     barriers: bool = False
     repetitions: int = 1
-    multi_file: bool = False
-    delay_s: int = 0
-    max_minutes: int = 0
     keep: bool = False
-    keep_on_error: bool = False
     use_existing: bool = False
     stonewall_s: int = 0
     wear_out: bool = False
@@ -66,23 +57,13 @@ class IorOptions:
     verify_read: bool = False
     signature: int | None = None
     data_type: DataType | None = None
-    memory_hog: str | int | None = None
     o_direct: bool = False
     collective: bool = False
-    hints_file: str | None = None
-    show_hints: bool = False
-    lustre_stripe_count: int | None = None
-    lustre_stripe_bytes: int | None = None
-    lustre_start_ost: int | None = None
-    lustre_ignore_locks: bool = False
-    warnings_as_errors: bool = False
     summary_file: str | None = None
-    summary_format: SummaryFormat = "JSON"
     rank_details_csv: str | None = None
-    verbosity: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what IOR would refuse or silently do differently."""
+        """Refuse values that IOR would refuse or silently treat differently."""
         self._check_sizes()
         self._check_order()
         self._check_files()
@@ -91,17 +72,17 @@ class IorOptions:
 
     @property
     def writes(self) -> bool:
-        """Whether IOR will run a write phase."""
+        """Return whether IOR will run a write phase."""
         return self.write or not self.read
 
     @property
     def reads(self) -> bool:
-        """Whether IOR will run a read phase."""
+        """Return whether IOR will run a read phase."""
         return self.read or not self.write
 
     @property
     def bytes_per_task(self) -> int:
-        """Bytes that each task moves in each phase, without a stonewall: block times segments."""
+        """Return the bytes that each task moves in each phase without a stonewall."""
         return self.block_bytes * self.segments
 
     def _check_sizes(self) -> None:
@@ -120,19 +101,15 @@ class IorOptions:
         for name, value, least in (
             ("segments", self.segments, 1),
             ("repetitions", self.repetitions, 1),
-            ("delay_s", self.delay_s, 0),
-            ("max_minutes", self.max_minutes, 0),
             ("stonewall_s", self.stonewall_s, 0),
             ("min_duration_s", self.min_duration_s, 0),
-            ("verbosity", self.verbosity, 0),
         ):
             if value < least:
                 raise ValueError(f"{name} is {value}: expected at least {least}")
         if self.random_offsets and b == t:
             raise ValueError(
                 f"random_offsets shuffles the transfers inside a block, but block_bytes ({b}) "
-                "equals "
-                "transfer_bytes: choose a larger block"
+                "equals transfer_bytes: choose a larger block"
             )
         prefill = self.random_prefill_bytes
         if prefill is not None:
@@ -142,44 +119,27 @@ class IorOptions:
                 raise ValueError(
                     f"random_prefill_bytes is {prefill}: expected a divisor of block_bytes ({b})"
                 )
-        hog = self.memory_hog
-        if isinstance(hog, str) and not _MEMORY_SHARE.fullmatch(hog):
-            raise ValueError(
-                f"memory_hog is {hog!r}: expected a share of the node's memory such as '75%', "
-                "or a number of bytes"
-            )
-        if isinstance(hog, int) and hog <= 0:
-            raise ValueError(f"memory_hog is {hog}: expected a number of bytes above 0")
 
     def _check_order(self) -> None:
-        if self.reorder_tasks and self.reorder_random:
+        if self.random_offsets and self.reorder_tasks and not self.file_per_process:
             raise ValueError(
-                "reorder_tasks (-C) and reorder_random (-Z) exclude each other: keep reorder_tasks"
-            )
-        reordered = self.reorder_tasks or self.reorder_random
-        if self.random_offsets and reordered and not self.file_per_process:
-            raise ValueError(
-                "random_offsets (-z) with reorder_tasks or reorder_random on a shared file is "
-                "refused "
-                "by IOR: set file_per_process or read without reordering"
+                "random_offsets (-z) with reorder_tasks on a shared file is refused by IOR: set "
+                "file_per_process or read without reordering"
             )
         if self.task_offset is not None:
-            if not reordered:
+            if not self.reorder_tasks:
                 raise ValueError(
-                    f"task_offset is {self.task_offset}, but -Q does nothing without -C "
-                    ": set reorder_tasks"
+                    f"task_offset is {self.task_offset}, but -Q does nothing without -C: set "
+                    "reorder_tasks"
                 )
             if self.task_offset < 1:
                 raise ValueError(f"task_offset is {self.task_offset}: expected at least 1")
-        if self.seed is not None and not self.reorder_random:
-            raise ValueError("seed (-X) is the seed of reorder_random (-Z): set that or drop it")
         if self.random_offset_seed is not None and (
             not self.random_offsets or self.random_offset_seed < 0
         ):
             raise ValueError(
                 f"random_offset_seed is {self.random_offset_seed}: expected at least 0, together "
-                "with "
-                "random_offsets"
+                "with random_offsets"
             )
         if self.random_offsets and self.verify_read and self.random_offset_seed is None:
             raise ValueError("verify_read with random_offsets needs random_offset_seed: set it")
@@ -191,8 +151,7 @@ class IorOptions:
         if self.verify_read and not self.read:
             raise ValueError(
                 "verify_read (-R) without read makes IOR read, but leaves the read out of its "
-                "summary: "
-                "set read"
+                "summary: set read"
             )
         if self.verify_write and not self.write:
             raise ValueError(
@@ -210,7 +169,6 @@ class IorOptions:
     def _check_files(self) -> None:
         for name, path in (
             ("test_file", self.test_file),
-            ("hints_file", self.hints_file),
             ("stonewall_status_file", self.stonewall_status_file),
             ("summary_file", self.summary_file),
             ("rank_details_csv", self.rank_details_csv),
@@ -222,7 +180,7 @@ class IorOptions:
                     f"{name} is {path!r}: expected a path without blanks, quotes and backslashes "
                     "(IOR does not escape them in its JSON)"
                 )
-            if name not in ("test_file", "hints_file") and re.search("[,#]", path):
+            if name != "test_file" and re.search("[,#]", path):
                 raise ValueError(f"{name} is {path!r}: IOR's -O reads ',' and '#' as separators")
         if "@" in self.test_file:
             raise ValueError(
@@ -234,23 +192,6 @@ class IorOptions:
             raise ValueError(
                 f"test_file is {self.test_file!r}: unique_dir cuts the first letter of a relative "
                 "path, expected an absolute one"
-            )
-        if self.multi_file and self.repetitions == 1:
-            raise ValueError("multi_file (-m) needs more than one repetition: raise repetitions")
-        if self.max_minutes and self.repetitions == 1:
-            raise ValueError("max_minutes (-T) stops between repetitions only: raise repetitions")
-        if self.summary_format not in ("default", "JSON", "CSV"):
-            raise ValueError(f"summary_format is {self.summary_format!r}: default, JSON or CSV")
-        if self.summary_format == "JSON" and self.verbosity:
-            raise ValueError(
-                f"verbosity is {self.verbosity}: IOR 4.0.0 writes invalid JSON when -v is given "
-                "; set it to 0 or use another summary_format"
-            )
-        if self.summary_format == "JSON" and self.max_minutes:
-            raise ValueError(
-                f"max_minutes is {self.max_minutes}: once it cuts repetitions, IOR divides 0 by 0 "
-                "in "
-                "its summary (ior-output.c) and the JSON cannot be used; lower repetitions instead"
             )
 
     def _check_stonewall(self) -> None:
@@ -285,53 +226,11 @@ class IorOptions:
             raise ValueError(f"api {api} has no random_offsets: drop it")
         if self.collective and api not in _HINTED_APIS:
             raise ValueError(f"collective (-c) has no effect with api {api}: use MPIIO")
-        if (self.hints_file is not None or self.show_hints) and api != "MPIIO":
-            raise ValueError(f"hints_file and show_hints are options of api MPIIO, not of {api}")
         if self.o_direct and api != "POSIX":
             raise ValueError(f"o_direct (--posix.odirect) is an option of api POSIX, not of {api}")
-        self._check_lustre(api)
-
-    def _check_lustre(self, api: str) -> None:
-        count, size = self.lustre_stripe_count, self.lustre_stripe_bytes
-        asked = [
-            name
-            for name, given in (
-                ("lustre_stripe_count", count is not None),
-                ("lustre_stripe_bytes", size is not None),
-                ("lustre_start_ost", self.lustre_start_ost is not None),
-                ("lustre_ignore_locks", self.lustre_ignore_locks),
-            )
-            if given
-        ]
-        if asked and api != "POSIX":
-            raise ValueError(f"{asked[0]} is an option of api POSIX, not of {api}")
-        if asked and self.use_existing:
-            raise ValueError(
-                f"{asked[0]} and use_existing (-E) exclude each other: IOR creates the files "
-                "itself "
-                "and aborts on an existing one"
-            )
-        if count is not None and count < 1:
-            raise ValueError(
-                f"lustre_stripe_count is {count}: expected at least 1; -1 means 'unset' to IOR, "
-                "not "
-                "'all': give the number of OSTs"
-            )
-        if size is not None and (size <= 0 or size % 65536 or size not in _INT32):
-            raise ValueError(
-                f"lustre_stripe_bytes is {size}: expected a multiple of 64 KiB below 2 GiB"
-            )
-        if self.lustre_start_ost is not None:
-            if count is None and size is None:
-                raise ValueError(
-                    "lustre_start_ost alone is ignored by IOR without a message: "
-                    "give lustre_stripe_count or lustre_stripe_bytes too"
-                )
-            if self.lustre_start_ost < 0:
-                raise ValueError(f"lustre_start_ost is {self.lustre_start_ost}: at least 0")
 
     def arguments(self) -> list[str]:
-        """The arguments after ``ior``, in a stable order: what, where, how, limits, output."""
+        """Return the arguments after ``ior``, in stable order: what, where, how, limits, output."""
         size = units.tool_size
         args = ["-a", self.api, "-o", self.test_file]
         args += ["-t", size(self.transfer_bytes), "-b", size(self.block_bytes)]
@@ -344,32 +243,21 @@ class IorOptions:
             (self.verify_write, "-W"),
             (self.verify_read, "-R"),
             (self.fsync, "-e"),
-            (self.fsync_per_write, "-Y"),
             (self.collective, "-c"),
             (self.barriers, "-g"),
             (self.reorder_tasks, "-C"),
-            (self.reorder_random, "-Z"),
             (self.random_offsets, "-z"),
-            (self.multi_file, "-m"),
             (self.keep, "-k"),
-            (self.keep_on_error, "-K"),
             (self.use_existing, "-E"),
             (self.o_direct, "--posix.odirect"),
-            (self.show_hints, "--mpiio.showHints"),
-            (self.lustre_ignore_locks, "--posix.lustre.ignorelocks"),
-            (self.warnings_as_errors, "--warningAsErrors"),
         )
-        hog = size(self.memory_hog) if isinstance(self.memory_hog, int) else self.memory_hog
-        prefill, stripe = self.random_prefill_bytes, self.lustre_stripe_bytes
+        prefill = self.random_prefill_bytes
+        value: str | int | None
         for option, value in (
             ("-Q", self.task_offset),
-            ("-X", self.seed),
             ("-i", self.repetitions if self.repetitions != 1 else None),
-            ("-d", self.delay_s or None),
-            ("-T", self.max_minutes or None),
             ("-D", self.stonewall_s or None),
             ("-l", self.data_type),
-            ("-M", hog),
         ):
             if value is not None:
                 args += [option, str(value)]
@@ -377,10 +265,6 @@ class IorOptions:
             ("-G", self.signature),
             ("--random-offset-seed", self.random_offset_seed),
             ("--randomPrefill", size(prefill) if prefill is not None else None),
-            ("--mpiio.hintsFileName", self.hints_file),
-            ("--posix.lustre.stripecount", self.lustre_stripe_count),
-            ("--posix.lustre.stripesize", size(stripe) if stripe is not None else None),
-            ("--posix.lustre.startost", self.lustre_start_ost),
         ):
             if value is not None:
                 args.append(f"{option}={value}")
@@ -390,11 +274,11 @@ class IorOptions:
             ("minTimeDuration", self.min_duration_s or None),
             ("saveRankPerformanceDetailsCSV", self.rank_details_csv),
             ("summaryFile", self.summary_file),
-            ("summaryFormat", None if self.summary_format == "default" else self.summary_format),
+            ("summaryFormat", "JSON"),
         ):
             if value is not None:
                 args += ["-O", f"{directive}={value}"]
-        return args + ["-v"] * self.verbosity
+        return args
 
 
 def _flags(*pairs: tuple[bool, str]) -> list[str]:
@@ -403,29 +287,29 @@ def _flags(*pairs: tuple[bool, str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class IorCapabilities:
-    """What an ior binary was built with, from its help text (which does not tell the version)."""
+    """Features of an ior binary, from its help text (which does not name the version)."""
 
     apis: frozenset[str]
     options: frozenset[str]
 
     @property
     def lustre(self) -> bool:
-        """Whether ``--posix.lustre.*`` exists, that is, ior was configured ``--with-lustre``."""
+        """Return whether ``--posix.lustre.*`` exists: ior was configured ``--with-lustre``."""
         return "--posix.lustre.stripecount" in self.options
 
     @property
     def o_direct(self) -> bool:
-        """Whether ``--posix.odirect`` exists."""
+        """Return whether ``--posix.odirect`` exists."""
         return "--posix.odirect" in self.options
 
 
 def parse_help(text: str) -> IorCapabilities:
-    """What ``ior --help`` (3.3, 4.0) lists; raises :class:`ToolOutputError` for other text."""
+    """Parse ``ior --help`` (3.3, 4.0); raises :class:`ToolOutputError` for other text."""
     apis = re.search(r"API for I/O\s+\[([A-Za-z0-9_|.-]+)\]", text)
     if apis is None:
         raise ToolOutputError(
             f"this is not the help text of IOR: no 'API for I/O [...]'; it begins: {excerpt(text)}"
         )
-    found = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
-    options = frozenset(option for pair in found for option in pair if option)
+    pairs = re.findall(r"(?m)^  (?:(-\w), )?(--?[A-Za-z][\w.-]*)", text)
+    options = frozenset(option for pair in pairs for option in pair if option)
     return IorCapabilities(frozenset(apis[1].split("|")), options)

@@ -1,20 +1,19 @@
-"""IOR: arguments for it, and its JSON summary, rank times and help text as values.
+"""IOR's JSON summary and rank times as values.
 
 Written against IOR 4.0.0 and 3.3.0 (``src/ior.c``, ``src/ior-output.c``, ``src/parse_options.c``).
 
-What IOR's numbers are (``ReduceIterResults`` in ior.c):
+IOR's numbers (``ReduceIterResults`` in ior.c):
 
 ``bw``
-    ``bwMiB``, MiB/s: bytes of all tasks / ``totalTime``; the time runs from the first open to the
-    last close and so holds fsync and stonewall wear-out.
+    ``bwMiB``, MiB/s: bytes of all tasks / ``totalTime``. The time runs from the first open to the
+    last close and so includes fsync and stonewall wear-out.
 ``iops``
-    ops/s: transfers of all tasks / ``wrRdTime``. The time is not that of ``bw``, so that
+    ops/s: transfers of all tasks / ``wrRdTime``. That time differs from ``bw``'s, so
     ``iops * transfer`` is a little above ``bw``.
 ``latency``
     s: read/write time of a task / transfers *in one segment as planned*, least over the tasks. It
-    is wrong by the number of segments, and meaningless where the tasks did not move what was
-    planned; it is passed on only where neither applies, and where it is not below the 0.1 ms that
-    IOR prints.
+    is wrong by the number of segments, and meaningless if the tasks did not move the planned data.
+    It is passed on only if neither applies, and if it is at least the 0.1 ms that IOR prints.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _PRINTED: Final = 0.5e-4
 
 _DOCUMENT: Final = re.compile(r'\{\s*"Version"\s*:')
 
-#: Lines that IOR (all of it writes to stdout) prints between or around the JSON.
+#: Lines that IOR (which writes all output to stdout) prints between or around the JSON.
 _MESSAGE: Final = re.compile(
     r"\s*(?:WARNING|ERROR)\b|Writing output to |stonewalling pairs accessed|Used Time Stamp"
     r"|Pairs deadlineForStonewallingaccessed|Participating tasks|Commencing |Using Time Stamp"
@@ -55,35 +54,33 @@ _NAN: Final = re.compile(r'"([^"\n]+)"\s*:\s*"?(-?(?:nan|inf(?:inity)?))\b', re.
 _VERBOSE: Final = re.compile(r'"verbose"\s*:\s*[1-9]')
 _WRONG_MPI: Final = (
     "this is what happens when the launcher is not that of the MPI library ior was built with: "
-    "each "
-    "task then runs alone as a world of one; use the matching mpirun or srun"
+    "each task then runs alone as a world of one; use the matching mpirun or srun"
 )
 
 
 def parse_json(text: str, log: str = "") -> ToolOutput:
-    """What IOR's JSON summary says; one phase for each entry of ``Results``, in IOR's order.
+    """Parse IOR's JSON summary; one phase for each entry of ``Results``, in IOR's order.
 
-    ``text`` is the content of the ``summaryFile``, or IOR's stdout with the JSON in it; ``log`` is
-    what IOR printed elsewhere (stdout and stderr, when there is a ``summaryFile``). Lines that
-    begin with WARNING or ERROR, in either, become ``warnings``, each once.
+    ``text`` is the content of the ``summaryFile``, or IOR's stdout with the JSON in it. ``log`` is
+    IOR's other output (stdout and stderr, if there is a ``summaryFile``). Lines in either that
+    begin with WARNING or ERROR become ``warnings``, each once.
 
-    Rates: ``bw`` (MiB/s), ``iops`` (ops/s) and, where it means something, ``latency`` (s): see the
-    module's text. ``seconds`` is ``totalTime``. ``bytes_moved`` is exact or None: what was planned
-    (tasks * block * segments) where the printed figures agree with it; else, for the first
-    repetition of an operation, ``xsizeMiB`` of the summary (IOR takes that from the first
-    repetition only). ``stonewall`` is there with wear-out; the summary gives it per operation, so
-    that several repetitions share one mean. Its pairs come from the line "stonewalling pairs
-    accessed".
+    Rates are ``bw`` (MiB/s), ``iops`` (ops/s) and, if meaningful, ``latency`` (s): see the module's
+    text. ``seconds`` is ``totalTime``. ``bytes_moved`` is exact or None. It is the planned amount
+    (tasks * block * segments) if the printed figures agree with it. Else, for the first repetition
+    of an operation, it is ``xsizeMiB`` of the summary, which IOR takes from the first repetition
+    only. ``stonewall`` exists with wear-out. The summary gives it per operation, so several
+    repetitions share one mean. Its pairs come from the line "stonewalling pairs accessed".
 
     ``parameters`` holds IOR's ``Parameters`` under its names (``filePerProc``, ``reorderTasks``,
-    ``segmentCount``, ``transferSize``, ...), then what only ``Options`` has (``tasks``, ``access``,
-    ``ordering inter file``, ``task offset``, ``aggregate filesize``, ...), ``taskPerNodeOffset`` of
-    the summary, ``Began``, ``Finished``, ``Machine``, ``Path`` and, for IOR 4, ``data_type``: the
-    word for ``dataPacketType``. ``data packet type`` is left out: IOR prints it wrong.
+    ``segmentCount``, ``transferSize``, ...). It adds values that only ``Options`` has (``tasks``,
+    ``access``, ``ordering inter file``, ``task offset``, ``aggregate filesize``, ...). It adds
+    ``taskPerNodeOffset`` of the summary, ``Began``, ``Finished``, ``Machine``, ``Path`` and, for
+    IOR 4, ``data_type``: the word for ``dataPacketType``. ``data packet type`` is left out: IOR
+    prints it wrong.
 
-    Raises :class:`ToolOutputError` when the document is missing, cut, invalid, or contradicts
-    itself. A data error under verification leaves valid JSON: look at ``warnings`` and the exit
-    status.
+    Raises :class:`ToolOutputError` if the document is missing, cut, invalid, or contradicts itself.
+    A data error under verification leaves valid JSON: look at ``warnings`` and the exit status.
     """
     body, messages = _split_messages(text)
     if text.strip() and not body.strip():
@@ -132,7 +129,7 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
 
 
 def _split_messages(text: str) -> tuple[str, list[str]]:
-    """The text without the lines that IOR prints between its JSON, and these lines."""
+    """Return the text without the lines that IOR prints between its JSON, and these lines."""
     body: list[str] = []
     messages: list[str] = []
     for line in text.splitlines():
@@ -141,7 +138,7 @@ def _split_messages(text: str) -> tuple[str, list[str]]:
 
 
 def _load(body: str) -> tuple[dict[str, Any], str, str]:
-    """The one IOR document in a text, and the text before and after it."""
+    """Return the only IOR document of a text, and the text before and after it."""
     if not body.strip():
         raise ToolOutputError(
             "IOR wrote no summary (0 bytes): it failed before its first phase; read its stdout and "
@@ -167,14 +164,13 @@ def _load(body: str) -> tuple[dict[str, Any], str, str]:
 
 
 def _diagnosis(body: str, error: ValueError) -> str:
-    """Why an IOR document is not JSON, in words."""
+    """Return why an IOR document is not JSON, in words."""
     if _STRAY_BRACKET.search(body) and _VERBOSE.search(body):
         return "IOR 4.0.0 writes invalid JSON when -v is given; drop -v or use a build with the fix"
     if match := _NAN.search(body):
         return (
             f"IOR JSON: {match[1]!r} is {match[2]}, expected a finite number; IOR divides 0 by 0 "
-            "when "
-            "a repetition did not run (such as after -T)"
+            "when a repetition did not run (such as after -T)"
         )
     last = excerpt("\n".join(body.rstrip().splitlines()[-1:]))
     if '"Finished"' not in body or not body.rstrip().endswith("}"):
@@ -196,7 +192,7 @@ def _only_test(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What IOR set out to do."""
+    """The work that IOR set out to do."""
 
     tasks: int
     nodes: int
@@ -249,14 +245,14 @@ class _Result:
     total_s: float
 
     def agrees(self, bytes_moved: float) -> bool:
-        """Whether bw = bytes / totalTime, as far as the printed digits can tell."""
+        """Return whether bw = bytes / totalTime, within the printed digits."""
         mib = bytes_moved / _MIB
         slack = 1e-6 * mib + _PRINTED * (self.bw_mib_s + self.total_s + _PRINTED) + _PRINTED
         return abs(self.bw_mib_s * self.total_s - mib) <= slack
 
 
 def _results(value: object, plan: _Plan) -> list[_Result]:
-    """``Results`` in order; IOR 3.3 has a list for each repetition, 4.0 a flat one."""
+    """Return ``Results`` in order; IOR 3.3 has a list for each repetition, 4.0 a flat list."""
     if not isinstance(value, list):
         raise ToolOutputError("IOR JSON: 'Results' should be a list")
     flat: list[object] = []
@@ -277,8 +273,7 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
         if total_s == 0:
             raise ToolOutputError(
                 f"{where}: 'totalTime' is 0.0000 s: the phase was too short to be timed (IOR "
-                "prints "
-                "0.1 ms steps); move more data"
+                "prints 0.1 ms steps); move more data"
             )
         non_negative(entry, "wrRdTime", where)
         results.append(
@@ -290,11 +285,11 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
                 total_s=total_s,
             )
         )
-    found = [result.operation for result in results]
+    operations = [result.operation for result in results]
     expected = len(plan.operations) * plan.repetitions
-    if len(found) != expected or found != list(plan.operations) * plan.repetitions:
+    if len(operations) != expected or operations != list(plan.operations) * plan.repetitions:
         raise ToolOutputError(
-            f"IOR JSON: Results holds {len(found)} phases ({', '.join(found[:8])}), expected "
+            f"IOR JSON: Results holds {len(operations)} phases ({', '.join(operations[:8])}), expected "
             f"{expected}: {' and '.join(plan.operations)}, {plan.repetitions} times"
         )
     return results
@@ -303,7 +298,7 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
 def _summaries(
     value: object, results: Sequence[_Result], plan: _Plan
 ) -> dict[str, Mapping[str, Any]]:
-    """The summary entry of each operation, checked against Results."""
+    """Return the summary entry of each operation, checked against Results."""
     if not isinstance(value, list):
         raise ToolOutputError("IOR JSON: 'summary' should be a list")
     summary: dict[str, Mapping[str, Any]] = {}
@@ -321,10 +316,10 @@ def _summaries(
         entry = summary[operation]
         rates = [result.bw_mib_s for result in results if result.operation == operation]
         for key, expected in (("bwMaxMIB", max(rates)), ("bwMinMIB", min(rates))):
-            found = positive(entry, key, where)
-            if abs(found - expected) > 1e-3 * expected + 2 * _PRINTED:
+            printed = positive(entry, key, where)
+            if abs(printed - expected) > 1e-3 * expected + 2 * _PRINTED:
                 raise ToolOutputError(
-                    f"{where}: {key!r} is {found}, but Results say {expected} MiB/s; the output is "
+                    f"{where}: {key!r} is {printed}, but Results say {expected} MiB/s; the output is "
                     "damaged"
                 )
         if (tasks := positive(entry, "numTasks", where)) != plan.tasks:
@@ -340,10 +335,10 @@ def _phases(
     pairs: Sequence[tuple[int, int]],
 ) -> tuple[Phase, ...]:
     phases = []
-    seen: set[str] = set()
+    done: set[str] = set()
     for number, result in enumerate(results):
-        first = result.operation not in seen
-        seen.add(result.operation)
+        first = result.operation not in done
+        done.add(result.operation)
         reached = pairs[number] if len(pairs) == len(results) else None
         moved = _bytes_moved(result, summary[result.operation], plan, first, reached)
         rates = {
@@ -377,11 +372,11 @@ def _bytes_moved(
     first: bool,
     pairs: tuple[int, int] | None,
 ) -> int | None:
-    """Bytes of a phase, or None where the output does not determine them.
+    """Return the bytes of a phase, or None if the output does not determine them.
 
-    A transfer is whole or IOR fails, so that ``xsizeMiB`` (four decimals, 52 bytes) gives the exact
-    number of transfers. It is that of the first repetition; of the others we know that they moved
-    what was planned, or, with wear-out, as many pairs in each task as the fastest one had reached.
+    IOR fails unless every transfer is whole. So ``xsizeMiB`` (four decimals, 52 bytes) gives the
+    exact number of transfers of the first repetition. The others moved the planned amount, or, with
+    wear-out, as many pairs in each task as the fastest task reached.
     """
     printed = float(entry["xsizeMiB"]) * _MIB
     if not first:
@@ -427,7 +422,7 @@ _RANK_ROW: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """Seconds of every task in one phase, by rank: open to close, and reading or writing alone."""
+    """Seconds of every task in one phase, by rank: from open to close, and for transfers alone."""
 
     operation: str
     total_seconds: tuple[float, ...]
@@ -435,7 +430,7 @@ class RankTimes:
 
 
 def rank_times_csv(text: str, tasks: int | None = None) -> tuple[RankTimes, ...]:
-    """What ``-O saveRankPerformanceDetailsCSV`` wrote: one entry for each phase, in IOR's order.
+    """Parse ``-O saveRankPerformanceDetailsCSV``: one entry for each phase, in IOR's order.
 
     IOR gathers the rows in rank order after every phase (``StoreRankInformation`` in ior.c). With
     ``tasks`` the number of ranks is checked. Raises :class:`ToolOutputError`.
@@ -474,9 +469,9 @@ def rank_times_csv(text: str, tasks: int | None = None) -> tuple[RankTimes, ...]
 
 
 def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutput:
-    """The output with ``rank_seconds`` (open to close) in every phase.
+    """Return the output with ``rank_seconds`` (open to close) in every phase.
 
-    Raises :class:`ToolOutputError` when the rank details are not those of this output.
+    Raises :class:`ToolOutputError` if the rank details belong to another output.
     """
     if [phase.name for phase in output.phases] != [entry.operation for entry in ranks]:
         raise ToolOutputError(

@@ -13,21 +13,18 @@ DATA_TYPES: Final = ("timestamp", "offset", "incompressible", "random")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdtestOptions:
-    """What one execution of mdtest is to do: IO500's easy and hard forms and what lies between.
+    """Options of one execution of mdtest: IO500's easy and hard forms, and forms between them.
 
-    None of ``create``, ``stat``, ``read``, ``remove`` means all of them, as for mdtest itself.
-    ``items`` is for each task (-n). ``print_times`` (-P) is on by default: without it mdtest prints
-    rates only, and :func:`parse_table` has to derive the seconds. Raises :class:`ValueError` for
-    what mdtest refuses (``md_validate_tests``) or ignores.
+    Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
+    each task (-n). -P is always given: without it mdtest prints only rates, and
+    ``output.parse_table`` must derive the seconds. Raises :class:`ValueError` for values that mdtest
+    refuses (``md_validate_tests``) or ignores.
     """
 
     directory: str
     items: int | None = None
     items_per_directory: int | None = None
-    depth: int = 0
-    branching: int = 1
     files_only: bool = False
-    directories_only: bool = False
     leaf_only: bool = False
     unique_dir: bool = False
     time_unique_dir: bool = False
@@ -41,18 +38,15 @@ class MdtestOptions:
     signature: int | None = None
     data_type: str | None = None
     stride: int = 0
-    sync_file: bool = False
     sync_phase: bool = False
     stonewall_s: int = 0
     stonewall_status_file: str | None = None
     repetitions: int = 1
     api: str | None = None
     rank_details_csv: str | None = None
-    print_times: bool = True
-    warnings_as_errors: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what mdtest would refuse or ignore."""
+        """Refuse values that mdtest would refuse or ignore."""
         self._check_items()
         self._check_phases()
         for name, path in (
@@ -75,8 +69,6 @@ class MdtestOptions:
         for name, value, least in (
             ("items", self.items, 1),
             ("items_per_directory", self.items_per_directory, 1),
-            ("depth", self.depth, 0),
-            ("branching", self.branching, 1),
             ("write_bytes", self.write_bytes, 0),
             ("read_bytes", self.read_bytes, 0),
             ("stride", self.stride, 0),
@@ -95,14 +87,8 @@ class MdtestOptions:
                     f"items is {self.items}: expected a multiple of items_per_directory "
                     f"({self.items_per_directory})"
                 )
-        if self.stonewall_s and self.branching > 1:
-            raise ValueError(f"a stonewall needs a branching of 1, not {self.branching}")
-        if self.stonewall_s and self.directories_only:
-            raise ValueError("a stonewall stops file creation only: drop directories_only")
 
     def _check_phases(self) -> None:
-        if self.files_only and self.directories_only:
-            raise ValueError("files_only (-F) and directories_only (-D) exclude each other")
         everything = not (self.create or self.stat or self.read or self.remove)
         creates, reads = self.create or everything, self.read or everything
         if self.stonewall_s and not creates:
@@ -118,25 +104,20 @@ class MdtestOptions:
             )
         if self.signature is not None and not 0 < self.signature < 2**31:
             raise ValueError(f"signature is {self.signature}: expected 1 to 2147483647")
-        if self.sync_file and not self.write_bytes:
-            raise ValueError("sync_file (-y) syncs what is written: set write_bytes")
 
     def arguments(self) -> list[str]:
-        """The arguments after ``mdtest``, in a stable order: what, how, where, output."""
+        """Return the arguments after ``mdtest``, in a stable order: what, how, where, output."""
         args: list[str] = []
         size = units.tool_size
         for option, value in (
             ("-a", self.api),
             ("-n", self.items),
             ("-I", self.items_per_directory),
-            ("-z", self.depth or None),
-            ("-b", self.branching if self.branching != 1 else None),
         ):
             if value is not None:
                 args += [option, str(value)]
         for given, flag in (
             (self.files_only, "-F"),
-            (self.directories_only, "-D"),
             (self.leaf_only, "-L"),
             (self.unique_dir, "-u"),
             (self.time_unique_dir, "-t"),
@@ -145,13 +126,11 @@ class MdtestOptions:
             (self.read, "-E"),
             (self.remove, "-r"),
             (self.verify_read, "-X"),
-            (self.sync_file, "-y"),
             (self.sync_phase, "-Y"),
-            (self.print_times, "-P"),
-            (self.warnings_as_errors, "--warningAsErrors"),
         ):
             if given:
                 args.append(flag)
+        args.append("-P")
         for option, value in (
             ("-w", size(self.write_bytes) if self.write_bytes else None),
             ("-e", size(self.read_bytes) if self.read_bytes else None),

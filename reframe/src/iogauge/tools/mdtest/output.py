@@ -1,9 +1,9 @@
-"""mdtest: arguments for it, and its summary tables and rank details as values.
+"""mdtest's summary tables and rank details as values.
 
 Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON.
 
-A rate of mdtest 4.0 is, for each iteration, the *slowest* task's rate times the number of tasks
-(``summarize_results_rank0``); the table gives greatest, least, mean and standard deviation (n - 1)
+In mdtest 4.0 an iteration's rate is the *slowest* task's rate times the number of tasks
+(``summarize_results_rank0``). The table gives greatest, least, mean and standard deviation (n - 1)
 over the iterations. In 3.3 the values are taken over iterations and tasks (population deviation).
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.parsing import excerpt, is_number, unique
 
-#: Rows of mdtest's table, and the phase that each one is here.
+#: Rows of mdtest's table, and their phases here.
 PHASES: Final[dict[str, str]] = {
     "Directory creation": "dir_create",
     "Directory stat": "dir_stat",
@@ -60,25 +60,25 @@ _Row = tuple[float, float, float, float]
 
 
 def parse_table(text: str) -> ToolOutput:
-    """What mdtest printed: one phase for each row of ``SUMMARY rate`` that ran, in its order.
+    """Parse mdtest's output: one phase for each row of ``SUMMARY rate`` that ran, in order.
 
-    The table's unit is operations per second ("ops/sec" in its own progress lines); a header that
-    names another unit is refused. Rates: ``rate`` is the mean over the iterations, ``rate_max``,
-    ``rate_min`` and, with several iterations, ``rate_stddev`` the other columns (ops/s). The table
-    does not hold the single iterations, so that there is one phase for all of them; how many stands
-    in ``parameters["iterations"]``. A row of 0.000 is a phase that did not run, and is left out.
+    The table's unit is operations per second ("ops/sec" in its progress lines); a header with
+    another unit is refused. ``rate`` is the mean over the iterations. The other columns are
+    ``rate_max``, ``rate_min`` and, with several iterations, ``rate_stddev`` (ops/s). The table does
+    not hold the single iterations, so all share one phase; ``parameters["iterations"]`` is their
+    number. A row of 0.000 is a phase that did not run, and is left out.
 
-    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), which has three decimals;
-    of a single iteration whose count of operations is known they are operations / rate, which is
-    exact. Without -P those of a tree phase are the seconds of one directory: mdtest does not tell
-    more. ``operations`` is what all tasks did in one iteration, or None where the output does not
-    tell: with a stonewall, tasks times the greatest count reached (the others catch up).
+    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), with three decimals. For a
+    single iteration with a known count of operations they are operations / rate, which is exact.
+    Without -P those of a tree phase are the seconds of one directory: mdtest does not print more.
+    ``operations`` is the number for all tasks in one iteration, None if the output does not show
+    it. With a stonewall it is tasks times the greatest count reached (the others catch up).
 
-    ``parameters``: iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task, kind
-    (files, directories, files/directories), shift ("Shifting ranks by N"), and stonewall_min,
-    stonewall_max, stonewall_mean (items per task when the stonewall was hit).
+    ``parameters`` has iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task,
+    kind (files, directories, files/directories) and shift ("Shifting ranks by N"). It also has
+    stonewall_min, stonewall_max and stonewall_mean: items per task at the stonewall.
 
-    Raises :class:`ToolOutputError` when the table is missing, cut, damaged, or not the only one.
+    Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """
     if not text.strip():
         raise ToolOutputError("mdtest printed nothing: it failed before its first phase")
@@ -91,8 +91,7 @@ def parse_table(text: str) -> ToolOutput:
     if len(finished) != 1:
         raise ToolOutputError(
             f"mdtest output has {len(finished)} lines '-- finished at', expected 1: it is cut off "
-            "or "
-            f"not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
+            f"or not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
         )
     rates, iterations = tables["rate"]
     times = tables.get("time", ({}, iterations))
@@ -117,8 +116,7 @@ def parse_table(text: str) -> ToolOutput:
     if "time" not in tables and not hits and command and re.search(r"'?-x\b", command[1]):
         raise ToolOutputError(
             "mdtest took its number of items from a stonewall status file (-x) and printed no "
-            "times: "
-            "run it with -P"
+            "times: run it with -P"
         )
     if hits:
         parameters["stonewall_min"] = min(int(hit[0]) for hit in hits)
@@ -158,16 +156,15 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     if len(launches) > 1:
         raise ToolOutputError(
             f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, "
-            "expected "
-            "1: this is what happens when the launcher is not that of the MPI library mdtest was "
-            "built "
+            "expected 1: this is what happens when the launcher is not that of the MPI library "
+            "mdtest was built "
             "with; use the matching mpirun or srun"
         )
     return launches[0]
 
 
 def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Row], int]]:
-    """The rows of each SUMMARY table, and its number of iterations."""
+    """Return the rows of each SUMMARY table, and its number of iterations."""
     tables: dict[str, tuple[dict[str, _Row], int]] = {}
     for match in _SUMMARY.finditer(text):
         what = match[1]
@@ -251,16 +248,16 @@ def _phase(
 def _seconds(
     name: str, row: _Row, times: _Row | None, iterations: int, counts: Sequence[int]
 ) -> tuple[float, int | None]:
-    """Mean seconds of an iteration, and the operations in it where they are certain."""
+    """Return mean seconds of an iteration, and its operations if they are certain."""
     tree = name.startswith("Tree")
     if times is None:
-        # A stonewalled run: files as many as were reached, directories as many as asked for.
+        # A stonewalled run: as many files as reached, as many directories as requested.
         operations = counts[0] if name.startswith("Directory") else counts[-1]
         return (1 / row[2], None) if tree else (operations / row[2], operations)
     fitting = []
     if not tree:
         for count in counts:
-            # All iterations did the same number of operations: the fastest one took the least time.
+            # All iterations did the same number of operations: the fastest took the least time.
             pairs = ((row[0], times[1]), (row[1], times[0]))
             if all(abs(count / rate - time) <= _PRINTED + 2e-3 * time for rate, time in pairs):
                 fitting.append(count)
@@ -269,7 +266,7 @@ def _seconds(
         return operations_known / row[2], operations_known
     if times[2] > 0:
         return times[2], operations_known
-    # Below the half millisecond that the table can show.
+    # Below half a millisecond, the least that the table can show.
     return (operations_known / row[2] if operations_known else _PRINTED), operations_known
 
 
@@ -280,9 +277,9 @@ _CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
 class RankPhase:
     """One phase of the rank details.
 
-    ``rate_ops_s`` and ``seconds`` are those of all tasks in the *first* iteration (row ``all``; the
+    ``rate_ops_s`` and ``seconds`` are for all tasks in the *first* iteration (row ``all``; the
     seconds include the barrier). ``rank_rates_ops_s`` and ``rank_seconds`` hold a tuple by rank for
-    each iteration, without the barrier; they are empty for tree_create and tree_remove, which rank
+    each iteration, without the barrier. They are empty for tree_create and tree_remove, which rank
     0 does alone.
     """
 
@@ -294,12 +291,11 @@ class RankPhase:
 
 
 def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]:
-    """What ``--saveRankPerformanceDetails`` wrote (``StoreRankInformation`` in mdtest.c).
+    """Parse the file of ``--saveRankPerformanceDetails`` (``StoreRankInformation`` in mdtest.c).
 
-    The columns "Directory read" are left out: mdtest does not read directories, and writes a rate of
-    inf in 0 s there.
-
-    With ``tasks`` the number of ranks is checked. Raises :class:`ToolOutputError`.
+    The columns "Directory read" are left out: mdtest does not read directories, and writes a rate
+    of inf in 0 s there. With ``tasks`` the number of ranks is checked. Raises
+    :class:`ToolOutputError`.
     """
     where = "mdtest rank details"
     if not text.strip():
@@ -324,8 +320,8 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
         iterations[-1].append(cells)
     ranks = tasks if tasks is not None else len(iterations[0]) if iterations else 0
     if not iterations or any(len(group) != ranks for group in iterations):
-        found = [len(group) for group in iterations]
-        raise ToolOutputError(f"{where}: {found} ranks by iteration, expected {ranks or 'some'}")
+        counts = [len(group) for group in iterations]
+        raise ToolOutputError(f"{where}: {counts} ranks by iteration, expected {ranks or 'some'}")
     phases = []
     for column, name in enumerate(names):
         overall = rows[0][1][column]
@@ -351,7 +347,7 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
 def _rank_row(
     line: str, number: int, names: Sequence[str]
 ) -> tuple[str, list[tuple[float, float] | None]]:
-    """Label of a row, and its (rate, seconds) by phase; the ranks' rows lack the tree phases."""
+    """Return a row's label, and its (rate, seconds) by phase; ranks' rows lack the tree phases."""
     where = f"mdtest rank details: line {number}"
     label, *rest = line.split(",")
     if label != "all" and not re.fullmatch(r"0|[1-9]\d{0,8}", label):
@@ -374,14 +370,14 @@ def _rank_row(
 
 
 def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutput:
-    """The output with ``rank_seconds`` where the rank details have them: the first iteration's.
+    """Return the output with the first iteration's ``rank_seconds`` if the rank details have them.
 
-    The tree phases are left as they are: mdtest 4.0.0 reports other rates for them in the rank
-    details (84 instead of 8128 ops/s, seen in one run), and no rank's times.
+    Tree phases stay as they are: mdtest 4.0.0 reports other rates for them in the rank details (84
+    instead of 8128 ops/s, seen in one run), and no rank's times.
 
-    Of a single iteration, ``seconds`` is replaced by the exact value too, and ``rate`` is not: the
-    table's is the slowest task's rate times the tasks, this one's all items by the longest time.
-    They have to agree within 1 %. Raises :class:`ToolOutputError` otherwise.
+    For a single iteration, ``seconds`` is replaced by the exact value too, but ``rate`` stays. The
+    table's rate is the slowest task's rate times the tasks, the details' all items by the longest
+    time. The two must agree within 1 %. Raises :class:`ToolOutputError` otherwise.
     """
     details: Mapping[str, RankPhase] = {entry.name: entry for entry in ranks}
     phases = []

@@ -1,0 +1,845 @@
+"""Does a test notice? Plants defects, one at a time, in a copy of the tree; each must make a named test fail.
+
+    python benchmarks/mutants.py [NAME...] [--jobs N] [--write]      --write: docs/mutants.md, after a whole run
+
+First all named tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test
+itself must fail: a test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if
+a defect survives or its text is not in its file exactly once.
+
+The package that is installed points at the original tree. So the copy stands first on PYTHONPATH, and the program
+makes sure that Python imports iogauge from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = Path("reframe/src/iogauge")
+PAGE = ROOT / "docs" / "mutants.md"
+#: Seconds that a named test may take; a planted defect may make it wait for ever.
+PATIENCE_S = 600
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A defect: ``old`` stands in ``file`` of the room exactly once, and ``new`` takes its place.
+
+    ``test`` must fail then. ``harm`` says what would happen unnoticed; ``passes``: a wrong PASS.
+    """
+
+    name: str
+    room: str
+    file: str
+    old: str
+    new: str
+    test: str
+    harm: str
+    passes: bool = False
+
+    @property
+    def path(self) -> Path:
+        """The file, from the root of the tree."""
+        return LIBRARY / self.room / self.file
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the test of a mutant. ``noticed``: the test itself failed."""
+
+    mutant: Mutant
+    noticed: bool
+    said: str
+    seconds: float
+
+
+# fmt: off
+MUTANTS = (
+    # alarm
+    Mutant(
+        "alarm-forgets-damage", "alarm", "collect.py",
+        "        for one in damaged\n",
+        "        for one in ()\n",
+        "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
+        "the alarm is silent about a damaged record, which may have been a failure",
+    ),
+    Mutant(
+        "alarm-forgets-partition", "alarm", "collect.py",
+        "        if place not in measured\n",
+        "        if place in measured\n",
+        "tests/unit/test_alarm.py::test_a_partition_that_was_not_measured",
+        "the alarm is silent about a partition in which nothing ran",
+    ),
+    # calibrate
+    Mutant(
+        "calibrate-from-invalid", "calibrate", "runs.py",
+        '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
+        "",
+        "tests/unit/test_calibrate.py::test_only_proven_values_are_runs",
+        "a reference rests on runs that are INVALID",
+    ),
+    Mutant(
+        "calibrate-over-step", "calibrate", "statistics.py",
+        "    return split if abs(change) >= LEAST_SPREAD else None",
+        "    return split if change >= LEAST_SPREAD else None",
+        "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
+        "a reference rests on runs from before and after a loss",
+    ),
+    # check
+    Mutant(
+        "hook-of-subclass-disabled", "check", "judged.py",
+        "        ours = [kind for kind in type(self).__mro__ if issubclass(kind, JudgedCheck)]",
+        "        ours = [JudgedCheck]",
+        "tests/unit/test_hooks.py::test_no_hook_can_be_left_out",
+        "`--disable-hook` leaves out what a class below `JudgedCheck` decides",
+        passes=True,
+    ),
+    Mutant(
+        "any-verdict-is-ok", "check", "judged.py",
+        "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
+        "        if self._judgement is None:",
+        "tests/e2e/test_never_pass.py::TestReframesOwnDoors::test_failing_value[--skip-performance-check --keep-stage-files]",
+        "ReFrame ends in OK for a FAIL that `--skip-performance-check` hides",
+        passes=True,
+    ),
+    Mutant(
+        "undecided-is-ok", "check", "judged.py",
+        "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
+        "        if self._judgement and self._judgement.verdict is not Verdict.PASS:",
+        "tests/e2e/test_never_pass.py::TestReframesOwnDoors::test_nothing_judged[--skip-sanity-check --skip-performance-check --keep-stage-files]",
+        "ReFrame ends in OK for a case that was never judged",
+        passes=True,
+    ),
+    Mutant(
+        "hand-over-nothing", "check", "judged.py",
+        "            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):",
+        "            if reference is not None and decided.verdict in (Verdict.PASS,):",
+        "tests/e2e/test_derived.py::test_what_does_not_hold_beyond_saturation_fails_by_name",
+        "ReFrame does not get the reference that a FAIL misses, and does not name the metric",
+    ),
+    Mutant(
+        "record-says-pass", "check", "judged.py",
+        "            verdict=judgement.verdict,",
+        "            verdict=Verdict.PASS,",
+        "tests/e2e/test_never_pass.py::TestFioOutput::test_last_phase_counts_too",
+        "the record of every case says PASS",
+        passes=True,
+    ),
+    Mutant(
+        "override-forgotten", "check", "storage.py",
+        "            if (value := getattr(self, name)) and value != known",
+        "            if (value := getattr(self, name)) and value == known",
+        "tests/e2e/test_never_pass.py::TestOverrides::test_a_reference_holds_for_what_the_site_declares[tasks_per_node=1]",
+        "what `-S` sets is compared with references for something else",
+        passes=True,
+    ),
+    Mutant(
+        "operands-of-an-earlier-run", "check", "derived.py",
+        "        selected = current().open_cases",
+        "        selected = set[tuple[str, str, str, str]]()",
+        "tests/unit/test_derive.py::test_operands_that_this_run_has_not_decided_are_waited_for",
+        "a derived value is computed before this run has decided its operands",
+    ),
+    # cli
+    Mutant(
+        "reframe-died", "cli", "running.py",
+        "    worst = max(status, records.exit_status(gate))",
+        "    worst = records.exit_status(gate)",
+        "tests/e2e/test_faults.py::TestKilled::test_reframe_below_our_own_command",
+        "`iogauge run` ends with 0 though ReFrame was killed",
+    ),
+    Mutant(
+        "gone-from-the-gate", "cli", "running.py",
+        "    if not wrong or accept:",
+        "    if wrong or accept:",
+        "tests/e2e/test_cli.py::TestRun::test_gate_misses_what_it_had_before",
+        "a gate passes though a case that it always measured is gone",
+    ),
+    Mutant(
+        "report-of-damage", "cli", "results.py",
+        "show_outcome(console, records, gate, 1 if damaged else 0)",
+        "show_outcome(console, records, gate, 0)",
+        "tests/e2e/test_history.py::test_a_line_that_is_no_record_may_have_been_a_failure",
+        "`iogauge report` ends with 0 for a session with a damaged record",
+    ),
+    # core
+    Mutant(
+        "lower-bound", "core", "measurement.py",
+        "        return self.least <= value <= self.most",
+        "        return value <= self.most",
+        "tests/unit/test_verdict.py::test_the_ends_of_the_bounds_meet_the_reference",
+        "the lower bound of a reference is ignored",
+        passes=True,
+    ),
+    Mutant(
+        "mib-is-mb", "core", "units.py",
+        '"Mi": 2**20, "Gi": 2**30',
+        '"Mi": 10**6, "Gi": 2**30',
+        "tests/unit/test_units.py::test_conversion",
+        "MiB/s and MB/s are the same",
+    ),
+    Mutant(
+        "nan-in-json", "core", "untrusted.py",
+        '_JSON: Final = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite)',
+        '_JSON: Final = json.JSONDecoder(parse_float=_finite)',
+        "tests/unit/tools/test_fio.py::test_damage_by_hand",
+        "NaN in the output of a tool is a number",
+    ),
+    # evidence
+    Mutant(
+        "status-of-a-phase", "evidence", "collect.py",
+        "        if run.status != 0:",
+        "        if run.status > 128:",
+        "tests/unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
+        "a phase whose exit status is not 0 counts",
+        passes=True,
+    ),
+    Mutant(
+        "ended-by-scheduler", "evidence", "collect.py",
+        "    if job_status or job_state in ENDED_BY_SCHEDULER:",
+        "    if job_status:",
+        "tests/unit/test_evidence.py::test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed",
+        "a job that the scheduler ended counts if its exit status is 0",
+        passes=True,
+    ),
+    Mutant(
+        "stage-of-another-session", "evidence", "collect.py",
+        "    if owner is not None and holder != owner:",
+        "    if owner is not None and opened.case != owner[1]:",
+        "tests/unit/test_evidence.py::test_what_another_session_left_is_no_evidence",
+        "what an earlier session left in the stage directory is evidence",
+        passes=True,
+    ),
+    Mutant(
+        "lock-without-word", "evidence", "collect.py",
+        '        return "what kept the lock of the target for this case was killed before it could tell"',
+        '        return ""',
+        "tests/unit/test_evidence.py::test_a_lock_that_was_lost_or_is_not_proven",
+        "a case whose lock was lost with its keeper counts as undisturbed",
+        passes=True,
+    ),
+    # guards
+    Mutant(
+        "guard-not-listed", "guards", "catalogue.py",
+        '    Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),\n',
+        "",
+        "tests/unit/test_judge.py::test_every_guard_that_applies_is_asked",
+        "a guard is missing in the catalogue, and nobody asks it",
+        passes=True,
+    ),
+    Mutant(
+        "evictions-not-counted", "guards", "cache.py",
+        "    if len(evictions) != expected:",
+        "    if not evictions:",
+        "tests/unit/test_judge.py::test_a_read_from_a_cache_that_may_hold_data_is_invalid",
+        "the page cache of one node of two was emptied, and reads count as those of storage",
+        passes=True,
+    ),
+    Mutant(
+        "fetched-share", "guards", "cache.py",
+        "count is not None and count < 0.95 * data_bytes]",
+        "count is not None and count < 0.095 * data_bytes]",
+        "tests/unit/test_guards.py::test_g1_tasks_must_have_fetched_what_they_read",
+        "a read of which a tenth came from storage counts as one of storage",
+        passes=True,
+    ),
+    Mutant(
+        "slowest-below-ceiling", "guards", "figures.py",
+        "            value=max(case.values[metric.name]),",
+        "            value=min(case.values[metric.name]),",
+        "tests/unit/test_judge.py::test_the_fastest_sample_must_stay_below_the_ceiling",
+        "a sample above the ceiling counts if another one lies below",
+        passes=True,
+    ),
+    Mutant(
+        "longest-repetition", "guards", "figures.py",
+        "    shortest = min(seconds)",
+        "    shortest = max(seconds)",
+        "tests/unit/test_judge.py::test_one_bad_repetition_is_enough",
+        "a repetition that is too short counts if another one is long enough",
+        passes=True,
+    ),
+    Mutant(
+        "other-source", "guards", "preflight.py",
+        "            or (declared_source is not None and mount.source != declared_source)\n",
+        "",
+        "tests/unit/test_guards.py::test_g9_objects",
+        "another file system of the same type counts as the declared one",
+        passes=True,
+    ),
+    # job
+    Mutant(
+        "refusals-not-heard", "job", "opening.py",
+        "    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)",
+        "    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.UNSTABLE)",
+        "tests/unit/test_agent.py::test_a_target_that_will_not_do_is_refused",
+        "a case writes to a full target, or to another file system than declared",
+    ),
+    Mutant(
+        "lost-lock-not-told", "job", "opening.py",
+        "    Path(LOCKED).write_text(json.dumps(LockKept(lost).to_json()), encoding=\"utf-8\")",
+        "    Path(LOCKED).write_text(json.dumps(LockKept(\"\").to_json()), encoding=\"utf-8\")",
+        "tests/unit/test_job_lock.py::test_a_keeper_that_was_stopped_says_that_the_lock_was_lost",
+        "a case that lost the lock of its target says that it had it",
+        passes=True,
+    ),
+    Mutant(
+        "phase-goes-on", "job", "job.sh",
+        '    if [ "$status" -ne 0 ]; then',
+        '    if [ "$status" -gt 128 ]; then',
+        "tests/unit/test_job_script.py::test_a_phase_that_fails_ends_the_job_with_its_status",
+        "the job goes on after a phase that failed",
+    ),
+    Mutant(
+        "status-not-written", "job", "job.sh",
+        '"$IOG_REP" "$name" "$status" "$started"',
+        '"$IOG_REP" "$name" 0 "$started"',
+        "tests/unit/test_job_script.py::test_a_tool_that_is_killed_ends_the_job_as_killed",
+        "`phases.tsv` says that a tool that was killed ended well",
+    ),
+    Mutant(
+        "account-hides-status", "job", "fetched.sh",
+        'exit "$status"',
+        "exit 0",
+        "tests/unit/test_background.py::test_what_counts_bytes_keeps_the_status",
+        "a tool that fails under `fetched.sh` ended well",
+        passes=True,
+    ),
+    Mutant(
+        "rounds-go-on", "job", "rounds.sh",
+        '"$@" "$job" </dev/null || exit',
+        '"$@" "$job" </dev/null',
+        "tests/unit/test_needle.py::test_the_first_failure_ends_it",
+        "a needle sweep goes on after a turn that failed",
+    ),
+    # judge
+    Mutant(
+        "met-unexpectedly", "judge", "verdict.py",
+        '                Verdict.FAIL, f"{text}: met unexpectedly',
+        '                Verdict.PASS, f"{text}: met unexpectedly',
+        "tests/unit/test_verdict.py::test_an_expected_failure_that_does_not_happen_is_one_that_counts",
+        "a value that an `$xfail` says is broken passes when it meets its reference",
+        passes=True,
+    ),
+    Mutant(
+        "xfail-for-ever", "judge", "verdict.py",
+        "        reference = replace(reference, xfail=None, until=None)",
+        "        reference = replace(reference, until=None)",
+        "tests/unit/test_verdict.py::test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so",
+        "a failure is expected after the last day of its `$xfail`",
+    ),
+    Mutant(
+        "xfail-of-another-metric", "judge", "case.py",
+        "            and all(m.failed_as_expected for m in failed)",
+        "            and any(m.failed_as_expected for m in failed)",
+        "tests/unit/test_judge.py::test_expected_failures_of_a_case",
+        "the expected failure of one metric hides the failure of another",
+    ),
+    Mutant(
+        "findings-of-the-case", "judge", "verdict.py",
+        "    applicable = [f for f in findings if f.metric in (None, metric.name)]",
+        "    applicable = [f for f in findings if f.metric == metric.name]",
+        "tests/unit/test_judge.py::test_a_lock_that_was_lost_contaminates_every_metric",
+        "findings about the whole case are dropped",
+        passes=True,
+    ),
+    Mutant(
+        "findings-of-sources", "judge", "case.py",
+        "        of_metric[name] = [finding for source in computed.sources for finding in of_metric[source]]",
+        "        of_metric[name] = []",
+        "tests/unit/test_judge.py::test_what_is_computed_of_two_metrics_is_judged_like_them",
+        "a computed metric is believed though its sources are not",
+        passes=True,
+    ),
+    Mutant(
+        "samples-not-counted", "judge", "verdict.py",
+        "        if len(values) != repetitions:",
+        "        if not values:",
+        "tests/unit/test_verdict.py::test_samples_that_prove_nothing_are_refused",
+        "a repetition without a value goes unnoticed",
+        passes=True,
+    ),
+    Mutant(
+        "unit-not-compared", "judge", "verdict.py",
+        "            if quantity.unit != metric.unit:",
+        "            if not quantity.unit:",
+        "tests/unit/test_verdict.py::test_samples_that_prove_nothing_are_refused",
+        "a sample in KiB/s is compared with a reference in MiB/s",
+        passes=True,
+    ),
+    Mutant(
+        "best-verdict", "judge", "verdict.py",
+        "    return max(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)",
+        "    return min(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)",
+        "tests/unit/test_verdict.py::test_the_worst_verdict_is_the_case_s",
+        "one metric that passes makes the case pass",
+        passes=True,
+    ),
+    Mutant(
+        "nothing-to-compare", "judge", "verdict.py",
+        "            Verdict.UNREFERENCED, unreferenced or",
+        "            Verdict.PASS, unreferenced or",
+        "tests/unit/test_judge.py::test_without_a_reference_nothing_passes",
+        "a metric without a reference passes",
+        passes=True,
+    ),
+    Mutant(
+        "fastest-probe", "judge", "needle.py",
+        "        key=lambda probe: (probe.rate, probe.name),",
+        "        key=lambda probe: (-probe.rate, probe.name),",
+        "tests/unit/test_needle.py::test_figures_by_hand",
+        "a needle sweep judges the fastest storage target in place of the slowest",
+        passes=True,
+    ),
+    # node
+    Mutant(
+        "no-file-is-empty", "node", "pagecache.py",
+        "        return not self.problem and self.resident_after == 0 and self.files > 0",
+        "        return not self.problem and self.resident_after == 0",
+        "tests/unit/test_pagecache.py::test_what_proves_a_cache_empty",
+        "a page cache counts as emptied where no file was found",
+        passes=True,
+    ),
+    Mutant(
+        "inactive-target", "node", "lustre_targets.py",
+        "        healthy = active and target.active and uuid not in failed",
+        "        healthy = active and target.active",
+        "tests/unit/test_lustre.py::test_a_target_is_inactive_where_any_of_the_three_says_so",
+        "a storage target that `lfs check` complains of counts as active",
+    ),
+    # plan
+    Mutant(
+        "run-twice", "plan", "stage.py",
+        "        if (run.repetition, run.name) in runs:",
+        "        if run in runs.values():",
+        "tests/unit/test_evidence.py::test_a_phase_that_ran_twice_is_an_error",
+        "the second line of a phase in `phases.tsv` replaces the first",
+    ),
+    Mutant(
+        "cache-not-emptied", "plan", "script.py",
+        '        lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")',
+        '        lines += [f"iog_phase evict-{phase.name} {shell_command(words)}"][1:]',
+        "tests/unit/test_plan.py::test_a_case_of_one_node",
+        "the job script does not empty the page cache before a read",
+    ),
+    Mutant(
+        "no-warm-up", "plan", "case.py",
+        "        return 0 if self.warm_up else 1",
+        "        return 1",
+        "tests/unit/test_evidence.py::test_a_phase_that_never_ran_is_named",
+        "cases run without their warm-up",
+    ),
+    Mutant(
+        "budget-of-each-case", "plan", "cost.py",
+        "            self.node_seconds + other.node_seconds,",
+        "            max(self.node_seconds, other.node_seconds),",
+        "tests/unit/test_budget.py::test_a_session_spends_until_a_case_would_be_too_much",
+        "a session may cost more than the site's budget, case by case",
+    ),
+    # records
+    Mutant(
+        "record-not-on-disk", "records", "journal.py",
+        "            os.fsync(fd)\n",
+        "",
+        "tests/unit/test_history.py::test_a_record_is_on_disk_when_append_returns",
+        "the record of a decided case is lost with the machine",
+    ),
+    Mutant(
+        "series-merge", "records", "record.py",
+        "    return digest([line, dict(subset)])",
+        "    return digest([line])",
+        "tests/unit/test_history.py::test_without_keys_tools_and_stack_make_the_series",
+        "runs with another stack go on in the old series",
+    ),
+    Mutant(
+        "derived-from-unstable", "records", "derive.py",
+        "    if not verdict.is_valid:",
+        "    if verdict.fails_run:",
+        "tests/unit/test_derive.py::test_a_point_that_is_not_valid_is_named_with_its_verdict",
+        "an UNSTABLE measurement is an operand of a derived one",
+    ),
+    # report
+    Mutant(
+        "one-pass-opens-the-gate", "report", "outcome.py",
+        "        return int(any(verdict.is_trouble(gate) for verdict in verdicts))",
+        "        return int(all(verdict.is_trouble(gate) for verdict in verdicts))",
+        "tests/unit/test_report.py::test_the_worst_case_decides",
+        "one case that passes opens the gate",
+        passes=True,
+    ),
+    Mutant(
+        "junit-calls-it-passed", "report", "junit.py",
+        "        if record.verdict is not Verdict.PASS:",
+        "        if record.verdict.fails_run:",
+        "tests/unit/test_alarm.py::test_junit_calls_nothing_but_pass_a_pass",
+        "GitLab shows an UNSTABLE case as passed",
+        passes=True,
+    ),
+    # session
+    Mutant(
+        "gate-by-mistake", "session", "current.py",
+        '    raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")',
+        "    return False",
+        "tests/e2e/test_never_pass.py::TestRetries::test_a_gate_that_is_neither_open_nor_shut[y]",
+        "a misspelt `IOGAUGE_GATE` opens the gate",
+    ),
+    Mutant(
+        "gate-without-a-case", "session", "gate.py",
+        "        if session.failed or not session.passed:",
+        "        if session.failed:",
+        "tests/unit/test_session.py::test_a_gate_that_decides_nothing_fails",
+        "a gate that measured nothing ends with 0",
+        passes=True,
+    ),
+    Mutant(
+        "janitor-of-the-living", "session", "janitor.py",
+        "                if self.everything or not directory.may_be_alive(session):",
+        "                if session.path:",
+        "tests/e2e/test_safety.py::test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept",
+        "`iogauge clean` removes the directory of a session that runs",
+    ),
+    # site
+    Mutant(
+        "reference-of-something-else", "site", "references.py",
+        "        if foreign:\n",
+        "        if foreign and index:\n",
+        "tests/unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
+        "a run at another scale is compared with the site's references",
+        passes=True,
+    ),
+    Mutant(
+        "largest-part", "site", "topology.py",
+        "        return min(parts, key=lambda part: part.value, default=None)",
+        "        return max(parts, key=lambda part: part.value, default=None)",
+        "tests/unit/test_topology.py::test_the_smallest_part_sets_the_ceiling",
+        "the ceiling is that of the fastest part of the way to the storage",
+        passes=True,
+    ),
+    # tools
+    Mutant(
+        "fio-failed", "tools", "fio/output.py",
+        "    if error != 0 or isinstance(error, bool):",
+        "    if isinstance(error, bool):",
+        "tests/unit/tools/test_fio.py::test_damaged_output",
+        "the rates of a job of fio that failed count",
+        passes=True,
+    ),
+    Mutant(
+        "ior-complained", "tools", "ior/output.py",
+        "        warnings=warnings,",
+        "        warnings=(),",
+        "tests/unit/tools/test_ior.py::test_corrupt_data_is_a_warning_of_the_log",
+        "IOR found corrupt data, and its warning is dropped",
+        passes=True,
+    ),
+    # trend
+    Mutant(
+        "trend-of-the-invalid", "trend", "states.py",
+        '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
+        "",
+        "tests/unit/test_trend.py::test_only_valid_points_count",
+        "INVALID runs count in a trend",
+    ),
+    Mutant(
+        "less-is-better", "trend", "states.py",
+        "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), -1.0, 1.0)[order]",
+        "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), 1.0, 1.0)[order]",
+        "tests/unit/test_trend.py::test_a_latency_that_grows_is_an_alarm",
+        "a latency that grows is an improvement",
+    ),
+    Mutant(
+        "alarm-without-status", "trend", "command.py",
+        "    return 1 if any(one.state is State.ALARM for one in found) else 0",
+        "    return 0",
+        "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",
+        "`iogauge trend` ends with 0 in spite of an alarm",
+    ),
+    # workspace
+    Mutant(
+        "anybody-allows", "workspace", "permission.py",
+        "        if info.st_uid not in (0, owner):",
+        "        if info.st_uid < 0:",
+        "tests/unit/test_allowed.py::test_a_marker_counts_only_from_root_or_the_owner",
+        "anybody's file allows to write in a directory",
+    ),
+    Mutant(
+        "root-owns-everything", "workspace", "permission.py",
+        "    if place.owner != caller.uid:",
+        "    if caller.uid not in (0, place.owner):",
+        "tests/unit/test_allowed.py::test_root_may_write_everywhere_and_still_needs_to_own_it",
+        "root writes in directories of others without a marker",
+    ),
+    Mutant(
+        "removal-without-marker", "workspace", "directory.py",
+        '            if not all(name.startswith(f"{MARKER}.") for name in os.listdir(fd)):',
+        "            if not os.listdir(fd):",
+        "tests/unit/test_workdir.py::test_a_directory_that_is_not_ours_is_not_removed",
+        "the janitor removes a directory without our marker",
+    ),
+    Mutant(
+        "lock-lost-unnoticed", "workspace", "lock.py",
+        "            _unlink(self.place, self.name)\n"
+        "        except (FileNotFoundError, directory.WorkdirError):\n"
+        "            return False\n",
+        "            _unlink(self.place, self.name)\n"
+        "        except (FileNotFoundError, directory.WorkdirError):\n"
+        "            return True\n",
+        "tests/unit/test_lock.py::test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone",
+        "a holder that lost the lock believes that it had it throughout",
+        passes=True,
+    ),
+    Mutant(
+        "lease-of-nothing", "workspace", "lock.py",
+        "(holder.gone or self.quiet_s >= holder.lease_s)",
+        "(holder.gone or self.quiet_s >= 0)",
+        "tests/unit/test_lock.py::test_a_holder_elsewhere_that_beats_is_left_alone",
+        "a lock is taken from a holder that is alive",
+    ),
+)
+# fmt: on
+
+
+def copy_tree(to: Path) -> None:
+    """Copy what git knows and what it does not ignore, as it stands in the tree."""
+    words = ["git", "-C", str(ROOT), "ls-files", "-z", "-c", "-o", "--exclude-standard"]
+    listed = subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout.decode()
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, to / name, follow_symlinks=False)
+
+
+class Copy:
+    """A copy of the tree, in which tests run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree, self.scratch = folder / "tree", folder / "scratch"
+        self.scratch.mkdir(parents=True)
+        copy_tree(self.tree)
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "IOGAUGE_ROOT"},
+            "PYTHONPATH": str(self.tree / "reframe" / "src"),
+            "PYTEST_DEBUG_TEMPROOT": str(self.scratch),
+            # Where root runs the tests, mpirun must let it.
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }
+        words = [sys.executable, "-c", "import iogauge; print(iogauge.__file__)"]
+        found = subprocess.run(
+            words,
+            cwd=self.tree,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        if not Path(found).is_relative_to(self.tree):
+            raise SystemExit(f"mutants: iogauge is imported from {found}, expected {self.tree}")
+
+    def run(self, tests: Sequence[str], *words: str) -> tuple[dict[str, list[str]], str]:
+        """Run tests; returns how each ended (a word for each set of its parameters), and what pytest printed.
+
+        The words: ``passed``, ``failed``, ``skipped``, and ``error`` for a test that was not run.
+        """
+        report = self.scratch / "junit.xml"
+        report.unlink(missing_ok=True)
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+                *(f"--rootdir={self.tree}", "-c", str(self.tree / "pyproject.toml")),
+                *(f"--junitxml={report}", *words, *tests),
+            ],
+            cwd=self.tree,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            said, _ = process.communicate(
+                timeout=PATIENCE_S * (len(tests) if len(tests) > 1 else 1)
+            )
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return {}, f"no end after {PATIENCE_S} s"
+        ended: dict[str, list[str]] = {}
+        with contextlib.suppress(OSError, ElementTree.ParseError):
+            for case in ElementTree.parse(report).iter("testcase"):
+                place = f"{case.get('classname', '')}.{case.get('name', '').partition('[')[0]}"
+                kinds = [
+                    child.tag for child in case if child.tag in ("failure", "error", "skipped")
+                ]
+                word = {"failure": "failed"}.get(kinds[0], kinds[0]) if kinds else "passed"
+                ended.setdefault(place, []).append(word)
+        return ended, said
+
+    def try_out(self, mutant: Mutant) -> Outcome:
+        """Plant a mutant, run its test, and put the file back as it was."""
+        file = self.tree / mutant.path
+        text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime_ns
+        began = time.monotonic()
+        file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        try:
+            ended, said = self.run([mutant.test])
+        finally:
+            file.write_text(text, encoding="utf-8")
+            os.utime(file, ns=(written, written))  # as Python's caches know it
+        words = ended.get(place_of(mutant.test), [])
+        noticed = "failed" in words and "error" not in words
+        lines = [line for line in said.splitlines() if line.startswith("E  ")]
+        why = lines[0][1:].strip() if noticed and lines else " ".join(sorted(set(words)))
+        return Outcome(mutant, noticed, why or said[-2000:], time.monotonic() - began)
+
+
+def place_of(test: str) -> str:
+    """A test's name as JUnit's XML has it, without its parameters."""
+    file, _, name = test.partition("::")
+    return (
+        f"{file.removesuffix('.py').replace('/', '.')}.{name.partition('[')[0].replace('::', '.')}"
+    )
+
+
+def mistakes(mutants: Sequence[Mutant]) -> list[str]:
+    """What no longer fits the tree: a text that is not there exactly once, a test that is not there."""
+    found = []
+    for mutant in mutants:
+        file = ROOT / mutant.path
+        count = file.read_text(encoding="utf-8").count(mutant.old) if file.is_file() else 0
+        if count != 1:
+            found.append(
+                f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1"
+            )
+        test, _, name = mutant.test.partition("::")
+        function = name.rpartition("::")[2].partition("[")[0]
+        if f"def {function}(" not in (ROOT / test).read_text(encoding="utf-8"):
+            found.append(f"{mutant.name}: {test} has no {function}")
+    return found
+
+
+def green(copy: Copy, mutants: Sequence[Mutant], jobs: int) -> list[str]:
+    """Run all named tests in the unchanged copy; returns a line for each that did not pass."""
+    tests = list(dict.fromkeys(mutant.test for mutant in mutants))
+    ended, said = copy.run(tests, f"-n{jobs}")
+    wrong = []
+    for test in tests:
+        words = ended.get(place_of(test), [])
+        if set(words) != {"passed"}:
+            wrong.append(f"{test}: {', '.join(sorted(set(words))) or 'not run'} without any defect")
+    if wrong:
+        print(said[-6000:])
+    return wrong
+
+
+def plant_all(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[Outcome]:
+    """Try all mutants out, as many at a time as there are copies; says each outcome."""
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    for mutant in mutants:
+        waiting.put(mutant)
+    found: list[Outcome] = []
+
+    def work(copy: Copy) -> None:
+        while True:
+            try:
+                mutant = waiting.get_nowait()
+            except queue.Empty:
+                return
+            one = copy.try_out(mutant)
+            found.append(one)
+            word = "noticed" if one.noticed else "SURVIVED"
+            print(f"{word:8} {mutant.name:32} {one.seconds:5.1f} s  {one.said[:150]}", flush=True)
+
+    threads = [threading.Thread(target=work, args=(copy,)) for copy in copies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def table(mutants: Collection[Mutant]) -> list[str]:
+    """Lines of a table, a row for each mutant."""
+    rows = ["| what would go unnoticed | where | test that fails |", "|---|---|---|"]
+    for mutant in mutants:
+        test = mutant.test.removeprefix("tests/")
+        rows.append(f"| {mutant.harm} | `{mutant.room}/{mutant.file}` | `{test}` |")
+    return rows
+
+
+def page(seconds: float, jobs: int) -> str:
+    """The text of docs/mutants.md."""
+    passes = [mutant for mutant in MUTANTS if mutant.passes]
+    others = [mutant for mutant in MUTANTS if not mutant.passes]
+    rooms = {mutant.room for mutant in MUTANTS}
+    lines = [
+        "# Defects that a test must notice",
+        "",
+        f"Written by `python benchmarks/mutants.py --write`: {len(MUTANTS)} defects, at least one in each of the "
+        f"{len(rooms)} rooms of the",
+        "library. Each was planted alone in a copy of the tree, and the named test failed; without it all of them passed.",
+        "The changed lines stand in the program. "
+        f"The whole took {seconds / 60:.0f} min with `--jobs {jobs}`.",
+        "",
+        f"## A wrong PASS: {len(passes)}",
+        "",
+        *table(passes),
+        "",
+        f"## Something else that nobody would see: {len(others)}",
+        "",
+        *table(others),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="copies that work at a time"
+    )
+    parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
+    options = parser.parse_args()
+    known = {mutant.name: mutant for mutant in MUTANTS}
+    if unknown := [name for name in options.names if name not in known]:
+        parser.error(f"unknown: {', '.join(unknown)}; there are: {', '.join(known)}")
+    if options.write and options.names:
+        parser.error("--write needs a whole run: name no mutant")
+    mutants = [known[name] for name in options.names or known]
+    began = time.monotonic()
+    wrong = mistakes(mutants)
+    if not wrong:
+        with tempfile.TemporaryDirectory(prefix="iogauge-mutants-") as folder:
+            copies = [Copy(Path(folder, str(n))) for n in range(options.jobs)]
+            wrong = green(copies[0], mutants, options.jobs)
+            if not wrong:
+                tried = plant_all(copies, mutants)
+                wrong = [f"{one.mutant.name} survived" for one in tried if not one.noticed]
+    for line in wrong:
+        print(f"mutants: {line}")
+    seconds = time.monotonic() - began
+    if wrong:
+        return 1
+    print(f"mutants: {len(mutants)} planted, {len(mutants)} noticed, {seconds:.0f} s")
+    if options.write:
+        PAGE.write_text(page(seconds, options.jobs), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

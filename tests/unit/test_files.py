@@ -1,0 +1,52 @@
+"""A file is there whole or not at all, and nothing lies beside it afterwards."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from iogauge.core.files import replace_file, written_beside
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    for data in (b"old", b"new"):
+        replace_file(file, data)
+        assert file.read_bytes() == data
+    assert os.listdir(tmp_path) == ["f"]
+
+
+@pytest.mark.parametrize("call", ["rename", "fsync"])
+def test_what_fails_leaves_the_old_file(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("not here")
+
+    file = tmp_path / "f"
+    file.write_text("old")
+    monkeypatch.setattr(os, call, refuse)
+    with pytest.raises(OSError, match="not here"):
+        replace_file(file, b"new", sync=True)
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["f"]
+
+
+def test_in_an_open_directory_and_with_the_mode_that_was_asked_for(tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    try:
+        replace_file("f", b"x", mode=0o600, dir_fd=fd)
+    finally:
+        os.close(fd)
+    assert (tmp_path / "f").read_bytes() == b"x"
+    assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o600
+
+
+def test_the_name_of_what_is_written_begins_with_that_of_the_file(tmp_path: Path) -> None:
+    with written_beside(tmp_path / "f", b"x") as scratch, written_beside(tmp_path / "f", b"y") as b:
+        assert scratch != b and Path(scratch).read_bytes() == b"x"
+        assert all(name.startswith("f.") for name in os.listdir(tmp_path))
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,31 @@
+"""ReFrame's ``--disable-hook`` leaves out no hook of ours, whichever class has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import reframe as rfm
+from reframe.core.exceptions import ReframeFatalError
+
+import iogauge.check  # noqa: F401  # all base classes
+from iogauge.check.judged import JudgedCheck
+
+
+def and_below(kind: type[JudgedCheck]) -> Iterator[type[JudgedCheck]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from and_below(inner)
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(set(and_below(JudgedCheck)), key=str), ids=lambda kind: kind.__name__
+)
+def test_no_hook_can_be_left_out(kind: type[JudgedCheck], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rfm.RegressionTest, "disable_hook", lambda *_: None)
+    hooks = [hook.fn.__name__ for hook in kind._rfm_hook_registry]
+    assert "_nothing_passes_unproven" in hooks
+    check = object.__new__(kind)
+    for hook in hooks:
+        with pytest.raises(ReframeFatalError, match=f"--disable-hook={hook} .*: not allowed"):
+            check.disable_hook(hook)

@@ -1,0 +1,268 @@
+"""A record is read, and written back byte for byte; what it says of itself."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iogauge.core.measurement import Metric, Reference
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.records import journal
+from iogauge.records.journal import Damaged
+from iogauge.records.record import FindingRecord, MetricRecord, Record, line_of, series_of
+from support import records
+
+FILES = sorted((Path(__file__).parents[1] / "data" / "history").glob("*.jsonl.gz"))
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def line(made: object) -> bytes:
+    return json.dumps(made, separators=(",", ":")).encode()
+
+
+# --- what is read is written back --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_recorded_lines_are_written_back_as_they_were(file: Path) -> None:
+    lines = gzip.decompress(file.read_bytes()).splitlines()
+    assert len(lines) == 200
+    for one in lines:
+        record = Record.from_line(one)
+        assert record.to_line() == one
+        assert (record.line, record.series) == (record.own_line, record.own_series)
+
+
+def objects(value: Any) -> Iterator[dict[str, Any]]:
+    """The objects of a record that have a form."""
+    yield value
+    yield from value["metrics"]
+    yield from value["findings"]
+    yield from (m["reference"] for m in value["metrics"] if m["reference"])
+    yield value["price"]
+
+
+#: Keys whose value may be anything.
+UNCHECKED = (
+    "gate",
+    "expected",
+    "variant",
+    "nodes",
+    "tasks_per_node",
+    "repetitions",
+    "tools",
+    "stack",
+)
+NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)
+
+
+@settings(deadline=None)
+@given(data=st.data())
+def test_any_record_is_written_back_as_it_was(data: st.DataObject) -> None:
+    made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
+    made["metrics"].append(records.metric("read_bw", median=data.draw(NUMBERS), reference=None))
+    made |= data.draw(st.dictionaries(st.sampled_from(UNCHECKED), JSON))
+    for key in data.draw(
+        st.sets(st.sampled_from(["line", "price", "hash", "parameters", "tools"]))
+    ):
+        del made[key]
+    made.setdefault("price", {**records.RECORD["price"]})
+    for one in objects(made):
+        new = data.draw(st.dictionaries(st.text(), JSON, max_size=2))
+        one |= {key: value for key, value in new.items() if key not in one}
+        order = data.draw(st.permutations(list(one)))
+        for key in order:
+            one[key] = one.pop(key)
+    record = Record.from_line(line(made))
+    assert record.to_line() == line(made)
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_keys_of_a_newer_version_are_kept() -> None:
+    record = records.record(power={"watts": 5}, metrics=[records.metric(energy=7)])
+    assert record.more == {"power": {"watts": 5}}
+    assert record.metrics[0].more == {"energy": 7}
+
+
+def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> None:
+    reference = Reference(500.0, -0.1, None, "MiB/s", "acceptance")
+    decided = MetricVerdict(
+        Metric("write_bw", "MiB/s"), (540, 541.5), Verdict.PASS, "fine", reference
+    )
+    finding = Finding("G4", Outcome.WARN, "1 s", "30 s", "more", "write_bw")
+    plain = {
+        name: getattr(records.record(), name) for name in ("session", "time", "partition", "case")
+    }
+    new = Record(
+        **plain,
+        system="s",
+        environment="e",
+        check="C",
+        verdict=Verdict.PASS,
+        reason="",
+        confirms="earlier",
+        metrics=(
+            MetricRecord.of(decided, ceiling=None, ceiling_from=None, cold=9.0, probes={"a": 1.0}),
+        ),
+        findings=(FindingRecord.of(finding),),
+    )
+    record = new.with_fingerprint({"kernel": "6.1", "nodes": "n1"})
+    read = Record.from_line(record.to_line())
+    assert read.to_line() == record.to_line()
+    assert ",".join(record.to_json()) == (
+        "schema,session,time,gate,system,partition,environment,check,case,hash,verdict,reason,confirms,"
+        "expected,tier,variant,nodes,tasks_per_node,repetitions,parameters,overridden,price,target,tools,"
+        "stack,commands,metrics,findings,line,series,fingerprint"
+    )
+    assert ",".join(record.to_json()["metrics"][0]) == (
+        "name,unit,better,samples,median,spread,verdict,reason,cold,probes,ceiling,ceiling_from,reference"
+    )
+    assert record.line == line_of(new.to_json())
+    assert record.series == series_of(record.line, {"kernel": "6.1"})
+    assert record.to_json()["metrics"][0]["median"] == 540.75
+    assert (
+        replace(record.metrics[0], probes=None).to_json().keys() & {"probes", "derived_from"}
+        == set()
+    )
+
+
+# --- what is damaged ---------------------------------------------------------------------------------
+
+REFERENCE = records.METRIC["reference"]
+DAMAGES: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({key: 5}, f"{key} is 5: expected")
+        for key in ("session", "time", "check", "reason", "metrics")
+    ),
+    ({"verdict": "GOOD"}, "verdict is 'GOOD': expected Verdict"),
+    ({"time": "yesterday"}, "time is 'yesterday'"),
+    ({"time": "1969-12-31T23:59:59Z"}, "time is '1969"),
+    ({"case": "half \ud800"}, "surrogates"),
+    ({"line": "half \ud800"}, "surrogates"),
+    ({"parameters": None}, "parameters is None: expected dict"),
+    ({"fingerprint": []}, "fingerprint is []: expected dict"),
+    ({"confirms": 1}, "confirms is 1: expected str | None"),
+    ({"target": 5}, "target is 5: expected an object"),
+    ({"target": {}}, "the key target.path is missing"),
+    ({"price": {}}, "the key price.source is missing"),
+    (
+        {"price": {**records.RECORD["price"], "capacity": None}},
+        "price.capacity is None: expected float",
+    ),
+    ({"metrics": [5]}, "metrics[0] is 5: expected an object"),
+    ({"metrics": [{}]}, "the key metrics[0].name is missing"),
+    ({"metrics": [records.metric("half \ud800")]}, "surrogates"),
+    (
+        {"metrics": [records.metric(), records.metric(median=None)]},
+        "metrics[1].median is None: expected float",
+    ),
+    ({"metrics": [records.metric(median=True)]}, "metrics[0].median is True: expected float"),
+    ({"metrics": [records.metric(median=2**63)]}, "metrics[0].median is 9223372036854775808"),
+    (
+        {"metrics": [records.metric(median=1.7e308)]},
+        "metrics[0].median is 1.7e+308: expected 1e+300 at most",
+    ),
+    ({"metrics": [records.metric(spread="x")]}, "metrics[0].spread is 'x': expected float | None"),
+    ({"metrics": [records.metric(reference=5)]}, "metrics[0].reference is 5: expected an object"),
+    (
+        {"metrics": [records.metric(reference={**REFERENCE, "value": 0})]},
+        "reference.value is not more than 0",
+    ),
+    (
+        {"metrics": [records.metric(reference={**REFERENCE, "upper": "x"})]},
+        "metrics[0].reference.upper is 'x'",
+    ),
+    (
+        {"metrics": [records.metric(reference={"value": 1.0})]},
+        "the key metrics[0].reference.lower is missing",
+    ),
+    (
+        {"findings": [{**records.FINDING, "metric": 1}]},
+        "findings[0].metric is 1: expected str | None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), DAMAGES, ids=[problem for _, problem in DAMAGES])
+def test_a_damaged_record_is_named_with_its_key(
+    tmp_path: Path, change: dict[str, Any], problem: str
+) -> None:
+    file = tmp_path / "s.jsonl"
+    records.append(file, records.RECORD)
+    records.append(file, {**records.RECORD, **change})
+    good, bad = journal.read_whole(file)
+    assert isinstance(good, Record) and isinstance(bad, Damaged)
+    assert bad.line == 2 and problem in bad.problem
+
+
+#: Keys of a record, of a metric and of a finding that every version has written.
+NEEDED = {
+    "": "session time system partition environment check case verdict reason metrics findings",
+    "metrics": "name unit median spread verdict reason reference ceiling",
+    "findings": "guard outcome metric saw demands",
+}
+
+
+@pytest.mark.parametrize("where", NEEDED)
+def test_keys_that_must_be_there(where: str) -> None:
+    made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
+    place = made[where][0] if where else made
+    for key in list(place):
+        value = place.pop(key)
+        if key in NEEDED[where].split():
+            with pytest.raises(TypeError, match=rf"^the key {where}(\[0\]\.)?{key} is missing$"):
+                Record.from_json(made)
+        else:
+            assert Record.from_json(made).to_json() == made
+        place[key] = value
+
+
+# --- what a record says of itself ----------------------------------------------------------------------
+
+
+def test_a_record_without_line_and_series_has_them_all_the_same() -> None:
+    made = {key: value for key, value in records.values().items() if key not in ("line", "series")}
+    old = Record.from_json(made)
+    assert (old.line, old.series) == (records.values()["line"], records.values()["series"])
+    assert "line" not in old.to_json()
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_what_is_trouble(verdict: Verdict) -> None:
+    record = records.record(verdict.value)
+    fails = verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
+    assert [record.is_trouble(gate) for gate in (False, True)] == [
+        fails,
+        verdict is not Verdict.PASS,
+    ]
+    assert record.metrics[0].is_trouble(False) == fails
+    known = records.metric(verdict=verdict.value, reference={**REFERENCE, "xfail": "known"})
+    expected = records.record(verdict.value, metrics=[known]).metrics[0]
+    assert expected.failed_as_expected == (verdict is Verdict.FAIL)
+    assert expected.is_trouble(False) == (fails and verdict is not Verdict.FAIL)
+
+
+def test_names() -> None:
+    record = records.record(case="Ior %files=shared %.part=disk", target=None)
+    assert record.short_name == "Ior shared"
+    assert record.target_path == "lustre"
+    assert records.record().target_path == "/s"
+    assert record.place == ("mysite", "lustre", "default")

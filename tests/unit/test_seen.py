@@ -1,0 +1,138 @@
+"""When each guard speaks, and what it reads of a case."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge.evidence import collect, model
+from iogauge.evidence.model import Evidence
+from iogauge.guards import cache, figures, striping
+from iogauge.guards.catalogue import OF_PHASE
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
+from iogauge.judge.case import findings_of
+from iogauge.node.layouts import FileLayout, Layout
+from iogauge.node.mounts import Traits
+from iogauge.plan.case import CasePlan
+from iogauge.site.extras import PartitionExtras
+from support import stage
+from support.extras import extras
+
+VALUES = {"write_bw": (500.0, 510.0), "read_iops": (20000.0, 20100.0)}
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Evidence:
+    return collect.collect(stage.build(tmp_path / "stage"), stage.plan(), 0)
+
+
+def case(left: Evidence, plan: CasePlan | None = None, site: PartitionExtras | None = None) -> Any:
+    return CaseSeen(
+        plan or stage.plan(), left, site or extras(), "quick", stage.METRICS, dict(VALUES)
+    )
+
+
+def phase(left: Evidence, index: int, **access: Any) -> PhaseSeen:
+    """The phase that writes (0) or reads (1), whose access differs."""
+    seen: PhaseSeen = case(left).phases[index]
+    altered = dataclasses.replace(seen.access, **access)
+    return dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, access=altered))
+
+
+ALWAYS = {"G22", "G6", "G7"}
+TIMED = ALWAYS | {"G4", "G5"}
+DATA = TIMED | {"G8", "G18", "G24"}
+
+
+@pytest.mark.parametrize(
+    ("access", "guards"),
+    [
+        ({"direction": "write"}, DATA | {"G2"}),
+        ({"direction": "read"}, DATA | {"G1", "G3", "G21"}),
+        ({"direction": "metadata"}, TIMED | {"G9"}),
+        ({"direction": "metadata", "task_offset": 1}, TIMED | {"G9", "G1"}),
+        ({"direction": "none"}, ALWAYS),
+    ],
+)
+def test_which_guards_speak_of_a_phase(
+    left: Evidence, access: dict[str, Any], guards: set[str]
+) -> None:
+    seen = phase(left, 0, **access)
+    assert {finding.guard for guard in OF_PHASE for finding in guard.speak(seen)} == guards
+
+
+def test_metadata_with_a_warning_is_asked_for_its_bytes(left: Evidence) -> None:
+    *rest, last = left.outputs["write"]
+    warned = (*rest, dataclasses.replace(last, warnings=("odd",)))
+    left = dataclasses.replace(left, outputs={**left.outputs, "write": warned})
+    (finding,) = figures.bytes_moved_of(phase(left, 0, direction="metadata"))
+    assert "odd" in finding.saw
+
+
+def test_a_node_that_sees_a_cache_below_makes_the_target_opaque(left: Evidence) -> None:
+    assert case(left).traits.cache == "page-cache"
+    views = tuple(dataclasses.replace(view, cached_below=True) for view in left.views)
+    assert case(dataclasses.replace(left, views=views)).traits == Traits("opaque", False)
+
+
+def test_a_read_within_an_execution_that_writes_begins_when_that_has_ended(left: Evidence) -> None:
+    seen = phase(left, 1)
+    within = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, within="write"))
+    (finding,) = figures.read_after_write_of(within)
+    assert (finding.outcome, finding.saw) == (Outcome.OK, "2 read(s), each after a write")
+
+
+@pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
+def test_memory_of_the_servers_that_hold_the_files(
+    left: Evidence, servers: int | None, memory: str
+) -> None:
+    declared = {"count": 4, "nic": "10 GB/s", "memory": "2 GiB"}
+    site = extras(topology={"source": "x", "servers": declared})
+    seen = case(left, stage.plan(servers=servers), site).phases[1]
+    (finding,) = cache.server_cache_of(seen)
+    assert f"{memory} of memory in the servers" in finding.saw
+
+
+FILE = FileLayout(
+    path="data", stripe_count=4, stripe_bytes=1 << 20, pattern="raid0", start=0, osts=(0,)
+)
+
+
+@pytest.mark.parametrize("writes_first", [False, True])
+@pytest.mark.parametrize(("less", "outcome"), [(0, Outcome.OK), (4, Outcome.INVALID)])
+def test_stripes_of_the_file_of_one_execution(
+    left: Evidence, writes_first: bool, less: int, outcome: Outcome
+) -> None:
+    executions = stage.plan().executions if writes_first else 1
+    plan = stage.plan(
+        layout=Layout(stripe_count=4),
+        shared_file=True,
+        writes_first=writes_first,
+        held_bytes=32 * (1 << 20) * executions - less,
+    )
+    seen = LayoutSeen(case(left, plan), model.Striping(1, {}, (FILE,)))
+    (finding,) = striping.stripes_against_size_of(seen)
+    assert finding.outcome is outcome
+
+
+def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
+    seen = LayoutSeen(case(left), model.Striping(1, {}, (FILE,)))
+    assert not list(striping.stripes_against_size_of(seen))
+
+
+def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
+    """The ceiling is another one for each metric of a phase."""
+    write, read = stage.plan().repeat
+    rates = {**write.rates, **read.rates}
+    both = dataclasses.replace(write, rates=rates)
+    left = dataclasses.replace(left, outputs={"write": (), "read": ()})
+    ceilings: list[Finding] = [
+        finding
+        for finding in findings_of(case(left, stage.plan(repeat=[both])))
+        if finding.guard == "G6"
+    ]
+    assert [finding.metric for finding in ceilings] == list(rates)
