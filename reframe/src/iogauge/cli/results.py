@@ -98,8 +98,8 @@ def raise_alarm(
 ) -> None:
     """Say what failed in a session and which metrics have become worse, and send it.
 
-    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting; 3:
-    trouble that a receiver did not get. Nothing is sent without trouble.
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
+    3: trouble that a receiver did not get. Nothing is sent without trouble.
     """
     from iogauge.alarm import receivers  # with SciPy and polars
     from iogauge.alarm.collect import collect
