@@ -72,15 +72,15 @@ MUTANTS = (
     # alarm
     Mutant(
         "alarm-forgets-damage", "alarm", "collect.py",
-        "        for one in damaged\n",
-        "        for one in ()\n",
+        "        *map(_of_damage, damaged),\n",
+        "        *map(_of_damage, ()),\n",
         "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
         "the alarm is silent about a damaged record, which may have been a failure",
     ),
     Mutant(
         "alarm-forgets-partition", "alarm", "collect.py",
-        "        if place not in measured\n",
-        "        if place in measured\n",
+        "        if partition not in measured\n",
+        "        if partition in measured\n",
         "tests/unit/test_alarm.py::test_a_partition_that_was_not_measured",
         "the alarm is silent about a partition in which nothing ran",
     ),
@@ -563,7 +563,7 @@ MUTANTS = (
     ),
     Mutant(
         "alarm-without-status", "trend", "command.py",
-        "    return 1 if any(one.state is State.ALARM for one in found) else 0",
+        "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",
         "`iogauge trend` ends with 0 in spite of an alarm",
