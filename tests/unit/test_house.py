@@ -28,7 +28,6 @@ LONG_FUNCTIONS = {
     "tools/mdtest/output.py parse_table",
 }
 LONG_MODULES = {
-    "report/compare.py",
     "workspace/permission.py",
 }
 
