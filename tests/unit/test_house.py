@@ -28,6 +28,7 @@ LONG_FUNCTIONS = {
     "tools/mdtest/output.py parse_table",
 }
 LONG_MODULES = {
+    "tools/ior/output.py",
     "workspace/permission.py",
 }
 
