@@ -28,9 +28,6 @@ LONG_FUNCTIONS = {
     "tools/mdtest/output.py parse_table",
 }
 LONG_MODULES = {
-    "alarm/collect.py",
-    "calibrate/proposal.py",
-    "report/compare.py",
     "tools/ior/output.py",
     "workspace/permission.py",
 }

@@ -187,10 +187,7 @@ class _History:
             self._references[line, metric.name] = metric.reference
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Return the runs of a metric, or of the case if ``metric`` is empty, oldest first.
-
-        Each has its verdict as ``outcome``.
-        """
+        """Return the runs of a metric (of the case if empty), oldest first, with an ``outcome``."""
         if metric:
             return [
                 r | {"outcome": r["metric_verdict"]} for r in self._rows.get((line, metric), [])
@@ -299,9 +296,7 @@ def _of_damage(damaged: journal.Damaged) -> Trouble:
 def _of_record(
     record: Record, history: _History, gate: bool, named: set[tuple[str, str]]
 ) -> list[Trouble]:
-    """Return the troubles of one case, by metric; of the case itself if no metric explains its
-    verdict.
-    """
+    """Return the troubles of one case by metric; of the case if no metric explains its verdict."""
     line = record.line
     for metric in record.metrics:
         history.refer(line, metric)
@@ -314,13 +309,12 @@ def _of_record(
         named.add((line, ""))
         since, cause, _ = _since_when(history.runs(line, ""), record.verdict, history)
         remedy = _remedies(record, "", record.verdict)
-        reason = visible(record.reason)
         return [
             Trouble(
                 kind=record.verdict.value,
                 where=where,
                 case=case,
-                reason=reason,
+                reason=visible(record.reason),
                 since=since,
                 cause="" if remedy and cause == _UNCHANGED else cause,
                 remedy=remedy,

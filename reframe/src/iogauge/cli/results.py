@@ -16,7 +16,7 @@ from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.report import compare
+from iogauge.report import compare, subjects
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
@@ -98,8 +98,8 @@ def raise_alarm(
 ) -> None:
     """Say what failed in a session and which metrics have become worse, and send it.
 
-    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting; 3:
-    trouble that a receiver did not get. Nothing is sent without trouble.
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
+    3: trouble that a receiver did not get. Nothing is sent without trouble.
     """
     from iogauge.alarm import receivers  # with SciPy and polars
     from iogauge.alarm.collect import collect
@@ -167,7 +167,7 @@ def show_comparison(
 ) -> None:
     """Compare two Darshan logs, or two records, and say what else was different."""
     try:
-        comparison = compare.compare(compare.read(a), compare.read(b))
+        comparison = compare.compare(subjects.read(a), subjects.read(b))
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
