@@ -72,15 +72,15 @@ MUTANTS = (
     # alarm
     Mutant(
         "alarm-forgets-damage", "alarm", "collect.py",
-        "        for one in damaged\n",
-        "        for one in ()\n",
+        "        *map(_of_damage, damaged),\n",
+        "        *map(_of_damage, ()),\n",
         "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
         "the alarm is silent about a damaged record, which may have been a failure",
     ),
     Mutant(
         "alarm-forgets-partition", "alarm", "collect.py",
-        "        if place not in measured\n",
-        "        if place in measured\n",
+        "        if partition not in measured\n",
+        "        if partition in measured\n",
         "tests/unit/test_alarm.py::test_a_partition_that_was_not_measured",
         "the alarm is silent about a partition in which nothing ran",
     ),

@@ -170,7 +170,7 @@ class TestMergeRequest:
             ("spack-repo/spack_repo/iogauge/repo.yaml", {"lint", "concretize"}),
             ("site-configs/rig/settings.yaml", {"lint", "dry-run", "replay"}),
             ("checks/mdtest.py", {"lint", "dry-run", "replay"}),
-            ("reframe/src/iogauge/judge.py", {"lint", "dry-run", "replay"}),
+            ("reframe/src/iogauge/judge/case.py", {"lint", "dry-run", "replay"}),
         ],
     )
     def test_only_what_it_touches(self, project: Project, file: str, expected: set[str]) -> None:

@@ -45,7 +45,7 @@ from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
 from iogauge.plan import stage
 from iogauge.records import journal, missing, query
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, junit, outcome, table
+from iogauge.report import compare, history_table, junit, outcome, subjects, table
 from iogauge.report.compare import CompareError
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
@@ -377,7 +377,7 @@ def _darshan(data: bytes) -> object:
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
-    subject = compare.of_log("log", log)
+    subject = subjects.of_log("log", log)
     found = compare.compare(subject, subject)
     json.loads(compare.to_json(found))
     _quiet().print(compare.render(found))
@@ -527,7 +527,7 @@ def _history(data: bytes) -> object:
         assert found.summary() and found.exit_status(True) in (0, 1)
         for number, record in enumerate(found):
             try:
-                one = compare.of_record(str(number), record)
+                one = subjects.of_record(str(number), record)
                 console.print(compare.render(compare.compare(one, one)))
                 json.loads(compare.to_json(compare.compare(one, one)))
             except CompareError as error:
@@ -535,7 +535,7 @@ def _history(data: bytes) -> object:
         frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
-        rows, _ = history_table.Choice(limit=0).of(folder, Path(folder, "cache"))
+        rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
         console.print(history_table.table(history_table.records(folder, rows)))
         for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem

@@ -16,7 +16,7 @@ import pytest
 
 from iogauge.alarm import collect, figure, page
 from iogauge.alarm.collect import DRIFT, Alarm, Trouble
-from iogauge.alarm.figure import Curve, Point
+from iogauge.alarm.figure import Curve, Run
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
@@ -214,9 +214,9 @@ def test_a_steady_series_is_none(tmp_path: Path) -> None:
 # Figures.
 
 
-def points(values: Sequence[float], **more: Any) -> list[Point]:
+def points(values: Sequence[float], **more: Any) -> list[Run]:
     return [
-        Point(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
+        Run(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
         for k, v in enumerate(values)
     ]
 

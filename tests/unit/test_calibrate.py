@@ -20,14 +20,8 @@ from scipy import stats
 
 from iogauge.calibrate import command as calibrating
 from iogauge.calibrate import statistics
-from iogauge.calibrate.proposal import (
-    FilePosition,
-    Proposal,
-    Settings,
-    follow,
-    position_of,
-    propose,
-)
+from iogauge.calibrate.places import FilePosition, position_of
+from iogauge.calibrate.proposal import Proposal, Settings, follow, propose
 from iogauge.calibrate.runs import CalibrateError, RunChoice, Runs, SkippedRuns, runs_of
 from iogauge.calibrate.statistics import (
     Refused,

@@ -19,8 +19,9 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.records.record import Record
-from iogauge.report import compare
-from iogauge.report.compare import CompareError, Subject, of_log, of_record
+from iogauge.report import compare, subjects
+from iogauge.report.compare import CompareError, Subject
+from iogauge.report.subjects import of_log, of_record
 from iogauge.tools import darshan
 from support import records
 from support.records import append
@@ -49,7 +50,7 @@ def subject(values: dict[str, float], unit: str = "s", **more: Any) -> Subject:
     )
 
 
-def row(a: Subject, b: Subject) -> compare.Row:
+def row(a: Subject, b: Subject) -> compare.ComparedRow:
     (one,) = compare.compare(a, b).rows
     return one
 
@@ -116,8 +117,12 @@ def test_units_that_cannot_be_brought_together_give_no_ratio() -> None:
 
 
 def test_a_value_that_one_does_not_have() -> None:
-    assert row(subject({"v": 2}), subject({})) == compare.Row("v", "s", 2, None, None, "differs")
-    assert row(subject({}), subject({"v": 2})) == compare.Row("v", "s", None, 2, None, "differs")
+    assert row(subject({"v": 2}), subject({})) == compare.ComparedRow(
+        "v", "s", 2, None, None, "differs"
+    )
+    assert row(subject({}), subject({"v": 2})) == compare.ComparedRow(
+        "v", "s", None, 2, None, "differs"
+    )
 
 
 def test_only_facts_that_differ_are_told() -> None:
@@ -301,7 +306,7 @@ def test_what_is_no_record_is_no_subject(
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     append(tmp_path / "history" / "here" / "s1.jsonl", broken and of_case() | broken)
     with pytest.raises(CompareError, match="s1: no records, expected 1"):
-        compare.read("s1")
+        subjects.read("s1")
 
 
 def test_a_log_and_a_record_are_not_compared() -> None:
@@ -342,7 +347,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_record_is_found(home: Path, text: str, name: str) -> None:
-    assert compare.read(text.format(home=home)).name == name
+    assert subjects.read(text.format(home=home)).name == name
 
 
 @pytest.mark.parametrize(
@@ -363,7 +368,7 @@ def test_a_record_is_found(home: Path, text: str, name: str) -> None:
 )
 def test_a_record_that_is_not_found_is_named(home: Path, text: str, message: str) -> None:
     with pytest.raises(CompareError, match=message):
-        compare.read(text.format(home=home))
+        subjects.read(text.format(home=home))
 
 
 def put_parser(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -378,7 +383,7 @@ def test_a_log_is_read_by_its_own_parser(tmp_path: Path, monkeypatch: pytest.Mon
     put_parser(tmp_path / "bin", f'cat "{DATA}/$(basename "$4").txt"', monkeypatch)
     log = tmp_path / "reduced-1m"
     log.write_bytes(b"")
-    assert compare.read(str(log)).values == of_log("", LARGE).values
+    assert subjects.read(str(log)).values == of_log("", LARGE).values
 
 
 @pytest.mark.parametrize(
@@ -394,7 +399,7 @@ def test_a_log_that_cannot_be_read_is_named(
 ) -> None:
     put_parser(tmp_path / "bin", script, monkeypatch)
     with pytest.raises(CompareError, match=message):
-        compare.read(str(tmp_path / "x.darshan"))
+        subjects.read(str(tmp_path / "x.darshan"))
 
 
 def test_a_missing_parser_is_named_with_what_brings_it(
@@ -404,7 +409,7 @@ def test_a_missing_parser_is_named_with_what_brings_it(
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     (tmp_path / "checks").mkdir()
     with pytest.raises(CompareError, match=r"darshan-parser is neither on PATH .*darshan-util"):
-        compare.read(str(tmp_path / "x.darshan"))
+        subjects.read(str(tmp_path / "x.darshan"))
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, table
+from iogauge.report import compare, history_table, subjects, table
 from iogauge.site.extras import PartitionExtras
 from support import stage as healthy
 from support.extras import EXTRAS, extras
@@ -114,8 +114,8 @@ def unchecked(values: dict[str, Any]) -> Record:
 def test_what_a_record_holds_is_only_shown(text: str) -> None:
     record = hostile_record(text)
     kept = unchecked(record)
-    one = compare.of_record(text, kept)
-    other = compare.of_record("b", Record.from_json(RECORD))
+    one = subjects.of_record(text, kept)
+    other = subjects.of_record("b", Record.from_json(RECORD))
     printed = shown(
         table.table(table.rows([kept]), "t"),
         table.cost_table(table.costs([kept])),
@@ -217,11 +217,15 @@ _SAFE_CALLS |= {
     "plan_table.table",
 }
 _SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
-_SAFE_NAMES = {"word", "mark", "view", "said", "host", "LEAST_CHANGE", "usage", "_NAMED"}
+_SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"}
 
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
-_SAFE_IN = {"session/gate.py": {"reason"}, "job/opening.py": {"WORD"}}
+_SAFE_IN = {
+    "check/configuration.py": {"message"},
+    "session/gate.py": {"reason"},
+    "job/opening.py": {"WORD"},
+}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -112,7 +112,7 @@ def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(
 def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
     (disk / "data").write_bytes(b"x" * MIB)
-    done = pagecache.evict([str(disk / "data")], patience_s=0.05)
+    done = pagecache.evict([str(disk / "data")], wait_s=0.05)
     assert (done.resident_after, done.proven_empty) == (MIB, False)
     assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
 

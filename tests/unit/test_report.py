@@ -352,7 +352,7 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
 
 def test_cost_at_the_ceiling_of_the_published_server() -> None:
     (cost,) = table.costs([bandwidth(3.125)])
-    assert cost == table.Cost(
+    assert cost == table.BandwidthPrice(
         "/s",
         "USD",
         0.095,

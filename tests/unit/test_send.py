@@ -23,7 +23,7 @@ import pytest
 
 from iogauge.alarm import receivers
 from iogauge.alarm.collect import Alarm, Trouble
-from iogauge.alarm.figure import Curve, Point
+from iogauge.alarm.figure import Curve, Run
 from iogauge.alarm.receivers import Message, SendError
 from iogauge.judge.verdict import Verdict
 
@@ -32,7 +32,7 @@ Answer = tuple[int, dict[str, str], str]
 
 
 def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
-    point = Point(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
+    point = Run(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
     curve = Curve(title=case, unit="MiB/s", points=[point])
     trouble = Trouble(
         kind="FAIL", where="site:scratch", case=case, metric="write_bw", measured="60", curve=curve

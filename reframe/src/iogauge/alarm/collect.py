@@ -1,12 +1,13 @@
-"""The alarm after a run: what failed and what has become worse, in words that stand by themselves.
+"""Collect the alarm after a run: what failed and what became worse, in words that need no context.
 
-:func:`collect` reads the records of the sessions and the history; a :class:`Trouble` says case, metric, value,
-what was expected, since when, and what had changed just before. Where it goes is the business of ``send``.
+:func:`collect` reads the records of the sessions and the history. A :class:`Trouble` names case,
+metric, value and expectation, since when, and what changed just before.
+:mod:`iogauge.alarm.receivers` sends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import takewhile
@@ -15,7 +16,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from iogauge.alarm.figure import Curve, Point, bars
+from iogauge.alarm.figure import Curve, Run, bars
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
@@ -26,16 +27,16 @@ from iogauge.report.outcome import SessionRecords
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
 
-#: Word for a series that has become worse although its newest run met its reference.
+#: Kind of trouble for a series that has become worse although its newest run met its reference.
 DRIFT: Final = "DRIFT"
 
 #: Runs in a figure, and in a line of bars.
 SHOWN, BARS = 60, 30
 
-#: Changes of the fingerprint that are named.
+#: Most changes of a fingerprint to name.
 _NAMED: Final = 6
 
-#: Figures of a record that are larger are not drawn.
+#: Bounds of a reference larger than this are not drawn.
 _MOST: Final = 1e300
 _COLUMNS: Final = (
     *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
@@ -49,10 +50,10 @@ _UNCHANGED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One thing that somebody must look at; all text is fit for a terminal.
+    """One problem that somebody must look at; all text is safe for a terminal.
 
-    ``kind`` is a verdict, or :data:`DRIFT`. Texts are empty where there is nothing to say; ``curve`` is None where
-    the metric has no valid run.
+    ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
+    is None if the metric has no valid run.
     """
 
     kind: str
@@ -70,15 +71,15 @@ class Trouble:
 
     @property
     def headline(self) -> str:
-        """One line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
+        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
         name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
-        said = self.measured or self.reason
-        return f"{name}: {said}" if said else name
+        value = self.measured or self.reason
+        return f"{name}: {value}" if value else name
 
     @property
     def paragraph(self) -> str:
-        """Everything, the headline first, a line for each thing that is known."""
-        told = {
+        """Return the headline, and a line for each known fact."""
+        facts = {
             "expected": self.expected,
             "reason": self.reason if self.measured else "",
             "since": self.since,
@@ -87,15 +88,15 @@ class Trouble:
             "remedy": self.remedy,
             "runs": bars([p.value for p in self.curve.points[-BARS:]]) if self.curve else "",
         }
-        lines = [f"  {name + ':':<10}{text}" for name, text in told.items() if text]
+        lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
         return "\n".join([self.headline, *lines])
 
     def to_json(self) -> dict[str, Any]:
-        """The same as values of JSON."""
+        """Return the same facts as JSON values."""
         names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "since")
-        told = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
+        facts = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
         runs = self.curve.points[-BARS:] if self.curve else ()
-        return told | {
+        return facts | {
             "unit": self.curve.unit if self.curve else "",
             "runs": [p.value for p in runs],
         }
@@ -103,7 +104,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """What there is to say of some sessions; ``failed`` even where there is no trouble with a name."""
+    """The state of some sessions; ``failed`` may be true without any trouble."""
 
     sessions: tuple[str, ...]
     systems: tuple[str, ...]
@@ -114,13 +115,13 @@ class Alarm:
 
     @property
     def title(self) -> str:
-        """One line that sums it up."""
+        """Return one line that sums up the sessions."""
         word = "FAILED" if self.failed else "ok"
         return f"iogauge {', '.join(self.systems) or '-'}: {word}: {self.summary}"
 
     @property
     def text(self) -> str:
-        """The title, and a paragraph for each trouble."""
+        """Return the title, and a paragraph for each trouble."""
         return "\n\n".join([self.title, *(trouble.paragraph for trouble in self.troubles)])
 
 
@@ -132,68 +133,40 @@ def collect(
     expected: Iterable[str] = (),
     damaged: Iterable[journal.Damaged] = (),
 ) -> Alarm:
-    """What the records of some sessions and the trend of what they measured have to say.
+    """Return what the records of some sessions, and the trend of what they measured, have to say.
 
-    ``folder`` is the history; ``expected`` are partitions (``system:partition``) that must have been measured,
-    ``damaged`` are lines of the sessions that are no records: each is a trouble, as it may have told of one.
-    As a gate everything but PASS is a trouble. Failures that a second run refuted are none, nor are those that
-    a reference says to expect.
+    ``folder`` is the history. ``expected`` are partitions (``system:partition``) that must have
+    been measured. ``damaged`` are lines of the sessions that are not records: each is a trouble,
+    since it may have been one. In a gate everything but PASS is a trouble. Failures that a second
+    run refuted are not, nor are those that a reference says to expect.
     """
-    frame = query.load(folder, columns=_COLUMNS)
-    mine = {record.line for record in records}
-    rows = frame.filter(pl.col("line").is_in(sorted(mine)))
-    judged = {(one.line, one.metric): one for one in states.states_of(rows)}
-    known = _Known(folder, rows, judged)
-    found: list[Trouble] = []
-    told: set[tuple[str, str]] = set()
-    for record in reversed(records):  # of a failure and its confirmation only the second is told
-        if records.counts(record):
-            found += _of_record(record, known, gate, told)
-    found.reverse()
-    found += [
-        _drift(one, known)
-        for key, one in judged.items()
-        if one.state is State.ALARM and key not in told
+    history = _History(folder, {record.line for record in records})
+    named: set[tuple[str, str]] = set()
+    troubles = [
+        *_of_records(records, history, gate, named),
+        *_of_trend(history, named),
+        *_of_absent(records, expected),
+        *map(_of_damage, damaged),
     ]
-    measured = {f"{record.system}:{record.partition}" for record in records}
-    found += [
-        Trouble(
-            kind=Verdict.ERROR.value,
-            where=visible(place),
-            case="",
-            reason="nothing was measured here: the run did not begin, or selected no case; see the job's log",
-        )
-        for place in dict.fromkeys(expected)
-        if place not in measured
-    ]
-    found += [
-        Trouble(
-            kind=Verdict.ERROR.value,
-            where=visible(f"{one.file.parent.name}: {one.file.stem}"),
-            case="",
-            reason=visible(f"line {one.line} is no record: {one.problem}"),
-        )
-        for one in damaged
-    ]
-    failed = bool(found) or records.exit_status(gate) != 0
     return Alarm(
         sessions=tuple(dict.fromkeys(r.session for r in records)),
         systems=tuple(sorted({visible(r.system) for r in records})),
         summary=records.summary(),
-        failed=failed,
-        troubles=tuple(found),
-        curves=tuple(known.curve(*key) for key in known.measured()),
+        failed=bool(troubles) or records.exit_status(gate) != 0,
+        troubles=tuple(troubles),
+        curves=tuple(history.curve(*key) for key in history.measured()),
     )
 
 
-class _Known:
+class _History:
     """The history of the lines that the sessions measured."""
 
-    def __init__(
-        self, folder: Path, rows: pl.DataFrame, judged: Mapping[tuple[str, str], Judged]
-    ) -> None:
-        self.judged = judged
-        ids = view.fingerprint_ids(list(judged.values()))
+    def __init__(self, folder: Path, lines: Collection[str]) -> None:
+        frame = query.load(folder, columns=_COLUMNS)
+        rows = frame.filter(pl.col("line").is_in(sorted(lines)))
+        judged = states.states_of(rows)
+        self.judged = {(series.line, series.metric): series for series in judged}
+        ids = view.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
         self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
@@ -205,16 +178,16 @@ class _Known:
         self._references: dict[tuple[str, str], ReferenceRecord] = {}
 
     def measured(self) -> list[tuple[str, str]]:
-        """Line and metric of everything that has a value."""
+        """Return line and metric of everything that has a value."""
         return [(line, metric) for line, metric in self._rows if metric]
 
     def refer(self, line: str, metric: MetricRecord) -> None:
-        """Take the reference of a newest record's metric."""
+        """Remember the reference of a newest record's metric."""
         if metric.reference:
             self._references[line, metric.name] = metric.reference
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Runs of a metric, or of the case where no metric is named, the oldest first, as ``outcome`` each."""
+        """Return the runs of a metric (of the case if empty), oldest first, with an ``outcome``."""
         if metric:
             return [
                 r | {"outcome": r["metric_verdict"]} for r in self._rows.get((line, metric), [])
@@ -222,14 +195,18 @@ class _Known:
         return [r | {"outcome": r["verdict"]} for r in self._cases.get(line, [])]
 
     def curve(self, line: str, metric: str, since: str = "") -> Curve:
-        """The newest runs of a metric, those in the unit of the last; an alarm knows better since when."""
+        """Return the newest runs of a metric that have the unit of the last run.
+
+        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
+        alarm.
+        """
         rows = self._rows[line, metric][-SHOWN:]
-        last, one = rows[-1], self.judged.get((line, metric))
-        alarmed = one is not None and one.state is State.ALARM and one.change is not None
+        last, series = rows[-1], self.judged.get((line, metric))
+        alarmed = series is not None and series.state is State.ALARM and series.change is not None
         reference = self._references.get((line, metric))
 
         def bound(share: float | None) -> float | None:
-            """What a share of the reference's value is; None where nothing can be drawn."""
+            """Return the value of a share of the reference; returns None if it cannot be drawn."""
             if share is None or reference is None:
                 return None
             drawn = float(reference.value) * (1 + share)
@@ -239,7 +216,7 @@ class _Known:
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
             points=[
-                Point(
+                Run(
                     row["time"],
                     row["session"],
                     row["median"],
@@ -256,11 +233,11 @@ class _Known:
             reference=bound(0.0),
             least=bound(reference.lower if reference else None),
             most=bound(reference.upper if reference else None),
-            since=one.change.session if alarmed and one and one.change else since or None,
+            since=series.change.session if alarmed and series and series.change else since or None,
         )
 
     def changed(self, before: str | None, after: str | None) -> str:
-        """What differs between two fingerprints, as a sentence; that nothing does is one too."""
+        """Return a sentence on how two fingerprints differ, or that they do not."""
         if before is None or after is None:
             return ""
         old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
@@ -271,45 +248,89 @@ class _Known:
         return "changed just before: " + "; ".join(keys[:_NAMED]) + more
 
 
-def _of_record(
-    record: Record, known: _Known, gate: bool, told: set[tuple[str, str]]
+def _of_records(
+    records: SessionRecords, history: _History, gate: bool, named: set[tuple[str, str]]
 ) -> list[Trouble]:
-    """Troubles of one case, a metric each; of the case where no metric explains its verdict."""
+    """Return the troubles of the records that count; adds their lines and metrics to ``named``."""
+    troubles: list[Trouble] = []
+    for record in reversed(records):  # a failure is named once: by its confirmation, the newer one
+        if records.counts(record):
+            troubles += _of_record(record, history, gate, named)
+    return troubles[::-1]
+
+
+def _of_trend(history: _History, named: Collection[tuple[str, str]]) -> list[Trouble]:
+    """Return a trouble for each series that has become worse, but for those in ``named``."""
+    return [
+        _drift(series, history)
+        for key, series in history.judged.items()
+        if series.state is State.ALARM and key not in named
+    ]
+
+
+def _of_absent(records: Iterable[Record], expected: Iterable[str]) -> list[Trouble]:
+    """Return a trouble for each expected partition without a record."""
+    measured = {f"{record.system}:{record.partition}" for record in records}
+    return [
+        Trouble(
+            kind=Verdict.ERROR.value,
+            where=visible(partition),
+            case="",
+            reason="nothing was measured here: the run did not begin, or selected no case; see the job's log",
+        )
+        for partition in dict.fromkeys(expected)
+        if partition not in measured
+    ]
+
+
+def _of_damage(damaged: journal.Damaged) -> Trouble:
+    """Return the trouble of a line that is not a record."""
+    return Trouble(
+        kind=Verdict.ERROR.value,
+        where=visible(f"{damaged.file.parent.name}: {damaged.file.stem}"),
+        case="",
+        reason=visible(f"line {damaged.line} is no record: {damaged.problem}"),
+    )
+
+
+def _of_record(
+    record: Record, history: _History, gate: bool, named: set[tuple[str, str]]
+) -> list[Trouble]:
+    """Return the troubles of one case by metric; of the case if no metric explains its verdict."""
     line = record.line
     for metric in record.metrics:
-        known.refer(line, metric)
+        history.refer(line, metric)
     bad = [m for m in record.metrics if m.is_trouble(gate)]
     where = visible(f"{record.system}:{record.partition}")
     case = visible(record.short_name)
     if not bad:
-        if not record.is_trouble(gate) or (line, "") in told:
+        if not record.is_trouble(gate) or (line, "") in named:
             return []
-        told.add((line, ""))
-        since, cause, _ = _since(known.runs(line, ""), record.verdict, known)
+        named.add((line, ""))
+        since, cause, _ = _since_when(history.runs(line, ""), record.verdict, history)
         remedy = _remedies(record, "", record.verdict)
-        reason = visible(record.reason)
         return [
             Trouble(
                 kind=record.verdict.value,
                 where=where,
                 case=case,
-                reason=reason,
+                reason=visible(record.reason),
                 since=since,
                 cause="" if remedy and cause == _UNCHANGED else cause,
                 remedy=remedy,
             )
         ]
-    found = []
+    troubles = []
     for metric in reversed(bad):
         name = metric.name
-        if (line, name) in told:
+        if (line, name) in named:
             continue
-        told.add((line, name))
-        since, cause, session = _since(known.runs(line, name), metric.verdict, known)
+        named.add((line, name))
+        since, cause, session = _since_when(history.runs(line, name), metric.verdict, history)
         remedy = _remedies(record, name, metric.verdict)
-        one = known.judged.get((line, name))
-        alarmed = one is not None and one.state is State.ALARM
-        found.append(
+        series = history.judged.get((line, name))
+        alarmed = series is not None and series.state is State.ALARM
+        troubles.append(
             Trouble(
                 kind=metric.verdict.value,
                 where=where,
@@ -319,14 +340,14 @@ def _of_record(
                 expected=_expectation(metric),
                 reason="" if metric.verdict is Verdict.FAIL else visible(metric.reason),
                 since=since,
-                trend=_trend_words(one) if one and alarmed else "",
+                trend=_trend_words(series) if series and alarmed else "",
                 cause="" if remedy and cause == _UNCHANGED else cause,
                 remedy=remedy,
                 # A record that the history takes for damaged has failed all the same.
-                curve=known.curve(line, name, session) if known.runs(line, name) else None,
+                curve=history.curve(line, name, session) if history.runs(line, name) else None,
             )
         )
-    return found
+    return troubles
 
 
 def _measured(metric: MetricRecord) -> str:
@@ -349,8 +370,12 @@ def _expectation(metric: MetricRecord) -> str:
     return visible(text + (f" ({reference.source})" if reference.source else ""))
 
 
-def _since(runs: Sequence[dict[str, Any]], verdict: Verdict, known: _Known) -> tuple[str, str, str]:
-    """Since when a case or metric has had a verdict, what changed between the last PASS and then, the session."""
+def _since_when(
+    runs: Sequence[dict[str, Any]], verdict: Verdict, history: _History
+) -> tuple[str, str, str]:
+    """Return since when a verdict holds, what changed after the last PASS, and the first bad
+    session.
+    """
     bad = list(takewhile(lambda run: run["outcome"] == verdict.value, reversed(runs)))
     if not bad:
         return "", "", ""
@@ -369,7 +394,11 @@ def _since(runs: Sequence[dict[str, Any]], verdict: Verdict, known: _Known) -> t
         and last["unit"] == first["unit"]
     ):
         text += f" with {format_value(last['median'])} {last['unit']}"
-    return visible(text), known.changed(last["fingerprint"], first["fingerprint"]), first["session"]
+    return (
+        visible(text),
+        history.changed(last["fingerprint"], first["fingerprint"]),
+        first["session"],
+    )
 
 
 def _when(time: datetime) -> str:
@@ -377,44 +406,44 @@ def _when(time: datetime) -> str:
 
 
 def _remedies(record: Record, metric: str, verdict: Verdict) -> str:
-    """What the guards that objected advise."""
-    mine: Collection[str | None] = (None, metric) if metric else ()
-    found = [
+    """Return the remedies of the guards that objected."""
+    metrics: Collection[str | None] = (None, metric) if metric else ()
+    remedies = [
         visible(f"{f.guard}: {f.remedy}")
         for f in record.findings
-        if f.objects(verdict) and f.remedy and (not mine or f.metric in mine)
+        if f.objects(verdict) and f.remedy and (not metrics or f.metric in metrics)
     ]
-    return "; ".join(dict.fromkeys(found))
+    return "; ".join(dict.fromkeys(remedies))
 
 
-def _trend_words(one: Judged) -> str:
-    change = one.change
-    if change is None or one.level is None:
+def _trend_words(series: Judged) -> str:
+    change = series.change
+    if change is None or series.level is None:
         return ""
-    certainty = max(one.false_alarms, 1e-4)
+    certainty = max(series.false_alarms, 1e-4)
     return visible(
         f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
-        f"{format_value(one.level)} {one.unit} since {_when(change.time)}, session {change.session}; as strong in "
-        f"{'less than ' if one.false_alarms < certainty else ''}{certainty:.2%} of stable series"
+        f"{format_value(series.level)} {series.unit} since {_when(change.time)}, session {change.session}; as strong in "
+        f"{'less than ' if series.false_alarms < certainty else ''}{certainty:.2%} of stable series"
     )
 
 
-def _drift(one: Judged, known: _Known) -> Trouble:
-    curve, change = known.curve(one.line, one.metric), one.change
+def _drift(series: Judged, history: _History) -> Trouble:
+    curve, change = history.curve(series.line, series.metric), series.change
     last = curve.points[-1].value
     return Trouble(
         kind=DRIFT,
-        where=visible(f"{one.system}:{one.partition}"),
-        case=visible(short_name(one.case)),
-        metric=visible(one.metric),
-        measured=visible(f"{format_value(last)} {one.unit}"),
+        where=visible(f"{series.system}:{series.partition}"),
+        case=visible(short_name(series.case)),
+        metric=visible(series.metric),
+        measured=visible(f"{format_value(last)} {series.unit}"),
         expected=""
-        if one.level is None
-        else visible(f"level of {format_value(one.level)} {one.unit}"),
+        if series.level is None
+        else visible(f"level of {format_value(series.level)} {series.unit}"),
         since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
-        trend=_trend_words(one),
+        trend=_trend_words(series),
         cause=_UNCHANGED
         if change is None or change.before is None
-        else known.changed(change.before, change.after),
+        else history.changed(change.before, change.after),
         curve=curve,
     )

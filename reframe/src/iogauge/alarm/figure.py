@@ -1,9 +1,9 @@
-"""The runs of one metric as a figure: SVG that needs nothing else, and a line of text where no figure goes."""
+"""Draw the runs of one metric: as SVG that needs no other file, and as a line of text."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -13,11 +13,11 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 
-#: Height of a text's bar, from nothing to the largest value.
+#: Bars of text, from zero to the largest value.
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _WIDE, _HIGH, _LEFT, _RIGHT, _TOP, _BOTTOM = 640, 210, 66, 14, 28, 26
 
-#: Colours by light and by dark; a page that holds figures gives it once.
+#: Colours for light and dark screens; a page with several figures contains it once.
 STYLE: Final = """
 .iog{--ink:#1f2328;--dim:#59636e;--grid:#d1d9e0;--band:#1a7f3726;--line:#0969da;--bad:#cf222e;--paper:#fff}
 @media(prefers-color-scheme:dark){.iog{--ink:#f0f6fc;--dim:#9198a1;--grid:#3d444d;--band:#3fb95030;--line:#4493f8;--bad:#ff7b72;--paper:#0d1117}}
@@ -38,7 +38,7 @@ STYLE: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class Run:
     """A run's median, in the curve's unit."""
 
     time: datetime
@@ -51,15 +51,15 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The runs of one metric of one line, the oldest first, and what they are to meet.
+    """The runs of one metric of one line, oldest first, and the values that they should have.
 
-    ``least`` and ``most`` bound the values that meet the reference; None: no bound. ``since`` is the session with
-    which an alarm began.
+    ``least`` and ``most`` bound the values that meet the reference; None is no bound. ``since`` is
+    the session with which an alarm began.
     """
 
     title: str
     unit: str
-    points: Sequence[Point]
+    points: Sequence[Run]
     reference: float | None = None
     least: float | None = None
     most: float | None = None
@@ -67,13 +67,13 @@ class Curve:
 
 
 def bars(values: Sequence[float]) -> str:
-    """Values > 0 as a row of bars, each from nothing: ``▇▇▇▃``."""
+    """Return values > 0 as a row of bars, each starting at zero: ``▇▇▇▃``."""
     top = max(values, default=0.0)
     return "".join(_BARS[round(value / top * (len(_BARS) - 1))] for value in values)
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Two to six round values of a range."""
+    """Return two to six round values in a range."""
     if high <= low:
         return [low]
     raw = (high - low) / 4
@@ -83,80 +83,121 @@ def _ticks(low: float, high: float) -> list[float]:
     return [k * pace for k in range(first, math.floor(high / pace) + 1)]
 
 
-def svg(curve: Curve, *, alone: bool = False) -> str:
-    """The curve as SVG, runs in equal steps; text from outside is escaped. ``alone``: as a file of its own."""
-    points = curve.points
-    known = [p.value for p in points]
-    known += [v for v in (curve.reference, curve.least, curve.most) if v is not None]
-    top, low = max(known, default=1.0) * 1.08, min(known, default=0.0)
-    # From nothing, so that a drop looks as large as it is; closer only where there is no drop to speak of.
-    bottom = low * 0.97 if low > 0.8 * max(known, default=1.0) else 0.0
+class _Scale:
+    """Where a curve's runs and values lie in the figure."""
+
     wide, high = _WIDE - _LEFT - _RIGHT, _HIGH - _TOP - _BOTTOM
 
-    def x(run: int) -> float:
-        return _LEFT + wide * (run + 0.5) / max(len(points), 1)
+    def __init__(self, curve: Curve) -> None:
+        bounds = (curve.reference, curve.least, curve.most)
+        values = [run.value for run in curve.points] + [v for v in bounds if v is not None]
+        most, least = max(values, default=1.0), min(values, default=0.0)
+        self.runs = len(curve.points)
+        self.top = most * 1.08
+        # From zero, so that a drop looks as large as it is; closer only if there is no large drop.
+        self.bottom = least * 0.97 if least > 0.8 * most else 0.0
 
-    def y(value: float) -> float:
-        return _TOP + high * (1 - (value - bottom) / (top - bottom))
+    def x(self, run: int) -> float:
+        """Return the middle of a run."""
+        return _LEFT + self.wide * (run + 0.5) / max(self.runs, 1)
 
-    title = escape(visible(curve.title))
-    parts = [
+    def y(self, value: float) -> float:
+        """Return the height of a value."""
+        return _TOP + self.high * (1 - (value - self.bottom) / (self.top - self.bottom))
+
+
+def svg(curve: Curve, *, alone: bool = False) -> str:
+    """Return the curve as SVG, with runs at equal distances; escapes text from outside.
+
+    With ``alone`` the SVG is a complete file, with its own style.
+    """
+    scale, title = _Scale(curve), escape(visible(curve.title))
+    head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="iog" viewBox="0 0 {_WIDE} {_HIGH}" role="img" '
         f'aria-label="{title}">'
-    ]
-    if alone:
-        parts.append(
-            f'<style>{STYLE}</style><rect class="paper" width="{_WIDE}" height="{_HIGH}"/>'
-        )
-    parts.append(f'<text class="title" x="{_LEFT}" y="16">{title}</text>')
-    if curve.least is not None or curve.most is not None:
-        above = y(top if curve.most is None else min(curve.most, top))
-        below = y(bottom if curve.least is None else max(curve.least, bottom))
-        parts.append(
-            f'<rect class="band" x="{_LEFT}" y="{above:.1f}" width="{wide}" height="{max(below - above, 0):.1f}"/>'
-        )
-    for tick in _ticks(bottom, top):
-        parts.append(
-            f'<path class="grid" d="M{_LEFT} {y(tick):.1f}h{wide}"/>'
-            f'<text x="{_LEFT - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
-        )
-    parts.append(f'<text x="4" y="16">{escape(visible(curve.unit))}</text>')
+    )
+    style = f'<style>{STYLE}</style><rect class="paper" width="{_WIDE}" height="{_HIGH}"/>'
+    return "".join(
+        [
+            head,
+            *([style] if alone else []),
+            f'<text class="title" x="{_LEFT}" y="16">{title}</text>',
+            *_band(curve, scale),
+            *_grid(curve, scale),
+            *_marks(curve, scale),
+            *_runs(curve, scale),
+            "</svg>",
+        ]
+    )
+
+
+def _band(curve: Curve, scale: _Scale) -> Iterator[str]:
+    """Yield the area of the values that meet the reference, if they are bounded."""
+    if curve.least is None and curve.most is None:
+        return
+    above = scale.y(scale.top if curve.most is None else min(curve.most, scale.top))
+    below = scale.y(scale.bottom if curve.least is None else max(curve.least, scale.bottom))
+    yield (
+        f'<rect class="band" x="{_LEFT}" y="{above:.1f}" width="{scale.wide}" '
+        f'height="{max(below - above, 0):.1f}"/>'
+    )
+
+
+def _grid(curve: Curve, scale: _Scale) -> Iterator[str]:
+    """Yield the lines of round values with their texts, the unit, and the line of the reference."""
+    for tick in _ticks(scale.bottom, scale.top):
+        y = scale.y(tick)
+        yield f'<path class="grid" d="M{_LEFT} {y:.1f}h{scale.wide}"/>'
+        yield f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(tick)}</text>'
+    yield f'<text x="4" y="16">{escape(visible(curve.unit))}</text>'
     if curve.reference is not None:
-        parts.append(f'<path class="reference" d="M{_LEFT} {y(curve.reference):.1f}h{wide}"/>')
-    for run in range(1, len(points)):
-        if points[run].series != points[run - 1].series:
-            parts.append(
-                f'<path class="change" d="M{(x(run) + x(run - 1)) / 2:.1f} {_TOP}v{high}">'
+        y = scale.y(curve.reference)
+        yield f'<path class="reference" d="M{_LEFT} {y:.1f}h{scale.wide}"/>'
+
+
+def _marks(curve: Curve, scale: _Scale) -> Iterator[str]:
+    """Yield a line at each change of series, and a line with the time at which an alarm began."""
+    runs = curve.points
+    for number in range(1, len(runs)):
+        if runs[number].series != runs[number - 1].series:
+            between = (scale.x(number) + scale.x(number - 1)) / 2
+            yield (
+                f'<path class="change" d="M{between:.1f} {_TOP}v{scale.high}">'
                 "<title>another series from here: the fingerprint changed</title></path>"
             )
-    begin = next((k for k, p in enumerate(points) if p.session == curve.since), None)
+    begin = next((k for k, run in enumerate(runs) if run.session == curve.since), None)
     if begin is not None:
-        at = x(begin) - wide * 0.5 / len(points)
-        anchor, off = ("end", -5) if at > _LEFT + wide / 2 else ("start", 5)
-        parts.append(
-            f'<path class="since" d="M{at:.1f} {_TOP}v{high}"/>'
+        at = scale.x(begin) - scale.wide * 0.5 / len(runs)
+        anchor, off = ("end", -5) if at > _LEFT + scale.wide / 2 else ("start", 5)
+        yield (
+            f'<path class="since" d="M{at:.1f} {_TOP}v{scale.high}"/>'
             f'<text class="word" x="{at + off:.1f}" y="{_HIGH - _BOTTOM - 6}" text-anchor="{anchor}">'
-            f"since {points[begin].time:%Y-%m-%d %H:%M}</text>"
+            f"since {runs[begin].time:%Y-%m-%d %H:%M}</text>"
         )
-    line = " ".join(f"{x(k):.1f},{y(p.value):.1f}" for k, p in enumerate(points))
-    parts.append(f'<polyline class="runs" points="{line}"/>')
-    for k, point in enumerate(points):
-        kind = point.verdict.value if point.verdict.is_valid else "off"  # drawn hollow
-        said = f"{point.time:%Y-%m-%d %H:%M} {format_value(point.value)} {curve.unit} {point.verdict.value}"
-        parts.append(
-            f'<circle class="{kind}" cx="{x(k):.1f}" cy="{y(point.value):.1f}" r="{3 if len(points) < 60 else 2}">'
-            f"<title>{escape(visible(said))} {escape(visible(point.session))}</title></circle>"
+
+
+def _runs(curve: Curve, scale: _Scale) -> Iterator[str]:
+    """Yield the line through the runs, a circle for each run, and the first and last time."""
+    runs = curve.points
+    line = " ".join(f"{scale.x(k):.1f},{scale.y(run.value):.1f}" for k, run in enumerate(runs))
+    yield f'<polyline class="runs" points="{line}"/>'
+    radius = 3 if len(runs) < 60 else 2
+    for k, run in enumerate(runs):
+        kind = run.verdict.value if run.verdict.is_valid else "off"  # drawn hollow
+        label = (
+            f"{run.time:%Y-%m-%d %H:%M} {format_value(run.value)} {curve.unit} {run.verdict.value}"
         )
-    if points:
-        ends = [(points[0], _LEFT, "start")]
-        ends += [(points[-1], _WIDE - _RIGHT, "end")] if len(points) > 1 else []
-        parts += [
-            f'<text x="{place}" y="{_HIGH - 7}" text-anchor="{anchor}">{p.time:%Y-%m-%d %H:%M}</text>'
-            for p, place, anchor in ends
-        ]
-    return "".join([*parts, "</svg>"])
+        yield (
+            f'<circle class="{kind}" cx="{scale.x(k):.1f}" cy="{scale.y(run.value):.1f}" r="{radius}">'
+            f"<title>{escape(visible(label))} {escape(visible(run.session))}</title></circle>"
+        )
+    ends = [(run, _LEFT, "start") for run in runs[:1]]
+    ends += [(run, _WIDE - _RIGHT, "end") for run in runs[1:][-1:]]
+    for run, place, anchor in ends:
+        time = f"{run.time:%Y-%m-%d %H:%M}"
+        yield f'<text x="{place}" y="{_HIGH - 7}" text-anchor="{anchor}">{time}</text>'
 
 
 def _short(value: float) -> str:
-    """A round value as an axis shows it."""
+    """Return a round value as text for an axis."""
     return f"{value:,.10g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.3g}"

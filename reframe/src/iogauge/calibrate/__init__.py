@@ -1,6 +1,7 @@
 """References proposed from what was measured, as a diff.
 
-- command: the subject of ``iogauge calibrate``
+- command: read a site's files, propose and write: ``iogauge calibrate``
+- places: where a reference stands in references.yaml
 - proposal: new values for references.yaml, for a person to read
 - runs: the runs that a reference may rest on
 - statistics: median, spread and bound of a series

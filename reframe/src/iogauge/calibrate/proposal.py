@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
@@ -17,6 +16,7 @@ from typing import Any, Final, Literal
 
 from scipy import stats
 
+from iogauge.calibrate.places import KEPT, FilePosition, position_of
 from iogauge.calibrate.runs import CalibrateError, Runs, SkippedRuns, check_one_series
 from iogauge.calibrate.statistics import Better, Refused, SeriesSummary, outlook, summary_of
 from iogauge.calibrate.yamledit import EditError, Key, add_words, put
@@ -27,9 +27,6 @@ from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistake
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
-
-#: Variables of every check that a record keeps in addition to its parameters.
-_KEPT: Final = ("nodes", "tasks_per_node", "repetitions", "tier", "variant")
 
 
 def _rounded(value: float) -> float | int:
@@ -109,94 +106,6 @@ def follow(
         return None
     leaf[side] = _share(bound, float(leaf[0]), better)
     return ReferenceChange(old=list(old), new=leaf, note=note) if leaf != list(old) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePosition:
-    """Keys of a leaf below its check; the keys in ``wide`` hold for other cases too."""
-
-    keys: tuple[Key, ...]
-    index: tuple[str, ...] = ()
-    wide: tuple[str, ...] = ()
-
-
-def _value_of(part: str, record: Record) -> Key:
-    """Return the value in a record of a part of ``$index``; raises :class:`Refused`."""
-    special = {
-        "$system": record.system,
-        "$partition": f"{record.system}:{record.partition}",
-        "$environ": record.environment,
-    }
-    kept: dict[str, Any] = {name: getattr(record, name) for name in _KEPT if name in record.order}
-    sources = [special, record.parameters, record.overridden, kept]
-    for source in sources:
-        if part in source:
-            value = source[part]
-            if value is None or isinstance(value, (str, int, float)):
-                return value
-            raise Refused(f"$index: {part} is {value!r}: only text and numbers can be keys")
-    raise Refused(f"$index names {part}, which a record does not keep: write this entry by hand")
-
-
-def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
-    """Return the key that ReFrame takes: the same key, else the first that matches as a regular
-    expression.
-    """
-    if key in mapping:
-        return key
-    for name in mapping:
-        if isinstance(name, str) and isinstance(key, str) and re.match(f"^{name}$", key):
-            return name
-    return None
-
-
-def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) -> FilePosition:
-    """Return the position of a metric's reference in the entry of its check, even if not yet
-    written.
-
-    It is found as ReFrame finds it. A check without an entry gets an ``$index`` of the partition
-    and its parameters. Raises :class:`SkippedRuns` for runs with overridden variables that the index
-    does not name.
-    """
-    if "parameters" not in record.order:
-        raise Refused(
-            "its records are older than their parameters: only newer runs can be calibrated"
-        )
-    if record.pinned:
-        raise SkippedRuns(
-            f"pinned to {record.pinned} by --distribute: one node's value, not the target's"
-        )
-    plain = entry is not None and "$index" not in entry
-    if entry is None:
-        named = ["$partition", *record.parameters]
-        index, entry = ([] if len(named) == 1 else named), {}
-    else:
-        index = [str(part) for part in entry.get("$index") or ()]
-    foreign = [f"{name}={value}" for name, value in record.overridden.items() if name not in index]
-    if foreign:
-        raise SkippedRuns(
-            f"measured with {', '.join(foreign)}; references hold for what the site declares, "
-            "unless $index names it"
-        )
-    if plain or not index:
-        scopes = (f"{record.system}:{record.partition}", record.system, "*")
-        scope = next((name for name in scopes if metric in (entry.get(name) or {})), scopes[0])
-        wide = () if scope == scopes[0] else (scope,)
-        return FilePosition(keys=(scope, metric), wide=wide)
-    keys: list[Key] = []
-    wide_keys: list[str] = []
-    below: Any = {name: value for name, value in entry.items() if name != "$index"}
-    for part in index:
-        value = _value_of(part, record)
-        key = _matching(below, value)
-        if key is None:
-            key, below = value, {}
-        else:
-            below = below[key]
-            if key != value:
-                wide_keys.append(str(key))
-        keys.append(key)
-    return FilePosition(keys=(*keys, metric), index=tuple(index), wide=tuple(wide_keys))
 
 
 def _at(data: Any, path: Sequence[Key]) -> Any:
@@ -374,7 +283,7 @@ def propose(
 
 def _rivalry(candidate: _Candidate, rivals: Sequence[_Candidate]) -> MetricOutcome:
     def described(record: Record) -> dict[str, str]:
-        kept = {name: str(getattr(record, name)) for name in (*_KEPT, "environment")}
+        kept = {name: str(getattr(record, name)) for name in (*KEPT, "environment")}
         return kept | {k: str(v) for k, v in record.parameters.items()}
 
     own = described(candidate.runs.record)

@@ -51,7 +51,7 @@ class BaselineCheck(DerivedCheck):
 
     @builtins.run_after("init")
     def _select_environments(self) -> None:
-        """Select the environments that this partition shares with its baseline, or all of its own."""
+        """Select the environments shared with the baseline, or all of this partition."""
         environments = {p.name: {e.name for e in p.environs} for p in runtime().system.partitions}
         chosen: set[str] = set()
         for name, extras in _partition_extras().items():

@@ -114,7 +114,7 @@ class IorCheck(StorageCheck):
         }
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the bandwidth of writing and reading, and the operations if transfers are small."""
+        """Return both bandwidths, and the operations if transfers are small."""
         small = self.transfer <= _SMALL
         return (
             WRITE,
@@ -184,7 +184,7 @@ class IorCheck(StorageCheck):
     def ior_phase(
         self, name: str, options: IorOptions, access: Access, words: Sequence[str] = ()
     ) -> PhasePlan:
-        """Return one execution of IOR; ``words`` replace the scenario's words that start the tool."""
+        """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
         options = replace(options, summary_file=output, rank_details_csv=ranks)
         return PhasePlan(

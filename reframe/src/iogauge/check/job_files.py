@@ -157,13 +157,13 @@ def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, st
 
 
 def script_lines(
-    job: Any, plan: CasePlan, extras: PartitionExtras, launch: Launch, order: JobOrder
+    job: Any, plan: CasePlan, extras: PartitionExtras, starts: Launch, order: JobOrder
 ) -> tuple[list[str], str, list[str]]:
     """Return the lines before the executable, the executable, and its options.
 
     Adds to the job the options with which its scheduler warns of the time limit.
     """
-    functions = job_functions(plan, launch)
+    functions = job_functions(plan, starts)
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
     served = any(phase.launch == "clients" for phase in plan.phases)
     reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
@@ -182,7 +182,7 @@ def script_lines(
         *(f"IOG_WARNED={seconds}" for seconds in warned),
         *([f". {shell_word(str(JOB_FILES / 'fio_servers.sh'))}"] if served else []),
         *functions,
-        f"iog_open {shell_command([*launch.agent, 'open', ORDER])}",
+        f"iog_open {shell_command([*starts.agent, 'open', ORDER])}",
         *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
     ]
     if plan.writes_first:
@@ -196,7 +196,7 @@ def _agent() -> list[str]:
 
 
 def _directory_word(directory: str) -> str:
-    """Return the case's directory as a shell word; a leading variable is expanded and must be set."""
+    """Return the case's directory as a shell word; a leading variable must be set in the job."""
     variable, slash, rest = directory.partition("/")
     if not variable:
         return shell_word(directory)

@@ -118,7 +118,7 @@ class StorageCheck(JudgedCheck):
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
 
     def _override(self, declared: dict[str, Any]) -> None:
-        """Set unset variables to their defaults, and remember the others that differ from the defaults."""
+        """Set unset variables to their defaults; remember the others that differ from them."""
         if self.pinned:
             self.nodes = self.nodes or len(self.pinned)
             if self.nodes != len(self.pinned):

@@ -1,4 +1,4 @@
-"""The ``iogauge`` command: which commands there are."""
+"""The ``iogauge`` command: the list of its commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from iogauge.cli import results, running, site
 
-#: Options that a command does not know are ReFrame's.
+#: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(

@@ -1,4 +1,4 @@
-"""What is there, what is missing, and the one command that brings it."""
+"""Examine the machine: what is available, what is missing, and the one command that provides it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,13 +17,13 @@ from iogauge.core import deadline, paths
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.node import lustre_targets
-from iogauge.node.mounts import traits
+from iogauge.node.mounts import View, traits
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
 from iogauge.site.machine import Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
-#: The command that brings a program, where it is missing.
+#: The command that installs a missing program.
 BRINGS: Final = {
     "ior": "ci/build-stack",
     "mdtest": "ci/build-stack",
@@ -30,7 +31,7 @@ BRINGS: Final = {
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
 }
 
-#: Checks that a program is needed for, as a person would name them.
+#: The checks that need a program, in words.
 NEEDED_FOR: Final = {
     "ior": "bandwidth with IOR (IorPosix, IorMpiio)",
     "mdtest": "metadata rates with mdtest (MdtestEasy, MdtestHard)",
@@ -50,7 +51,7 @@ class Check:
 
 
 def describe_stack(machine: Machine) -> list[str]:
-    """One line a program that was found."""
+    """Return one line for each program that was found."""
     return [
         f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
         for p in machine.programs.values()
@@ -58,7 +59,7 @@ def describe_stack(machine: Machine) -> list[str]:
 
 
 def not_run(machine: Machine, target: str) -> list[str]:
-    """What could not run, each with the one command that brings it."""
+    """Return what could not run, each with the one command that provides it."""
     lines = [
         f"not run: {NEEDED_FOR[name]}: {name} is missing. It comes with: {BRINGS[name]}"
         for name in ("ior", "mdtest", "fio")
@@ -84,7 +85,10 @@ def not_run(machine: Machine, target: str) -> list[str]:
 
 
 def launch_check(machine: Machine) -> Check | None:
-    """Run IOR on two tasks over a few KiB: do launcher and program belong to the same MPI?"""
+    """Run IOR on two tasks over a few KiB, to see whether launcher and program use the same MPI.
+
+    Returns None if IOR or mpirun is missing.
+    """
     if not {"ior", "mpirun"} <= set(machine.programs):
         return None
     ior, mpirun = machine.programs["ior"].path, machine.programs["mpirun"].path
@@ -117,34 +121,36 @@ def launch_check(machine: Machine) -> Check | None:
 
 
 def site_mistakes(folder: Path) -> list[Mistake]:
-    """Mistakes of a site, references to checks that do not exist included."""
+    """Return the mistakes of a site, including references to checks that do not exist."""
     return settings.read_site(folder)[1]
 
 
 def _versions() -> list[Check]:
-    found = []
+    versions = []
     for name in ("ReFrame-HPC", "pydantic", "rich"):
         try:
-            found.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             return [Check("problem", "Python packages", f"{name} is missing", "run: make setup")]
-    return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(found))]
+    return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(versions))]
 
 
 def _programs(machine: Machine) -> list[Check]:
-    found = []
+    checks = []
     for name in ("ior", "mdtest", "fio", "mpirun"):
         program = machine.programs.get(name)
         if program is None:
-            found.append(
+            checks.append(
                 Check("note", name, f"not on PATH; needed for {NEEDED_FOR[name]}", BRINGS[name])
             )
         elif program.problem:
-            found.append(Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name]))
+            checks.append(
+                Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name])
+            )
         else:
             offers = f", offers {', '.join(program.features)}" if program.features else ""
-            found.append(Check("ok", name, f"{program.path} {program.version}{offers}".strip()))
-    return found
+            checks.append(Check("ok", name, f"{program.path} {program.version}{offers}".strip()))
+    return checks
 
 
 def _target(path: str) -> list[Check]:
@@ -152,30 +158,11 @@ def _target(path: str) -> list[Check]:
         view = deadline.call(path, lambda: lustre_targets.look(path))
     except OSError as error:
         return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
-    mount, room = view.mount, view.space
-    kind = mount.type if mount else "unknown"
-    known = traits(kind)
-    found = [
-        Check(
-            "ok",
-            f"target {path}",
-            f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
-            f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
-        )
-    ]
-    if known.cache != "page-cache":
-        found.append(
-            Check(
-                "note",
-                f"target {path}",
-                f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
-                "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
-            )
-        )
+    checks = _target_mount(path, view)
     try:
         by = deadline.call(path, lambda: permission.reason(path))
-        found.append(Check("ok", f"target {path}", f"may be written in: {by}"))
-        writable, there, holder = deadline.call(
+        checks.append(Check("ok", f"target {path}", f"may be written in: {by}"))
+        writable, sessions, holder = deadline.call(
             path,
             lambda: (
                 os.access(path, os.W_OK | os.X_OK),
@@ -185,45 +172,71 @@ def _target(path: str) -> list[Check]:
         )
     except OSError as error:
         what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
-        return [*found, Check("problem", f"target {path}", str(error), what)]
+        return [*checks, Check("problem", f"target {path}", str(error), what)]
     if not writable:
-        found.append(
+        checks.append(
             Check("problem", f"target {path}", "not writable for you", "choose another directory")
         )
+    return [*checks, *_target_sessions(path, sessions, holder)]
+
+
+def _target_mount(path: str, view: View) -> list[Check]:
+    """Return the lines about the file system of a target."""
+    mount, room = view.mount, view.space
+    kind = mount.type if mount else "unknown"
+    checks = [
+        Check(
+            "ok",
+            f"target {path}",
+            f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
+            f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
+        )
+    ]
+    if traits(kind).cache != "page-cache":
+        checks.append(
+            Check(
+                "note",
+                f"target {path}",
+                f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
+                "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
+            )
+        )
+    return checks
+
+
+def _target_sessions(
+    path: str, sessions: Sequence[directory.FoundSession], holder: lock.Holder | None
+) -> Iterator[Check]:
+    """Yield the lines about a lock on a target, and about what dead sessions left there."""
     if holder is not None:
-        found.append(
-            Check(
-                "note",
-                f"target {path}",
-                f"locked by {holder}" + (", whose processes have ended" if holder.gone else ""),
-                "run: iogauge clean, which breaks the lock if its holder is dead",
-            )
+        yield Check(
+            "note",
+            f"target {path}",
+            f"locked by {holder}" + (", whose processes have ended" if holder.gone else ""),
+            "run: iogauge clean, which breaks the lock if its holder is dead",
         )
-    left = [one.path for one in there if not directory.may_be_alive(one)]
-    if left:
-        found.append(
-            Check(
-                "note",
-                f"target {path}",
-                f"left by dead sessions: {', '.join(left)}",
-                "run: iogauge clean",
-            )
+    dead = [session.path for session in sessions if not directory.may_be_alive(session)]
+    if dead:
+        yield Check(
+            "note",
+            f"target {path}",
+            f"left by dead sessions: {', '.join(dead)}",
+            "run: iogauge clean",
         )
-    return found
 
 
 def examine() -> list[Check]:
-    """Everything that the doctor looks at, in the order in which one would ask."""
+    """Return all lines of the doctor's report: Python, programs, target, sites."""
     machine = site_machine.machine()
-    found = [*_versions(), *_programs(machine)]
+    checks = [*_versions(), *_programs(machine)]
     launch = launch_check(machine)
-    found += [launch] if launch else []
-    found += _target(site_machine.target_path())
+    checks += [launch] if launch else []
+    checks += _target(site_machine.target_path())
     for folder in settings.site_folders(paths.sites_dir()):
         mistakes = site_mistakes(folder)
         state: Literal["ok", "problem"] = "problem" if mistakes else "ok"
         text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"
-        found.append(
+        checks.append(
             Check(state, f"site {folder.name}", text, "correct the file" if mistakes else "")
         )
-    return found
+    return checks

@@ -36,13 +36,13 @@ from iogauge.workspace.directory import create, remove, session_dir
 
 
 def new_console() -> Console:
-    """Standard output; a pipe gets lines wide enough for the table."""
+    """Return a console on standard output; a pipe gets lines wide enough for the table."""
     wide = None if sys.stdout.isatty() else 200
     return Console(width=wide, highlight=False)
 
 
 def _reframe_command(arguments: list[str]) -> list[str]:
-    """ReFrame's command line: the checks of this project unless others are named."""
+    """Return ReFrame's command line, with this project's checks unless others are named."""
     given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
     paths = [] if given else ["-c", str(project_root() / "checks")]
     beside = Path(sys.executable).with_name("reframe")
@@ -62,7 +62,7 @@ def _environment(**extra: str) -> dict[str, str]:
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[Record]]:
-    """Run ReFrame and return its exit status and the session's records, the undecided ones added.
+    """Run ReFrame; return its exit status and the session's records, including undecided cases.
 
     ``confirms`` names the session whose failures are measured once more.
     """
@@ -70,8 +70,10 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     try:
         current.announce(name)
     except OSError as error:
-        said = f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
-        typer.echo(visible_lines(said), err=True)
+        message = (
+            f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        )
+        typer.echo(visible_lines(message), err=True)
         raise typer.Exit(2) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     extra = {"IOGAUGE_SESSION": name}
@@ -87,7 +89,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         try:
             status = process.wait()
         except KeyboardInterrupt:
-            continue  # ReFrame got it too, cancels its jobs and cleans up
+            continue  # ReFrame gets the signal too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
         ended = failure.describe_status(status)
@@ -119,14 +121,14 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
     return status, [*records, *missing]
 
 
-#: ReFrame's options that choose cases, each with a value.
+#: ReFrame's options that select cases; each takes a value.
 _CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
 
 
 def _confirm(
     arguments: list[str], status: int, records: list[Record], gate: bool
 ) -> tuple[int, list[Record]]:
-    """Measure every case that failed once more; returns the exit status that both runs leave, and all records."""
+    """Measure every failed case once more; return the exit status of both runs, and all records."""
     kept, skip = [], False
     for word in arguments:
         if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
@@ -136,38 +138,38 @@ def _confirm(
     again: list[Record] = []
     for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
-        mine = [r for r in failed if r.place == place]
-        hashes = [word for r in mine for word in ("-n", f"/{r.hash}")]
+        failures = [r for r in failed if r.place == place]
+        hashes = [word for r in failures for word in ("-n", f"/{r.hash}")]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        again += _run([*kept, *where, *hashes], False, confirms=mine[0].session)[1]
+        again += _run([*kept, *where, *hashes], False, confirms=failures[0].session)[1]
     records = [*records, *again]
     if SessionRecords(records).exit_status(gate) == 0:
-        status = 0  # ReFrame's own status knows of the first run only
+        status = 0  # ReFrame's own status covers the first run only
     return status, records
 
 
-#: Tag of the checks that are computed from the records of others.
+#: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
 
 
 def _listed(*arguments: str) -> list[str]:
-    """Cases that ReFrame's arguments select, each followed by its hash."""
+    """Return the cases that ReFrame's arguments select, each followed by its hash."""
     words = _reframe_command(["-l", *arguments])
     done = subprocess.run(words, env=_environment(), capture_output=True, text=True, check=False)
     return re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
 
 
 def _selects_derived(arguments: list[str]) -> bool:
-    """Whether ReFrame's arguments select checks that are derived from others, and some that are not."""
+    """Return whether ReFrame's arguments select both derived checks and others."""
     return bool(_listed(*arguments, "-t", _DERIVED)) and bool(_listed(*arguments, "-T", _DERIVED))
 
 
 def _not_measured(
     console: Console, arguments: list[str], records: list[Record], accept: bool
 ) -> int:
-    """As a gate, say what was not measured; returns 1 where it should have been.
+    """Say what a gate did not measure; return 1 if it should have been measured, else 0.
 
-    That is what an earlier gate of the same selection has recorded, and what ``-n`` names.
+    It should have been if ``-n`` names it, or if an earlier gate of the selection recorded it.
     """
     names, chosen = _listed(*arguments), selection(arguments)
     everywhere = _listed(*arguments, "--skip-system-check", "--skip-prgenv-check")
@@ -178,9 +180,9 @@ def _not_measured(
             "(features, sweeps: docs/checks.md)"
         )
     wrong = [f"-n {text} selects no case" for text in without_match(arguments, names)]
-    mine = {record.session for record in records}
+    sessions = {record.session for record in records}
     for system in dict.fromkeys(record.system for record in records):
-        before = seen_before(history_dir() / system, chosen, mine)
+        before = seen_before(history_dir() / system, chosen, sessions)
         wrong += gone(before, records, system)
     for line in wrong:
         console.print(f"[bold red]missing: {plain(line)}[/]")
@@ -194,11 +196,11 @@ def _not_measured(
 
 
 def show_outcome(console: Console, records: SessionRecords, gate: bool, status: int) -> int:
-    """Print the table and the summary; returns the exit status of the whole."""
+    """Print the table and the summary; return the exit status of the whole."""
     if records:
         console.print(table.table(table.rows(records), "What was measured"))
-    if found := table.costs(records):
-        console.print(table.cost_table(found))
+    if prices := table.costs(records):
+        console.print(table.cost_table(prices))
     worst = max(status, records.exit_status(gate))
     word = "ok" if worst == 0 else "FAILED"
     console.print(f"iogauge: {word}: {records.summary()}" + (" (gate)" if gate else ""))
@@ -215,23 +217,24 @@ def show_outcome(console: Console, records: SessionRecords, gate: bool, status: 
 def run(
     context: typer.Context,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Only PASS passes, and nothing run fails.")
+        bool, typer.Option("--gate", help="Only PASS passes; a run without cases fails.")
     ] = False,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Measure what failed once more; both are kept.")
+        bool,
+        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
     ] = False,
     over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="Run also what costs more than the budget.")
+        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
     ] = False,
     accept_missing: Annotated[
         bool,
-        typer.Option("--accept-missing", help="As a gate: cases that are gone are so on purpose."),
+        typer.Option("--accept-missing", help="As a gate: missing cases are gone on purpose."),
     ] = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
-    What is derived from other cases comes last, in a run of its own. With --confirm a case that fails is
-    measured once more, and the run fails for it only if it fails again.
+    Checks that are derived from other cases come last, in a run of their own. With --confirm a
+    failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
     if gate:
@@ -242,7 +245,7 @@ def run(
     elif settings.any_budget(sites_dir()):
         _keep_budget(context.args)
     if any(word.startswith("--distribute") for word in context.args):
-        # A case for each node; what is derived is of all nodes.
+        # One case a node; derived quantities are of all nodes.
         status, records = _run([*context.args, "-T", _DERIVED], gate)
     elif any("derived" in word for word in context.args) or not _selects_derived(context.args):
         status, records = _run(context.args, gate)
@@ -260,7 +263,7 @@ def run(
 
 
 def _keep_budget(arguments: list[str]) -> None:
-    """End the command where the selected cases cost more than the budget of their partition."""
+    """End the command if the selected cases cost more than the budget of their partition."""
     over = plan_table.over_budget(planned_cases(arguments)[0])
     if over:
         for line in over:
@@ -273,7 +276,7 @@ def _keep_budget(arguments: list[str]) -> None:
 
 
 def bench(context: typer.Context) -> None:
-    """The newcomer's run: quick checks on this machine, sized to its speed, one at a time."""
+    """Run quick checks on this machine, sized to its speed, one at a time: for a first try."""
     console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
@@ -301,7 +304,10 @@ def bench(context: typer.Context) -> None:
 
 
 def _probe(target: str) -> tuple[float, int]:
-    """Rough bandwidth of the target in bytes/s, and bytes for a case; raises OSError, lock.Occupied."""
+    """Return the rough bandwidth of the target in bytes/s, and the bytes for a case.
+
+    Raises OSError and lock.Occupied.
+    """
     name = current.new_session_name()
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
@@ -320,9 +326,12 @@ def _probe(target: str) -> tuple[float, int]:
 
 
 def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], str]:
-    """Footprints of the cases that ReFrame's arguments select, by a dry run; a text where that failed."""
+    """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
+
+    The text is the reason if the dry run failed or selected no case, else empty.
+    """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
-        # Nothing runs, so there is nothing to wait for between the cases.
+        # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         done = subprocess.run(

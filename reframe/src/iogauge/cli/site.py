@@ -29,7 +29,7 @@ from iogauge.workspace import permission
 
 
 def show_doctor() -> None:
-    """Say what is there, what is missing, and what to do."""
+    """Say what is available, what is missing, and what to do."""
     console = new_console()
     healthy = True
     for check in doctor.examine():
@@ -44,7 +44,7 @@ def show_doctor() -> None:
 
 
 def plan(context: typer.Context) -> None:
-    """Show what the selected cases would write and read, and whether the target and the budget have room."""
+    """Show what the selected cases would write and read, and whether target and budget suffice."""
     console = new_console()
     cases, problem = planned_cases(context.args)
     if problem:
@@ -54,7 +54,7 @@ def plan(context: typer.Context) -> None:
 
 
 def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
-    """Print the footprints, the budget and the room on each target; returns whether all is kept."""
+    """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases))
     for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
         console.print(plain(line))
@@ -63,9 +63,9 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
         console.print(f"[bold red]{plain(line)}[/]")
     fits = not over
     for target in sorted({case.order.target for case in cases}):
-        mine = [case.order for case in cases if case.order.target == target]
+        orders = [case.order for case in cases if case.order.target == target]
         try:
-            seen: View = deadline.call(target, partial(opening.look_as_declared, target, mine[0]))
+            view: View = deadline.call(target, partial(opening.look_as_declared, target, orders[0]))
         except (OSError, LustreError) as error:
             console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
@@ -77,11 +77,11 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
             fits = False
         worst = replace(
-            mine[0],
-            held_bytes=max(order.held_bytes for order in mine),
-            files=max(order.files for order in mine),
+            orders[0],
+            held_bytes=max(order.held_bytes for order in orders),
+            files=max(order.files for order in orders),
         )
-        for finding in opening.preflight(seen, worst):
+        for finding in opening.preflight(view, worst):
             good = finding.outcome is Outcome.OK
             fits = fits and good
             word = "[green]ok[/]" if good else "[bold red]refused[/]"
@@ -93,11 +93,11 @@ def clean(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Session directories; those of dead sessions, and their locks, where left out."
+            help="Session directories; if omitted, those of dead sessions, and their locks."
         ),
     ] = None,
     target: Annotated[
-        list[str] | None, typer.Option(help="Target to look on; may be repeated.")
+        list[str] | None, typer.Option(help="Target to search; may be repeated.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be removed.")
@@ -106,9 +106,9 @@ def clean(
         bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
     ] = False,
 ) -> None:
-    """Remove what sessions that ended hard left on the targets, and stage directories a week old.
+    """Remove what interrupted sessions left on the targets, and stage directories a week old.
 
-    On a target nothing without our marker is touched.
+    Nothing on a target is touched without our marker.
     """
     console = new_console()
     janitor = Janitor(dry_run, everything, lambda text: console.print(plain(text), soft_wrap=True))
@@ -128,12 +128,12 @@ def allow(
     expires: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Write an existing one anew.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing file.")] = False,
 ) -> None:
     """Allow a directory as a target: for administrators, and for owners of a mount point.
 
-    Writes a file .iogauge-allowed into it, for the file system that is mounted there now. Without that file
-    only directories of the caller are written in.
+    Writes a file .iogauge-allowed into it, valid for the file system that is mounted there now.
+    Without that file cases write only in directories of the caller.
     """
     path = os.path.abspath(directory)
     last = expires.date() if expires else None
@@ -149,21 +149,22 @@ def allow(
     new_console().print(plain(f"{file} allows {marker.meaning()}"))
     typer.echo(visible_lines(marker.to_yaml()), nl=False)
     if strangers := permission.unknown(marker):
-        said = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
-        typer.echo(visible_lines(said), err=True)
+        message = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
+        typer.echo(visible_lines(message), err=True)
     new_console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )
 
 
 def validate() -> None:
-    """Check every site's settings and references; lists every mistake."""
+    """Check every site's settings and references; list every mistake."""
     console, wrong = new_console(), 0
-    for one in settings.site_folders(sites_dir()):
-        mistakes = doctor.site_mistakes(one)
+    for folder in settings.site_folders(sites_dir()):
+        mistakes = doctor.site_mistakes(folder)
         wrong += len(mistakes)
         console.print(
-            f"{plain(one.name)}: " + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+            f"{plain(folder.name)}: "
+            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
         )
         for mistake in mistakes:
             console.print(plain(f"  {mistake}"))

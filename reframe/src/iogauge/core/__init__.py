@@ -1,8 +1,9 @@
-"""Words, units, and how data from outside is read.
+"""Words and units, and strict reading of outside data.
 
-- deadline: ask storage in a child process, and wait no longer than a limit
-- measurement: what any tool measured: metrics, quantities, outputs
-- paths: where the project and its state lie
+- deadline: call storage in a child process, with a time limit
+- files: write files whole or not at all
+- measurement: metrics, quantities, outputs, in one form for every tool
+- paths: paths of the project and of its state
 - processes: whether a process still lives, and which ones outlived their job
 - text: text that is safe to print, and digests
 - units: sizes, rates and durations, from text and back

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written beside their place, then renamed."""
+"""Files that appear whole or not at all: written beside their place, then renamed."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def written_beside(
     dir_fd: int | None = None,
     sync: bool = False,
 ) -> Iterator[str]:
-    """Write a new file beside ``path`` and yield its name, which begins with that of ``path`` and a dot.
+    """Write a new file beside ``path`` and yield its name: ``path``, a dot, and a unique ending.
 
-    It is removed in the end if it still has this name. The umask narrows ``mode``. ``sync`` flushes the
-    content to disk. Raises OSError.
+    The file is removed in the end if it still has this name. The umask narrows ``mode``. ``sync``
+    flushes the content to disk. Raises OSError.
     """
     scratch = f"{os.fspath(path)}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -44,6 +44,6 @@ def replace_file(
     dir_fd: int | None = None,
     sync: bool = False,
 ) -> None:
-    """Give ``path`` a new content in one step, see :func:`written_beside`; raises OSError."""
+    """Replace the content of ``path`` in one step, see :func:`written_beside`; raises OSError."""
     with written_beside(path, data, mode=mode, dir_fd=dir_fd, sync=sync) as scratch:
         os.rename(scratch, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)

@@ -61,7 +61,7 @@ PATIENCE_S = 10.0
 
 
 def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
-    """Return the agent's files of every node, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
+    """Return the agent's answers, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
     answers, deadline = [], time.monotonic() + PATIENCE_S
     while True:
         files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
@@ -160,7 +160,7 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
 def _facts(
     stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
 ) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[NodeActivity, ...]]:
-    """Return fingerprints, first looks and changes of the nodes, without missing or damaged ones."""
+    """Return the nodes' fingerprints, first looks and changes; skip missing or damaged files."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}
     ran = {run.name for run in runs}
@@ -232,8 +232,8 @@ def _collect(
     ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
     opened = _opened(stage, owner, ending)
     if opened.refused or opened.occupied:
-        seen = (opened.view,) if opened.view else ()
-        return Evidence(views=seen, refused=opened.refused, occupied=opened.occupied)
+        first = (opened.view,) if opened.view else ()
+        return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
@@ -324,7 +324,7 @@ class _Outputs:
 
 
 def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
-    """Return the parsed outputs and evictions of all executions; raises :class:`ToolOutputError`."""
+    """Parse the outputs and evictions of all executions; raises :class:`ToolOutputError`."""
     emptied = [phase.name for phase in plan.phases if phase.access.evict]
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},

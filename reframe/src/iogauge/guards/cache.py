@@ -1,4 +1,4 @@
-"""Guards against memory: client caches, write-back, servers' caches, compression (G1 to G3, G18)."""
+"""Guards against memory: client and server caches, write-back, compression (G1 to G3, G18)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def client_cache(
 ) -> Finding:
     """G1: a read must meet one of four conditions. It is O_DIRECT on a file system that honours it.
     Or another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift, and the
-    nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty before
-    each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs).
+    nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
+    before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs).
 
     ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the number of
     page caches of the N nodes, None if each node has its own. Containers of one kernel over one

@@ -192,7 +192,7 @@ def bytes_moved(
 
 
 def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Apply G8 to reads and writes, and to any phase with a warning that the plan does not expect."""
+    """Apply G8 to reads and writes, and to any phase with an unexpected warning."""
     expected = seen.phase.expected
     warnings = [
         warning
@@ -352,20 +352,18 @@ def _unlike(seen: PhaseSeen, output: ToolOutput) -> str:
     if output.command and output.tool in names:
         planned = words[names.index(output.tool) + 1 :]
         reported = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
-        for want, found in zip_longest(planned, reported, fillvalue=""):
+        for want, got in zip_longest(planned, reported, fillvalue=""):
             pattern = (
                 re.escape(want).replace(re.escape(DIR), r"\S+").replace(re.escape(REP), r"\d+")
             )
-            if not re.fullmatch(pattern, found):
-                return (
-                    f"which says {found or 'nothing'!r} where {want or 'nothing'!r} was asked for"
-                )
+            if not re.fullmatch(pattern, got):
+                return f"which says {got or 'nothing'!r} where {want or 'nothing'!r} was asked for"
     if output.tool != "fio":
         return ""
     for name in words:
         for line in plan.inputs.get(name, "").splitlines():
             option, equals, want = line.partition("=")
-            found = str(output.parameters.get(option, "nothing"))
-            if equals and "$" not in want and found != want:
-                return f"which says {option}={found} where {option}={want} was asked for"
+            got = str(output.parameters.get(option, "nothing"))
+            if equals and "$" not in want and got != want:
+                return f"which says {option}={got} where {option}={want} was asked for"
     return ""

@@ -35,7 +35,7 @@ class CaseSeen:
 
     @property
     def layouts(self) -> list[LayoutSeen]:
-        """Return the layouts that were read back, by repetition; empty if the case set no layout."""
+        """Return the layouts that were read back, by repetition; empty without a set layout."""
         if not self.plan.striped:
             return []
         return [LayoutSeen(self, striping) for striping in self.evidence.striping]

@@ -1,4 +1,4 @@
-"""What the agent does on Lustre: put files on storage targets, read layouts back, switch checksums."""
+"""The agent on Lustre: put files on storage targets, read layouts back, switch checksums."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def stripes(directory: str) -> dict[str, Any]:
 
 
 def switch_checksums(state: str, directory: str, folder: str) -> None:
-    """Switch the checksums of the client on or off; keep in a folder what to restore."""
+    """Switch the checksums of the client on or off; keep the old values in a folder."""
     mount = find_mount(expand(directory))
     client_settings.switch_checksums(state == "on", mount.source if mount else "", Path(folder))

@@ -235,9 +235,10 @@ def open_case(order_file: str) -> int:
 
 
 def _serve() -> None:
-    """Do what the job script asks for, until it says "end", or is gone with all that it started.
+    """Obey the job script until it says "end", or is gone with all its children.
 
-    A line ``empty N`` empties the case's directory, ``$IOG_DIR``; the answer is ``emptied N`` or ``not emptied N``.
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. The answer is ``emptied N`` or
+    ``not emptied N``.
     """
     waiting = b""
     while chunk := os.read(0, 4096):
@@ -251,10 +252,10 @@ def _serve() -> None:
 
 
 def _emptied() -> bool:
-    """Empty the case's directory; say how far that is, and why if it fails."""
+    """Empty the case's directory and print progress; on failure print why and return False."""
     path = os.environ["IOG_DIR"]
     try:
-        # The script waits for lines: a slow removal that says how far it is is not given up.
+        # The script waits for lines: it does not give up a slow removal that reports progress.
         directory.empty_case(path, report=removal.Progress(path, _say))
     except OSError as error:
         _say(f"iogauge: empty: {error}")
@@ -263,7 +264,7 @@ def _emptied() -> bool:
 
 
 def _say(text: str) -> None:
-    """Print a line that the job script hands on."""
+    """Print a line for the job script to pass on."""
     print(visible(text), flush=True)
 
 

@@ -1,9 +1,9 @@
-"""What one node can see and do: mounts, the page cache, Lustre's client, counters.
+"""A node's view and means: mounts, the page cache, Lustre's client, counters.
 
-- client_settings: settings of the Lustre client that a case changes and puts back
+- client_settings: settings of the Lustre client that a case changes, and their restoration
 - counters: bytes and connections, counted before and after the phases
 - getstripe: layouts of files as ``lfs getstripe`` prints them
-- layouts: which layout to ask for, and which was obtained
+- layouts: the layout to request, and the layout obtained
 - lustre_targets: storage targets as Lustre's programs print them
 - mounts: mounts, types of file systems, space, inodes, quota
 - pagecache: empty the page cache of files, and prove it

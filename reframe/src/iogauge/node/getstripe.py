@@ -1,6 +1,6 @@
 """Layouts of files on Lustre, as ``lfs getstripe`` prints them.
 
-Separate from :mod:`iogauge.node.layouts` because YAML takes a third of the time in which an agent starts.
+Separate from :mod:`iogauge.node.layouts` because YAML takes a third of an agent's start time.
 """
 
 from __future__ import annotations

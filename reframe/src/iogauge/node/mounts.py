@@ -227,8 +227,8 @@ def cache_id(path: str) -> str:
 def cached_below(mount: Mount) -> bool:
     """Return whether a mounted file system is itself served from memory or this page cache.
 
-    So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is an
-    overlay whose upper directory lies in memory. Only files visible from here are examined.
+    So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is
+    an overlay whose upper directory lies in memory. Only files visible from here are examined.
     """
     upper = (
         re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None

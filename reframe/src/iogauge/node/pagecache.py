@@ -99,13 +99,13 @@ def resident_bytes(fd: int, size: int) -> int:
     return resident
 
 
-def _evict_file(path: str, patience_s: float) -> tuple[int, int, int]:
+def _evict_file(path: str, wait_s: float) -> tuple[int, int, int]:
     """Evict one file; return its size and its bytes resident before and after."""
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
         before = resident_bytes(fd, size)
-        after, deadline, pause = before, time.monotonic() + patience_s, 0.0
+        after, deadline, pause = before, time.monotonic() + wait_s, 0.0
         while True:
             os.fsync(fd)
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -126,17 +126,17 @@ def files_below(directory: str, skip: frozenset[str] = frozenset()) -> list[str]
     return sorted(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
 
 
-def evict(paths: Iterable[str], patience_s: float = 10.0) -> Eviction:
+def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
     """Drop every page of the files from this host's page cache, and count the remaining ones.
 
     A page may be busy for a moment (write-back, a batch on another core): each file is tried until
-    no page is left, for ``patience_s`` seconds at most. An OSError becomes the ``problem``.
+    no page is left, for ``wait_s`` seconds at most. An OSError becomes the ``problem``.
     """
     files = size = before = after = 0
     problem = ""
     for path in paths:
         try:
-            file_size, file_before, file_after = _evict_file(path, patience_s)
+            file_size, file_before, file_after = _evict_file(path, wait_s)
         except OSError as error:
             problem = problem or f"{path}: {error.strerror}"
             continue

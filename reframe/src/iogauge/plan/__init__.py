@@ -1,4 +1,4 @@
-"""What a case will do, what it costs, and what crosses to its job and back.
+"""The plan of a case: its work, its cost, and the data that cross to its job and back.
 
 - case: phases and their command lines
 - cost: expected speed and time, and the budget of a session

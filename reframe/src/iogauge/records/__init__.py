@@ -2,6 +2,7 @@
 
 - columns: records as rows of a table
 - derive: quantities computed from records of several cases
+- form: JSON objects as dataclasses that keep unknown keys
 - journal: append to the history, and read it
 - missing: cases that a gate should have measured
 - query: the history as columns, with its cache

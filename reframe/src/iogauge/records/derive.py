@@ -110,7 +110,10 @@ def hold(points: Sequence[Point]) -> Derived:
 
 
 def scale_out(points: Sequence[Point]) -> Derived:
-    """Return the efficiency of the largest against the smallest point: (v_n / v_1) / (x_n / x_1)."""
+    """Return the efficiency of the largest against the smallest point.
+
+    It is (v_n / v_1) / (x_n / x_1).
+    """
     curve = _curve(points)
     first, last = curve[0], curve[-1]
     return Derived((last.value / first.value) / (last.x / first.x), (first, last))
@@ -132,7 +135,7 @@ def fit(points: Sequence[Point]) -> Derived:
 
 
 def speedup(points: Sequence[Point], first: float) -> Derived:
-    """Return the best value over that of the point ``first``, with which the others are compared."""
+    """Return the best value over that of the point ``first``, the base of the comparison."""
     curve = _curve(points)
     base = next((point for point in curve if point.x == first), None)
     if base is None:
@@ -185,7 +188,7 @@ def cost_per_gb_s_month(per_gb_month: float, capacity_bytes: float, bytes_s: flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """The cases whose records are operands: those of one check in one place, at the declared scale."""
+    """The cases whose records are operands: of one check in one place, at the declared scale."""
 
     check: str
     partition: str
@@ -203,7 +206,7 @@ class Source:
     alike: Sequence[str] = ()
 
     def may_hold(self, values: Mapping[str, Any]) -> bool:
-        """Return whether the JSON of a record names the check and the place, so may be an operand."""
+        """Return whether the JSON of a record names the check and the place."""
         place = (values.get("check"), values.get("partition"), values.get("environment"))
         return place == (self.check, self.partition, self.environment)
 

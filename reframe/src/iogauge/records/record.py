@@ -47,7 +47,7 @@ _MEASURED: Final[Mapping[str, Any]] = {
     "overridden": {},
 }
 
-#: The largest figure and the latest time that are accepted, so that drawing and sorting stay finite.
+#: The largest figure and the latest time that are accepted; drawing and sorting need finite values.
 _MOST: Final = 1e300
 _LAST: Final = 200_000_000_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -360,7 +360,7 @@ def line_of(record: Mapping[str, Any]) -> str:
 
 
 def series_of(line: str, subset: Mapping[str, Any]) -> str:
-    """Return twelve hex digits that name a series: a line and the relevant part of its fingerprint."""
+    """Return twelve hex digits that name a series: a line and its relevant fingerprint."""
     return digest([line, dict(subset)])
 
 

@@ -1,63 +1,38 @@
-"""Two executions side by side: what was measured, how far apart it is, and what else was different.
+"""Compare two executions: what was measured, the ratio of the values, and what else differed.
 
-Compared are two Darshan logs, or two records of the history. A log and a record have nothing in common that
-could be compared.
+It compares two Darshan logs, or two records of the history. A log and a record have nothing in
+common to compare.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import shutil
-import subprocess
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Final, Literal
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from iogauge.core.measurement import Quantity, ToolOutputError
-from iogauge.core.paths import history_dir, project_root
+from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
 from iogauge.core.units import UnitError, convert, format_bytes, format_value
-from iogauge.records import journal
-from iogauge.records.record import Record as CaseRecord
-from iogauge.tools import darshan
-from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord
 
-#: Values whose ratio is nearer to 1 than this are called alike.
+#: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
-
-#: Keys of a record that say nothing of how the figures came about, or are compared as figures.
-_NOT_FACTS: Final = frozenset(
-    {"schema", "session", "time", "hash", "metrics", "findings", "reason", "gate", "expected"}
-    | {"selection", "accepts"}
-)
-_SMALL_BINS: Final = tuple(
-    f"SIZE_{way}_{size}"
-    for way in ("READ", "WRITE")
-    for size in ("0_100", "100_1K", "1K_10K", "10K_100K")
-)
-_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
-
-#: ``place``, ``place:case`` or ``place#number``; a file's name may hold a colon.
-_PLACE: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")
 
 
 class CompareError(ValueError):
-    """What is to be compared cannot be read, or not be compared; the message says what to do."""
+    """A subject cannot be read, or two cannot be compared; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """One of the two: its values by name, and the facts that it came about under.
+    """One side: its values by name, and the facts under which they were measured.
 
-    ``better`` says of a value whether more or less is, ``doubts`` which verdict denies that it is one.
+    ``better`` holds for each value whether more or less is better. ``doubts`` holds the verdict of
+    each value that is not valid.
     """
 
     kind: Literal["Darshan log", "record"]
@@ -70,12 +45,12 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A value of both in one unit; None where one of them has none, or where no ratio exists.
+class ComparedRow:
+    """A value of both sides in one unit; None if a side lacks it, or if there is no ratio.
 
-    ``mark`` is empty for values that are alike, and else ``differs``, or ``better`` or ``worse`` where it
-    is known which direction is better. A value that no verdict stands behind is marked with what it is
-    (``UNSTABLE``, ``INVALID``), whatever the ratio.
+    ``mark`` is empty for values that are alike, else ``differs``; or ``better`` or ``worse`` if the
+    better direction is known. A value that is not valid is marked with its verdict (``UNSTABLE``,
+    ``INVALID``), whatever the ratio.
     """
 
     name: str
@@ -87,8 +62,8 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A fact that is not the same; empty where one of them does not have it."""
+class Difference:
+    """A fact that differs; the text of a side without it is empty."""
 
     name: str
     a: str
@@ -97,24 +72,27 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All that was compared; ``b`` is put in relation to ``a``."""
+    """Everything that was compared; ``b`` is put in relation to ``a``."""
 
     kind: str
     a: str
     b: str
-    changes: tuple[Change, ...]
-    rows: tuple[Row, ...]
+    changes: tuple[Difference, ...]
+    rows: tuple[ComparedRow, ...]
     notes: tuple[str, ...]
 
 
 def compare(a: Subject, b: Subject) -> Comparison:
-    """Rows for the values of either, changes for the facts that differ; raises :class:`CompareError`."""
+    """Return rows for the values of either side, and the facts that differ.
+
+    Raises :class:`CompareError`.
+    """
     if a.kind != b.kind:
         raise CompareError(
             f"{a.name} is a {a.kind}, {b.name} a {b.kind}: give two Darshan logs or two records"
         )
     changes = tuple(
-        Change(name, a.facts.get(name, ""), b.facts.get(name, ""))
+        Difference(name, a.facts.get(name, ""), b.facts.get(name, ""))
         for name in {**a.facts, **b.facts}
         if a.facts.get(name, "") != b.facts.get(name, "")
     )
@@ -123,306 +101,54 @@ def compare(a: Subject, b: Subject) -> Comparison:
         _row(name, a.values.get(name), b.values.get(name), better.get(name), doubts.get(name))
         for name in {**a.values, **b.values}
     )
-    notes = tuple(f"{side}: {note}" for side, one in (("A", a), ("B", b)) for note in one.notes)
+    notes = tuple(
+        f"{side}: {note}" for side, subject in (("A", a), ("B", b)) for note in subject.notes
+    )
     return Comparison(a.kind, a.name, b.name, changes, rows, notes)
 
 
 def _row(
     name: str, a: Quantity | None, b: Quantity | None, better: str | None, doubt: str | None
-) -> Row:
+) -> ComparedRow:
     unit = (a or b or Quantity(0, "")).unit
-    one, other = a.value if a else None, b.value if b else None
+    first, second = a.value if a else None, b.value if b else None
     if a is None or b is None:
-        return Row(name, unit, one, other, None, doubt or "differs")
+        return ComparedRow(name, unit, first, second, None, doubt or "differs")
     try:
-        other = convert(b.value, b.unit, unit)
+        second = convert(b.value, b.unit, unit)
     except UnitError:
-        return Row(f"{name} ({a.unit} in A, {b.unit} in B)", "", one, other, None, "differs")
-    ratio = other / a.value if a.value else None
+        return ComparedRow(
+            f"{name} ({a.unit} in A, {b.unit} in B)", "", first, second, None, "differs"
+        )
+    ratio = second / a.value if a.value else None
     if ratio is None:
-        mark = "differs" if other else ""
+        mark = "differs" if second else ""
     elif round(abs(ratio - 1), 9) <= TOLERANCE:
         mark = ""
     elif better is None:
         mark = "differs"
     else:
         mark = "better" if (ratio > 1) == (better == "more") else "worse"
-    return Row(name, unit, one, other, ratio, doubt or mark)
-
-
-def of_log(name: str, log: DarshanLog) -> Subject:
-    """The figures of a Darshan log.
-
-    The time of a module is that of its slowest rank, as Darshan derives it (``agg_time_by_slowest``);
-    ``slowest rank`` and ``fastest rank`` are of POSIX. Accesses are shares of the POSIX reads and writes, a
-    small one has at most 100 KiB (Darshan's four lowest bins); metadata time is a share of POSIX time over
-    all ranks. POSIX over MPI-IO bytes, for the files that MPI-IO opened, is above 1 where data sieving reads
-    or writes more than was asked for.
-    """
-    posix = log.of("POSIX")
-    values = {"run time": Quantity(log.run_seconds, "s")}
-    for module, seconds in log.slowest_seconds.items():
-        values[f"{module} time"] = Quantity(seconds, "s")
-    for module in ("POSIX", "MPI-IO", "STDIO"):
-        if module in log.modules:
-            for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-                values[f"{module} bytes {word}"] = Quantity(_sum(log.of(module), counter), "B")
-    values |= _amplification(log, posix)
-    if posix:
-        values |= _posix_values(posix)
-    values |= _rank_values(posix)
-    shared = _most_written_shared(posix)
-    notes = [
-        f"module {module} is incomplete: its figures are too low"
-        for module, complete in log.modules.items()
-        if not complete
-    ]
-    if shared and any(r.rank == ALL_RANKS for r in shared):
-        notes.append(
-            f"shared files are summed up over the ranks: set {darshan.KEEP_RANKS}=1 to have the writers "
-            "counted"
-        )
-    elif shared:
-        wrote = sum(r.counters.get("BYTES_WRITTEN", 0) > 0 for r in shared)
-        values["writers of the shared file"] = Quantity(wrote, "1")
-    facts = {
-        "command": log.command,
-        "tasks": str(log.tasks),
-        "Darshan": log.library_version or f"log format {log.format_version}",
-        "modules": ", ".join(log.modules),
-        "access sizes": _access_sizes(posix),
-        "shared file": shared[0].file if shared else "",
-        "file system": _file_system(posix),
-        "layout": _layouts(log.of("LUSTRE")),
-    }
-    return Subject(kind="Darshan log", name=name, values=values, facts=facts, notes=tuple(notes))
-
-
-def _sum(records: Iterable[FileRecord], *counters: str) -> float:
-    """Sum of counters over records; what Darshan could not watch (-1) counts as nothing."""
-    return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
-
-
-def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Quantity]:
-    mpiio = log.of("MPI-IO")
-    files = {record.file for record in mpiio}
-    below = [record for record in posix if record.file in files]
-    found = {}
-    for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-        if asked := _sum(mpiio, counter):
-            ratio = _sum(below, counter) / asked
-            found[f"POSIX / MPI-IO bytes {word}"] = Quantity(ratio, "1")
-    return found
-
-
-def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
-    found = {}
-    operations = _sum(posix, "READS", "WRITES")
-    for word, counters in (
-        ("small accesses", _SMALL_BINS),
-        ("sequential accesses", ("SEQ_READS", "SEQ_WRITES")),
-        ("consecutive accesses", ("CONSEC_READS", "CONSEC_WRITES")),
-        ("unaligned accesses", ("FILE_NOT_ALIGNED",)),
-    ):
-        if operations:
-            found[word] = Quantity(100 * _sum(posix, *counters) / operations, "%")
-    if seconds := _sum(posix, *_TIMES):
-        found["metadata time"] = Quantity(100 * _sum(posix, "F_META_TIME") / seconds, "%")
-    opened = {record.file for record in posix if record.counters.get("OPENS", 0) > 0}
-    return {**found, "files opened": Quantity(len(opened), "1")}
-
-
-def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
-    """POSIX time of the slowest and the fastest rank; of the reduced file with most bytes, if there is one."""
-    reduced = [r for r in posix if r.rank == ALL_RANKS]
-    if reduced:
-        file = max(reduced, key=lambda r: _sum([r], "BYTES_READ", "BYTES_WRITTEN"))
-        times = [file.counters.get(f"F_{word}_RANK_TIME", 0.0) for word in ("SLOWEST", "FASTEST")]
-    else:
-        ranks: dict[int, float] = defaultdict(float)
-        for record in posix:
-            ranks[record.rank] += _sum([record], *_TIMES)
-        times = [max(ranks.values()), min(ranks.values())] if ranks else []
-    names = ("slowest rank", "fastest rank")
-    return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
-
-
-def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
-    """Records of the file with most bytes written of those that several ranks opened."""
-    files: dict[str, list[FileRecord]] = defaultdict(list)
-    for record in posix:
-        files[record.file].append(record)
-    shared = [
-        records
-        for records in files.values()
-        if (len(records) > 1 or records[0].rank == ALL_RANKS) and _sum(records, "BYTES_WRITTEN")
-    ]
-    return max(shared, key=lambda records: _sum(records, "BYTES_WRITTEN"), default=[])
-
-
-def _access_sizes(posix: Sequence[FileRecord]) -> str:
-    """The four most frequent sizes, of the four that Darshan keeps of each record."""
-    counts: Counter[int] = Counter()
-    for record in posix:
-        for n in range(1, 5):
-            size, count = (record.counters.get(f"ACCESS{n}_{w}", 0) for w in ("ACCESS", "COUNT"))
-            if count > 0:
-                counts[int(size)] += int(count)
-    return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))
-
-
-def _file_system(posix: Sequence[FileRecord]) -> str:
-    moved: Counter[str] = Counter()
-    for record in posix:
-        text = f"{record.fs_type} on {record.mount}"
-        moved[text] += int(_sum([record], "BYTES_READ", "BYTES_WRITTEN"))
-    return moved.most_common(1)[0][0] if moved else ""
-
-
-def _layouts(lustre: Sequence[FileRecord]) -> str:
-    """Stripe count and size of the files' components, each combination once, the most frequent first."""
-    seen: Counter[str] = Counter()
-    for record in lustre:
-        parts = []
-        for n in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
-            if (count := record.counters.get(f"COMP{n}_STRIPE_COUNT")) is None:
-                break
-            size = record.counters.get(f"COMP{n}_STRIPE_SIZE", 0)
-            parts.append(f"{count:.0f} x {format_bytes(size)}")
-        seen[" + ".join(parts)] += 1
-    return "; ".join(layout for layout, _ in seen.most_common())
-
-
-def of_record(name: str, record: CaseRecord) -> Subject:
-    """The medians of a record's metrics."""
-    metrics = {m.name: m for m in record.metrics}
-    doubts = {n: m.verdict.value for n, m in metrics.items() if not m.verdict.is_valid}
-    notes = [f"{n} is {v}: {metrics[n].reason}" for n, v in doubts.items()]
-    if not metrics:
-        notes.append(f"nothing was measured: {record.verdict.value}: {record.reason}")
-    return Subject(
-        kind="record",
-        name=name,
-        values={n: Quantity(float(m.median), m.unit) for n, m in metrics.items()},
-        facts=_flat({k: v for k, v in record.to_json().items() if k not in _NOT_FACTS}),
-        better={n: m.better for n, m in metrics.items()},
-        doubts=doubts,
-        notes=tuple(notes),
-    )
-
-
-def _flat(value: object, prefix: str = "") -> dict[str, str]:
-    """Text by dotted name of nested values; those that say nothing (None, empty) are left out."""
-    if isinstance(value, Mapping):
-        items: Iterable[tuple[object, object]] = value.items()
-    elif isinstance(value, list):
-        items = enumerate(value, 1)
-    else:
-        return {} if value is None or value == "" else {prefix: str(value)}
-    found: dict[str, str] = {}
-    for name, inner in items:
-        found |= _flat(inner, f"{prefix}.{name}" if prefix else str(name))
-    return found
-
-
-def choose(records: Sequence[CaseRecord], case: str, where: str) -> CaseRecord:
-    """The only record of a case: by name (with or without ReFrame's parameter names), check or hash.
-
-    ``#3`` is the third record. Without a case there must be one record only. Raises
-    :class:`CompareError`, which lists what there is.
-    """
-    if case.startswith("#"):
-        chosen = records[int(case[1:]) - 1 :][:1] if case[1:].isdecimal() and case != "#0" else []
-    else:
-        chosen = [r for r in records if not case or case in _names(r)]
-    if len(chosen) == 1:
-        return chosen[0]
-    listed = "".join(f"\n  #{n}  {r.hash}  {r.short_name}" for n, r in enumerate(records, 1))
-    raise CompareError(
-        f"{where}: {len(chosen) or 'no'} records{f' of {case!r}' if case else ''}, expected 1; name one as "
-        f"{where}:<case or hash>, or {where}:#<number> of{listed or ' none'}"
-    )
-
-
-def _names(record: CaseRecord) -> set[str]:
-    return {record.case, record.short_name, str(record.hash), record.check}
-
-
-def read(text: str) -> Subject:
-    """What a person named: a Darshan log, ``file.jsonl[:case]`` or ``session[:case]``.
-
-    A case may also stand behind ``#`` as the number of its record. Raises :class:`CompareError`.
-    """
-    file = Path(text)
-    # os.path: a name that is too long is none of a file.
-    if file.suffix == ".darshan" or (os.path.isfile(file) and file.suffix != ".jsonl"):
-        return of_log(text, _read_log(file))
-    match = _PLACE.fullmatch(text)
-    place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
-    if place.endswith(".jsonl"):
-        files = [Path(place)]
-    else:
-        files = [f for f in sorted(history_dir().glob("*/*.jsonl")) if f.stem == place]
-    if not files:
-        newest = sorted(f.stem for f in history_dir().glob("*/*.jsonl"))[-3:]
-        raise CompareError(
-            f"{text}: neither a file nor a session in {history_dir()} (newest: "
-            f"{', '.join(newest) or 'none'})"
-        )
-    try:
-        records = [r for f in files for r in journal.read_records(f) if isinstance(r, CaseRecord)]
-    except OSError as error:
-        raise CompareError(f"{error.filename}: {error.strerror}") from error
-    chosen = choose(records, case, place)
-    return of_record(f"{chosen.session} {chosen.short_name}", chosen)
-
-
-def _parser() -> str:
-    """Path of darshan-parser: on PATH, or in the stack that was built here."""
-    built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
-    found = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
-    if found is None:
-        raise CompareError(
-            f"darshan-parser is neither on PATH nor in {built}: it comes with Darshan's utilities "
-            "(spack install darshan-util, or the suite's own stack: ci/build-stack)"
-        )
-    return found
-
-
-def _read_log(file: Path) -> DarshanLog:
-    words = [_parser(), "--base", "--perf", "--show-incomplete", str(file)]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    if done.returncode != 0:
-        said = done.stderr.strip() or "it says nothing"
-        raise CompareError(f"{file}: darshan-parser cannot read it: {said}")
-    try:
-        return darshan.parse(done.stdout)
-    except ToolOutputError as error:
-        raise CompareError(f"{file}: {error}") from error
+    return ComparedRow(name, unit, first, second, ratio, doubt or mark)
 
 
 def to_json(comparison: Comparison) -> str:
-    """The comparison as a JSON object; values are numbers in the unit of their row."""
+    """Return the comparison as a JSON object; values are numbers in the unit of their row."""
     return json.dumps(asdict(comparison), indent=2, allow_nan=False)
 
 
 def render(comparison: Comparison) -> Group:
-    """The comparison for a terminal: what it is of, what changed, and the values with their ratio."""
+    """Return the comparison for a terminal: subjects, changes, and the values with their ratio."""
     head = Text(
         f"A: {visible(comparison.a)}\nB: {visible(comparison.b)}\n", overflow="fold", no_wrap=False
     )
     parts: list[Table | Text] = [head]
     if comparison.changes:
         changes = _table("What changed", ("what", "A", "B"), fold=True)
-        for change in comparison.changes:
-            changes.add_row(*(Text(visible(t or "-")) for t in (change.name, change.a, change.b)))
+        for difference in comparison.changes:
+            changes.add_row(
+                *(Text(visible(t or "-")) for t in (difference.name, difference.a, difference.b))
+            )
         parts.append(changes)
     else:
         parts.append(Text("What changed: nothing that is known of them"))

@@ -1,4 +1,4 @@
-"""Looking at the history: which records, and how a terminal shows them."""
+"""Look at the history: choose records, and show them on a terminal."""
 
 from __future__ import annotations
 
@@ -23,25 +23,29 @@ _ORIGIN: Final = ("source", "number")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which records; what is empty or None lets all through. ``since`` and ``until`` belong to the range."""
+class RecordChoice:
+    """Which records to show; empty values and None let all through.
+
+    ``since`` and ``until`` belong to the range.
+    """
 
     system: str = ""
     #: Regular expression that the case's name holds; the name begins with the check's.
     name: str = ""
-    #: Of the case or of one of its metrics.
+    #: Verdicts of the case or of one of its metrics.
     verdicts: tuple[Verdict, ...] = ()
     metric: str = ""
     since: datetime | None = None
     until: datetime | None = None
-    #: Newest records that are wanted; 0: all.
+    #: Number of newest records; 0 for all.
     limit: int = 20
 
     def of(self, folder: Path, cache: Path | None = None) -> tuple[pl.DataFrame, int]:
-        """Rows of the chosen records, newest record first, and how many records match beside the limit.
+        """Return the rows of the chosen records, newest first, and the number of records without
+        the limit.
 
-        The columns are ``record``, ``metric``, and where the record is (:func:`records`). Raises ValueError
-        for a name that is no regular expression.
+        The columns are ``record``, ``metric`` and the position of the record (:func:`records`).
+        Raises ValueError if the name is not a regular expression.
         """
         try:
             pattern = re.compile(self.name)
@@ -70,10 +74,11 @@ class Choice:
             frame = frame.filter(pl.col("case").is_in([c for c in cases if pattern.search(c)]))
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
-            # A case can be worse than its metrics, then all of them are shown.
-            told = (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
+            # If a case is worse than its metrics, all of them are shown.
+            explained = (pl.col("metric_verdict") == pl.col("verdict")).any().over("record")
             frame = frame.filter(
-                pl.col("metric_verdict").is_in(wanted) | (pl.col("verdict").is_in(wanted) & ~told)
+                pl.col("metric_verdict").is_in(wanted)
+                | (pl.col("verdict").is_in(wanted) & ~explained)
             )
         matching = frame["record"].unique().sort(descending=True)
         chosen = matching.head(self.limit) if self.limit else matching
@@ -84,38 +89,39 @@ class Choice:
 
 
 def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
-    """The records of chosen rows, each once, with the names of the metrics that were chosen.
+    """Yield the records of chosen rows, each once, with the names of the chosen metrics.
 
-    A record whose file has gone meanwhile is left out. Raises OSError for a file that cannot be read.
+    A record is left out if its file is gone meanwhile. Raises OSError for a file that cannot be
+    read.
     """
-    found = query.records(folder, rows)
-    one = rows.group_by("record", *_ORIGIN, maintain_order=True).agg("metric")
-    for _, source, number, metrics in one.iter_rows():
-        if (source, number) in found:
-            yield found[source, number], set(metrics)
+    contents = query.records(folder, rows)
+    grouped = rows.group_by("record", *_ORIGIN, maintain_order=True).agg("metric")
+    for _, source, number, metrics in grouped.iter_rows():
+        if (source, number) in contents:
+            yield contents[source, number], set(metrics)
 
 
 def moment(text: str, *, end: bool = False) -> datetime:
-    """A moment: 2027-03-31, 2027-03-31T12:00 (UTC unless it says otherwise), or 12h, 7d, 4w ago.
+    """Return a time: 2027-03-31, 2027-03-31T12:00 (UTC unless it has a zone), or 12h, 7d, 4w ago.
 
-    A day means its begin, with ``end`` its end. Raises ValueError.
+    A day is its begin, with ``end`` its end. Raises ValueError.
     """
     if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
         hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
         return datetime.now(timezone.utc) - timedelta(hours=hours)
     try:
-        found = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
         if end and re.fullmatch(r"[\d-]+", text):
-            found = found.replace(hour=23, minute=59, second=59, microsecond=999_999)
-        zone = found.tzinfo or timezone.utc
-        return found.replace(tzinfo=zone).astimezone(timezone.utc)
+            time = time.replace(hour=23, minute=59, second=59, microsecond=999_999)
+        zone = time.tzinfo or timezone.utc
+        return time.replace(tzinfo=zone).astimezone(timezone.utc)
     except (ValueError, OverflowError) as error:
         message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
         raise ValueError(message) from error
 
 
 def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
-    """Records, each with the metrics that are shown, as a table for a terminal; text from outside is escaped."""
+    """Return a table of records with their chosen metrics; escapes text from outside."""
     view = Table(pad_edge=False, show_lines=False)
     view.add_column("time", no_wrap=True)
     for heading in ("system:partition", "case"):
@@ -124,18 +130,18 @@ def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
         view.add_column(heading, no_wrap=True)
     view.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
     for record, names in chosen:
-        for found in excerpts(record, names):
-            view.add_row(*(escape(visible(cell)) for cell in _cells(found)))
+        for excerpt in excerpts(record, names):
+            view.add_row(*(escape(visible(cell)) for cell in _cells(excerpt)))
     return view
 
 
-def _cells(found: Excerpt) -> tuple[str, ...]:
-    """Cells of one line of the table."""
-    head = (found.time, found.where, found.case)
-    if found.metric is None:
-        return (*head, "-", "-", found.verdict, found.reason)
-    measured = "-" if found.median is None else f"{format_value(found.median)} {found.unit}"
-    if found.spread is not None:
-        measured += f" ±{found.spread:.1%}"
-    reason = found.reason if found.verdict != Verdict.PASS.value else ""
-    return (*head, found.metric, measured, found.verdict, reason)
+def _cells(excerpt: Excerpt) -> tuple[str, ...]:
+    """Return the cells of one line of the table."""
+    head = (excerpt.time, excerpt.where, excerpt.case)
+    if excerpt.metric is None:
+        return (*head, "-", "-", excerpt.verdict, excerpt.reason)
+    measured = "-" if excerpt.median is None else f"{format_value(excerpt.median)} {excerpt.unit}"
+    if excerpt.spread is not None:
+        measured += f" ±{excerpt.spread:.1%}"
+    reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
+    return (*head, excerpt.metric, measured, excerpt.verdict, reason)

@@ -1,6 +1,6 @@
-"""A session as JUnit's XML, which GitLab shows beside a merge request and a pipeline.
+"""Write a session as JUnit's XML, which GitLab shows beside a merge request and a pipeline.
 
-ReFrame's own calls a skipped case a passed one; here nothing but PASS looks like a pass.
+ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _ELEMENT: Final = {
 
 
 def junit(records: SessionRecords, gate: bool) -> str:
-    """Test suites, one a partition, a test case each case; the reason is the message of what is no PASS.
+    """Return the XML: a suite for each partition, with a test case for each case.
 
-    UNREFERENCED, UNSTABLE and CONTAMINATED are skipped, and fail as a gate. A failure that is expected, or that a
-    second run refuted, is skipped.
+    The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
+    are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
+    refuted it.
     """
     top = ElementTree.Element("testsuites", name="iogauge")
     suites: dict[str, ElementTree.Element] = {}
@@ -48,8 +49,8 @@ def junit(records: SessionRecords, gate: bool) -> str:
                 kind = "skipped"
             counts[place][kind] += 1
             message = f"{record.verdict.value}: {visible(record.reason)}"
-            told = ElementTree.SubElement(case, kind, message=message)
-            told.text = _table(record)
+            problem = ElementTree.SubElement(case, kind, message=message)
+            problem.text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
     for place, suite in suites.items():
         suite.set("tests", str(counts[place]["tests"]))
@@ -61,7 +62,7 @@ def junit(records: SessionRecords, gate: bool) -> str:
 
 
 def _table(record: Record) -> str:
-    """Session, and a line for each metric."""
+    """Return a line for the session, and a line for each metric."""
     lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
     lines += [
         f"{m.name}: {format_value(m.median)} {m.unit}: {m.verdict.value}: {m.reason}"

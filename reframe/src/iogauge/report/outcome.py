@@ -1,4 +1,4 @@
-"""What a session's records mean for its exit status, and which cases have none."""
+"""What a session's records mean for its exit status, and which cases have no record."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ class SessionRecords(tuple[Record, ...]):
         )
 
     def is_unconfirmed(self, record: Record) -> bool:
-        """Return whether a record tells of a failure whose case passed when it was measured once more."""
+        """Return whether a record is of a failure whose case passed in a later run."""
         case = (record.session, *record.place, record.hash)
         return record.needs_confirmation and case in self._passed_again
 
     def counts(self, record: Record) -> bool:
-        """Return whether a record counts: not if it tells of an expected failure, nor of an unconfirmed one."""
+        """Return whether a record counts: neither expected nor unconfirmed failures do."""
         return not record.expected and not self.is_unconfirmed(record)
 
     def summary(self) -> str:
-        """Cases by verdict, the best first: ``12 case(s): 3 PASS, 9 UNREFERENCED``."""
+        """Return the number of cases by verdict, the best first: ``12 case(s): 3 PASS, 9
+        UNREFERENCED``.
+        """
         counts = Counter(record.verdict for record in self)
         parts = [f"{counts[v]} {v.value}" for v in Verdict if counts[v]]
         if refuted := sum(map(self.is_unconfirmed, self)):
@@ -43,10 +45,10 @@ class SessionRecords(tuple[Record, ...]):
         return f"{len(self)} case(s): " + (", ".join(parts) or "nothing was measured")
 
     def exit_status(self, gate: bool) -> int:
-        """Return 0 if the run may go on, 1 if it failed; a gate without any PASS fails too.
+        """Return 0 if the run succeeded, 1 if it failed; a gate without any PASS fails too.
 
-        A failure that a reference says to expect fails no run, and is no PASS; nor does one that a confirmation
-        run, if that was asked for, did not confirm.
+        An expected failure does not fail a run, but is no PASS. Nor does a failure that a
+        confirmation run, if the user asked for it, did not confirm.
         """
         verdicts = [record.verdict for record in self if self.counts(record)]
         if gate and Verdict.PASS not in verdicts:
@@ -57,10 +59,10 @@ class SessionRecords(tuple[Record, ...]):
 def undecided(
     reframe_report: Path, records: Sequence[Record], run: Mapping[str, Any]
 ) -> list[Record]:
-    """Return records of the cases that ReFrame ran and that never came to a verdict (time limit, cancelled).
+    """Return records of the cases that ReFrame ran without a verdict (time limit, cancelled).
 
-    ``run`` has what they say of the run: ``session``, ``time``, ``gate`` and its marks. Taken from ReFrame's run
-    report; raises OSError or ValueError if that cannot be read.
+    They come from ReFrame's run report. ``run`` has the keys for all of them: ``session``,
+    ``time``, ``gate`` and its marks. Raises OSError or ValueError if the report cannot be read.
     """
     try:
         return list(_undecided(untrusted.read_json(reframe_report), records, run))
@@ -68,14 +70,14 @@ def undecided(
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
 
 
-#: What ReFrame reports under our names; empty, or 0, where the case was not set up.
+#: Keys that ReFrame reports under our names; empty or 0 if the case was not set up.
 _KNOWN: Final = ("tier", "variant", "nodes", "tasks_per_node", "repetitions")
 
 
 def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that the case's name tells, with their values as ReFrame reports them, else as text."""
-    told = re.findall(r"%([\w.]+)=(\S+)", case["display_name"])
-    return {name: case.get(name, text) for name, text in told}
+    """Return the parameters in the case's name, with ReFrame's values, else as text."""
+    named = re.findall(r"%([\w.]+)=(\S+)", case["display_name"])
+    return {name: case.get(name, text) for name, text in named}
 
 
 def _undecided(report: Any, records: Sequence[Record], run: Mapping[str, Any]) -> Iterator[Record]:

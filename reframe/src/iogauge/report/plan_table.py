@@ -1,6 +1,6 @@
-"""What the selected cases will cost, as people read it: a row a case, or a check where they are many.
+"""Show what the selected cases will cost: a row a case, or a row a check if there are many.
 
-The cases are what a dry run leaves in their stage directories.
+The cases are read from what a dry run writes into their stage directories.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from iogauge.site.extras import Budget
 #: More cases than this are shown as one row a check and partition.
 MOST_ROWS: Final = 40
 
-#: Cases that are named where a budget is exceeded.
+#: Number of cases to name if a budget is exceeded.
 _DEAREST: Final = 3
 
 
 def duration(seconds: float) -> str:
-    """A duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
+    """Return a duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -34,7 +34,7 @@ def duration(seconds: float) -> str:
 
 
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
-    """Holds and files at a time; writes, reads and node-minutes of all."""
+    """Return the largest space and number of files; the sums of writes, reads and node-minutes."""
     return (
         format_bytes(max(case.order.held_bytes for case in cases)),
         str(max(case.order.files for case in cases)),
@@ -45,7 +45,7 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
 
 
 def table(cases: Sequence[PlannedCase]) -> Table:
-    """The footprints, and their sum."""
+    """Return a table of the footprints and their sum."""
     view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
     for heading in ("case", "partition", "target"):
         view.add_column(heading)
@@ -56,65 +56,65 @@ def table(cases: Sequence[PlannedCase]) -> Table:
         name = record.short_name(case.name)
         key = case.check if len(cases) > MOST_ROWS else f"{number} {name}"
         rows.setdefault((key, case.partition, case.order.target), []).append(case)
-    for (key, partition, target), mine in rows.items():
-        name = f"{key}: {len(mine)} case(s)" if len(cases) > MOST_ROWS else key.split(" ", 1)[1]
-        view.add_row(plain(name), plain(partition), plain(target), *_cells(mine))
+    for (key, partition, target), group in rows.items():
+        name = f"{key}: {len(group)} case(s)" if len(cases) > MOST_ROWS else key.split(" ", 1)[1]
+        view.add_row(plain(name), plain(partition), plain(target), *_cells(group))
     view.add_section()
     view.add_row(f"{len(cases)} case(s), one at a time", "", "", *_cells(cases))
     return view
 
 
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:
-    """How long it will take, what that rests on, and what the columns mean."""
+    """Say how long the cases will take, on what this estimate rests, and what the columns mean."""
     rests = Counter(source for case in cases for source in case.rests_on)
-    known = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
+    sources = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
     seconds = sum(case.seconds for case in cases)
     return [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
-        f"bandwidths rest on {known or 'nothing: all phases are timed'}",
+        f"bandwidths rest on {sources or 'nothing: all phases are timed'}",
         "'holds' and 'files': what lies on the target at a time, at most",
     ]
 
 
 def _written(case: PlannedCase) -> tuple[float, str]:
-    """What a case writes, as a number to compare and as text."""
+    """Return the bytes that a case writes, as a number to compare and as text."""
     return case.written_bytes, format_bytes(case.written_bytes)
 
 
 def _node_hours(case: PlannedCase) -> tuple[float, str]:
-    """What a case takes of the nodes, as a number to compare and as text."""
+    """Return the time that a case takes of the nodes, as a number to compare and as text."""
     return case.node_minutes, f"{case.node_minutes / 60:.3g} node-hours"
 
 
 def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
-    """For each partition whose budget the cases exceed: by how much, and which cost most."""
+    """Return a line for each exceeded budget: by how much, and the most expensive cases."""
     by_partition: dict[str, list[PlannedCase]] = {}
     for case in cases:
         if case.budget:
             by_partition.setdefault(case.partition, []).append(case)
-    found = []
-    for partition, mine in by_partition.items():
-        budget = Budget.model_construct(None, **(mine[0].budget or {}))
-        costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in mine]
+    lines = []
+    for partition, group in by_partition.items():
+        budget = Budget.model_construct(None, **(group[0].budget or {}))
+        costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in group]
         for text in excess(budget, sum(costs, Cost())):
             written = text.startswith("written")
             spent = _written if written else _node_hours
-            dearest = sorted(mine, key=spent, reverse=True)[:_DEAREST]
+            dearest = sorted(group, key=spent, reverse=True)[:_DEAREST]
             names = ", ".join(
                 f"{record.short_name(case.name)} ({spent(case)[1]})" for case in dearest
             )
-            found.append(f"over budget: {partition}: {text}. Most by: {names}")
-    return found
+            lines.append(f"over budget: {partition}: {text}. Most by: {names}")
+    return lines
 
 
 def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
-    """For each partition with a budget: what of it the cases will use."""
-    found = []
+    """Return a line for each partition with a budget: the part that the cases will use."""
+    lines = []
     for partition in dict.fromkeys(case.partition for case in cases if case.budget):
-        mine = [case for case in cases if case.partition == partition]
-        budget = mine[0].budget or {}
-        hours = sum(case.node_minutes for case in mine) / 60
-        written = sum(case.written_bytes for case in mine)
+        group = [case for case in cases if case.partition == partition]
+        budget = group[0].budget or {}
+        hours = sum(case.node_minutes for case in group) / 60
+        written = sum(case.written_bytes for case in group)
         parts = (
             [f"{hours:.3g} of {budget['node_hours']:g} node-hours"] if budget["node_hours"] else []
         )
@@ -122,5 +122,5 @@ def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
             parts.append(
                 f"{format_bytes(written)} of {format_bytes(int(budget['written']))} written"
             )
-        found.append(f"budget of {partition}: {', '.join(parts)}")
-    return found
+        lines.append(f"budget of {partition}: {', '.join(parts)}")
+    return lines

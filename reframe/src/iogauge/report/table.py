@@ -1,4 +1,4 @@
-"""What a session found, as people read it: one row a metric, and one line that sums it up."""
+"""Show what a session found: one row a metric, and a table of prices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STYLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; all text but the verdict."""
+    """One line of the table; everything but the verdict is text."""
 
     scenario: str
     target: str
@@ -42,7 +42,7 @@ class Row:
 
 
 def plain(text: str) -> str:
-    """Text from outside for a console of rich: neither its markup nor its control characters act."""
+    """Return text from outside for a rich console; its markup and control characters do nothing."""
     return escape(visible_lines(text))
 
 
@@ -66,14 +66,14 @@ def _reason(record: Record, metric: MetricRecord) -> str:
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
-    """Rows of a session's records; a case without metrics has one row."""
-    found = []
+    """Return the rows of a session's records; a case without metrics has one row."""
+    lines: list[Row] = []
     for record in records:
         name = visible(record.short_name)
         target = record.target_path
         if not record.metrics:
             reason = visible(record.reason)
-            found.append(Row(name, target, "-", "-", "-", "-", record.verdict, reason))
+            lines.append(Row(name, target, "-", "-", "-", "-", record.verdict, reason))
         for metric in record.metrics:
             reference = metric.reference
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
@@ -81,7 +81,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
             if reference:
                 lower = f" {reference.lower:+.0%}" if reference.lower else ""
                 bound = format_value(reference.value) + lower
-            found.append(
+            lines.append(
                 Row(
                     name,
                     target,
@@ -93,26 +93,26 @@ def rows(records: Iterable[Record]) -> list[Row]:
                     visible(_reason(record, metric)),
                 )
             )
-        found += _not_computed(record, name, target)
-    return found
+        lines += _not_computed(record, name, target)
+    return lines
 
 
 def _not_computed(record: Record, name: str, target: str) -> list[Row]:
-    """Rows of the metrics that a derived case could not compute beside those that it could."""
+    """Return rows for the metrics that a derived case could not compute, if it computed others."""
     computed = {metric.name for metric in record.metrics}
-    rows = []
+    lines = []
     for finding in record.findings if computed else ():
         if finding.guard != POINTS or finding.metric is None or finding.metric in computed:
             continue
         invalid = finding.objects(Verdict.INVALID)
         verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
         reason = visible(finding.saw)
-        rows.append(Row(name, target, finding.metric, "-", "-", "-", verdict, reason))
-    return rows
+        lines.append(Row(name, target, finding.metric, "-", "-", "-", verdict, reason))
+    return lines
 
 
-def table(found: Sequence[Row], title: str) -> Table:
-    """The rows as a table for a terminal; text from outside is escaped."""
+def table(lines: Sequence[Row], title: str) -> Table:
+    """Return the rows as a table for a terminal; escapes text from outside."""
     view = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
     for heading, options in (
         ("scenario", {"overflow": "fold"}),
@@ -126,26 +126,26 @@ def table(found: Sequence[Row], title: str) -> Table:
     ):
         view.add_column(heading, **options)
     last = ""
-    for row in found:
-        style = _STYLE[row.verdict]
-        same = row.scenario == last
-        last = row.scenario
+    for line in lines:
+        style = _STYLE[line.verdict]
+        same = line.scenario == last
+        last = line.scenario
         view.add_row(
-            "" if same else plain(row.scenario),
-            "" if same else plain(row.target),
-            plain(row.metric),
-            plain(row.measured),
-            plain(row.reference),
-            plain(row.ceiling),
-            f"[{style}]{row.verdict.value}[/]",
-            plain(row.reason),
+            "" if same else plain(line.scenario),
+            "" if same else plain(line.target),
+            plain(line.metric),
+            plain(line.measured),
+            plain(line.reference),
+            plain(line.ceiling),
+            f"[{style}]{line.verdict.value}[/]",
+            plain(line.reason),
         )
     return view
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a target costs for the best that it was seen to deliver: information, never a verdict."""
+class BandwidthPrice:
+    """The price of a target's best measured bandwidth: information, never a verdict."""
 
     target: str
     currency: str
@@ -157,11 +157,11 @@ class Cost:
     source: str
 
 
-def costs(records: Iterable[Record]) -> list[Cost]:
-    """Cost by partition and bandwidth metric, from records in the order in which they were made.
+def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
+    """Return the prices by partition and bandwidth metric.
 
-    Of each case the newest valid value counts, of each metric the best case; partitions without a price
-    have none.
+    ``records`` come in the order in which they were made. The newest valid value of each case
+    counts, and for each metric the best case. Partitions without a price are left out.
     """
     newest: dict[tuple[str, str], dict[str, tuple[float, Record, PriceRecord]]] = {}
     for record in records:
@@ -174,11 +174,11 @@ def costs(records: Iterable[Record]) -> list[Cost]:
             bytes_s = convert(metric.median, metric.unit, "B/s")
             cases = newest.setdefault((record.partition, metric.name), {})
             cases[record.case] = (bytes_s, record, price)
-    found = []
+    prices = []
     for (_, name), cases in newest.items():
-        bytes_s, record, price = max(cases.values(), key=lambda one: one[0])
-        found.append(
-            Cost(
+        bytes_s, record, price = max(cases.values(), key=lambda measured: measured[0])
+        prices.append(
+            BandwidthPrice(
                 target=record.target_path,
                 currency=price.currency,
                 per_gb_month=price.per_gb_month,
@@ -189,11 +189,11 @@ def costs(records: Iterable[Record]) -> list[Cost]:
                 source=price.source,
             )
         )
-    return found
+    return prices
 
 
-def cost_table(found: Sequence[Cost]) -> Table:
-    """Costs as a table for a terminal; text from outside is escaped."""
+def cost_table(prices: Sequence[BandwidthPrice]) -> Table:
+    """Return the prices as a table for a terminal; escapes text from outside."""
     view = Table(title="What it costs", title_justify="left", pad_edge=False)
     for heading in (
         "target",
@@ -205,15 +205,15 @@ def cost_table(found: Sequence[Cost]) -> Table:
         "price",
     ):
         view.add_column(heading, overflow="fold")
-    for cost in found:
+    for price in prices:
         cells = (
-            cost.target,
-            f"{cost.per_gb_month:g} {cost.currency}",
-            cost.metric,
-            cost.case,
-            format_value(cost.gb_s),
-            f"{cost.per_gb_s_month:,.2f} {cost.currency}",
-            cost.source,
+            price.target,
+            f"{price.per_gb_month:g} {price.currency}",
+            price.metric,
+            price.case,
+            format_value(price.gb_s),
+            f"{price.per_gb_s_month:,.2f} {price.currency}",
+            price.source,
         )
         view.add_row(*(escape(visible(cell)) for cell in cells))
     return view

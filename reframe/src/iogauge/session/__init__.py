@@ -1,6 +1,6 @@
-"""One run of ReFrame: its name, its options, and what it cleans up.
+"""One run of ReFrame: its name, its options, and its cleanup.
 
 - current: name, directories and end of the session
 - gate: a gate passes only if something was decided
-- janitor: what killed sessions left behind, and its removal
+- janitor: removal of the remains of killed sessions
 """

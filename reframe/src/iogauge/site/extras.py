@@ -117,7 +117,7 @@ class Scale(SiteModel):
 
 
 class Limits(SiteModel):
-    """The cost that a case may have, and the demands that a measurement must meet to be believed."""
+    """Limits of a case's cost, and the demands that a measurement must meet to be believed."""
 
     #: Bytes that one case may hold on the target at a time.
     case_bytes: Bytes
@@ -161,7 +161,7 @@ class Limits(SiteModel):
 
 
 class Sweeps(SiteModel):
-    """Points of the scenarios that vary a parameter; a scenario without points has no cases here."""
+    """Points of the scenarios that vary a parameter; without points a scenario has no cases."""
 
     #: Tasks on each node (TaskScaling).
     tasks_per_node: tuple[Count, ...] = ()

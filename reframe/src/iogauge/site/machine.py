@@ -240,7 +240,7 @@ def _look(path: str) -> _PathFacts:
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
-    """Fill in undeclared keys of a partition and its environments; raises OSError for a bad target."""
+    """Fill in a partition's and its environments' keys; raises OSError for a bad target."""
     extras = partition.setdefault("extras", {})
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())

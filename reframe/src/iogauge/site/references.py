@@ -127,7 +127,7 @@ class References:
 
     @staticmethod
     def of_site(site: str) -> References:
-        """Return the references of a site; never raises: mistakes of the file are in ``mistakes``."""
+        """Return a site's references; never raises: the file's mistakes are in ``mistakes``."""
         return _read(sites_dir() / site / FILE)
 
     @property

@@ -282,7 +282,7 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
 
 
 def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
-    """Fill in detected settings, features that follow from others, and places for ReFrame's files."""
+    """Fill in detected settings, implied features, and places for ReFrame's files."""
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
         # Two sessions at once, or two targets of the site local, must not meet in one stage
@@ -363,18 +363,18 @@ def read_site(
     checks = project_root() / "checks"
     mistakes += references.mistakes
     if checks.is_dir():
-        known = known_checks(checks)
-        mistakes += references.unknown_checks(known)
+        names = known_checks(checks)
+        mistakes += references.unknown_checks(names)
         if not mistakes:
-            mistakes += _name_mistakes(str(file), data, known)
+            mistakes += _name_mistakes(str(file), data, names)
     if mistakes:
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
 
 
-def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
-    """Return mistakes: checks and partitions that a valid site's extras name and that do not exist."""
+def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:
+    """Return mistakes: names of checks and partitions in the extras that do not exist."""
     mistakes = []
     (system,) = data["systems"]
     names = [partition["name"] for partition in system["partitions"]]
@@ -396,11 +396,11 @@ def _name_mistakes(file: str, data: Any, known: list[str]) -> list[Mistake]:
                     )
                 )
         for where, check in named:
-            if check not in known:
-                close = difflib.get_close_matches(check, known, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
+            if check not in checks:
+                similar = difflib.get_close_matches(check, checks, 1)
+                hint = f" (did you mean {similar[0]}?)" if similar else ""
                 mistakes.append(
-                    Mistake(file, where, f"no check {check!r}{hint}", ", ".join(sorted(known)))
+                    Mistake(file, where, f"no check {check!r}{hint}", ", ".join(sorted(checks)))
                 )
     return mistakes
 

@@ -51,7 +51,7 @@ class Stack:
 
     @property
     def prepare_command(self) -> str:
-        """Return the shell command that puts the programs on PATH in a job; it starts no process."""
+        """Return the shell command that puts the programs on PATH; it starts no process."""
         return f". {shlex.quote(str(Path(self.directory) / 'activate.sh'))}"
 
     def to_record(self) -> dict[str, Any]:

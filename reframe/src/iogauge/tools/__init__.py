@@ -4,6 +4,6 @@
 - fio: job files of fio, and its JSON
 - ior: command lines of IOR, and its JSON
 - mdtest: command lines of mdtest, and its tables
-- mpi: MPI-IO hints in the words of the MPI library
-- parsing: what all parsers share: numbers that must be there and positive
+- mpi: MPI-IO hints in the words of the MPI library, and reported bindings
+- parsing: functions that all parsers share: numbers that must be there and positive
 """

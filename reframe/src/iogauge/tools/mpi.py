@@ -1,7 +1,7 @@
 """MPI-IO hints in the words of the MPI library at hand, and its reports on bindings.
 
-Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect: Open
-MPI echoes hints that had no effect. So layouts are read back from the files and writers are
+Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect:
+Open MPI echoes hints that had no effect. So layouts are read back from the files and writers are
 counted; the echo is never used.
 
 All hints go into the environment of the ranks: ``IOR_HINT__MPI__<hint>`` for IOR (4.0.0), MCA

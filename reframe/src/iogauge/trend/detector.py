@@ -236,7 +236,7 @@ def share_of(excess: float, false_alarms: float) -> float:
 
 
 def per_run(false_alarms: float) -> float:
-    """Return the share of stable series with a false alarm in a single run, given that in 30 runs."""
+    """Return the share of stable series with a false alarm in one run, from that in 30 runs."""
     return -math.expm1(math.log1p(-false_alarms) / HORIZON)
 
 

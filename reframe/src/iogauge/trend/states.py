@@ -91,7 +91,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """Rows of each key's newest series and of the series before it, as positions in sorted columns."""
+    """Positions, in sorted columns, of each key's newest series and of the series before it."""
 
     current: Counts
     start: Counts

@@ -64,7 +64,7 @@ def to_json(judged: Sequence[Judged], fingerprints: Fingerprints) -> str:
 
 
 def table(judged: Sequence[Judged], fingerprints: Fingerprints) -> Table:
-    """Return a table of the series to look at, the surest alarms first; escapes text from outside."""
+    """Return a table of the series to look at, surest alarms first; escapes text from outside."""
     view = Table(title="Trend", title_justify="left", pad_edge=False)
     for heading, options in (
         ("state", {"no_wrap": True}),
@@ -157,7 +157,7 @@ def summary(judged: Sequence[Judged]) -> str:
 
 
 def chance(judged: Sequence[Judged], false_alarms: float) -> str:
-    """Say how many alarms chance alone raises in the judged series; returns "" if none was judged."""
+    """Say how many alarms chance alone raises in the judged series; returns "" without any."""
     count = sum(series.state is not State.FEW for series in judged)
     if not count:
         return ""

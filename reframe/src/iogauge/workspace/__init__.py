@@ -1,4 +1,4 @@
-"""The one directory on a target that a case may write in.
+"""The only directory on a target that a case may write in.
 
 - directory: make the directory, and remove it
 - lock: one case at a time on a target

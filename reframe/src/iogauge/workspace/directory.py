@@ -249,7 +249,7 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
 
 def _write(fd: int, owner: dict[str, Any]) -> None:
     replace_file(MARKER, json.dumps(owner).encode(), mode=0o600, dir_fd=fd, sync=True)
-    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync this.
+    # Even after a crash of the storage, our data must have a marker. Some storage cannot fsync it.
     try:
         os.fsync(fd)
     except OSError as error:

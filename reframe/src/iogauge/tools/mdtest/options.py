@@ -17,7 +17,7 @@ class MdtestOptions:
 
     Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
     each task (-n). -P is always given: without it mdtest prints only rates, and
-    :func:`parse_table` must derive the seconds. Raises :class:`ValueError` for values that mdtest
+    ``output.parse_table`` must derive the seconds. Raises :class:`ValueError` for values that mdtest
     refuses (``md_validate_tests``) or ignores.
     """
 
