@@ -723,7 +723,7 @@ def mistakes(mutants: Sequence[Mutant]) -> list[str]:
         count = file.read_text(encoding="utf-8").count(mutant.old) if file.is_file() else 0
         if count != 1:
             found.append(
-                f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1"
+                f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1: correct it"
             )
         test, _, name = mutant.test.partition("::")
         function = name.rpartition("::")[2].partition("[")[0]
