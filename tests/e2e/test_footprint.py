@@ -165,7 +165,8 @@ def test_it_is_every_check(everything: Everything) -> None:
 
 def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
     def cost(data: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in data.items() if key not in ("session", "process")}
+        order = {k: v for k, v in data["order"].items() if k not in ("session", "process")}
+        return data | {"order": order}
 
     assert {n: cost(d) for n, d in everything.dry.items()} == {
         n: cost(d) for n, d in everything.real.items()
@@ -182,8 +183,9 @@ def of_tool(case: str) -> str:
 def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Everything) -> None:
     for case, data in everything.real.items():
         held, planned = everything.watch.held[case], data["order"]["held_bytes"]
-        # A file system's own blocks for a file in pieces (ext4's extents) come on top.
-        slack = 16384 * min(data["order"]["files"], 16)
+        # A file system's own blocks for a file in pieces come on top: ext4 needs 4 KiB for 340 extents, and its
+        # blocks may be half full. On a busy machine each 4 KiB may be an extent.
+        slack = 16384 * min(data["order"]["files"], 16) + planned // 170
         assert 0.9 * planned <= held <= planned + slack, (case, held, planned)
         names = everything.watch.files[case]
         lasting = data["order"]["files"] - data["passing_files"]

@@ -86,7 +86,8 @@ class TestAcceptance:
         run = rig.run(*SEQUENTIAL, "-S", "repetitions=2")
         direct, buffered = sorted(run.records, key=lambda r: "buffered" in r["case"])
         for record in (direct, buffered):
-            assert record["verdict"] == "UNREFERENCED", record["reason"]
+            # Two repetitions may spread by more than 100 % if the machine is busy.
+            assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
             assert record["overridden"] == {}
             (order,) = {f["saw"]: f for f in record["findings"] if f["guard"] == "G21"}.values()
             assert order["demands"].startswith("all writes of this run")

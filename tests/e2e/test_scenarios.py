@@ -227,7 +227,8 @@ def test_every_set_of_files_is_where_it_was_asked_for_when_all_writes_come_first
         *("-S", "repetitions=2", "-S", "total_bytes=134217728"),
     )
     record = done.record
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    # Two repetitions may spread by more than 100 % if the machine is busy.
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert "G10" in {f["guard"] for f in record["findings"]}
     (stage,) = {path.parent for path in done.stage.rglob("stripes.1.*.json")}
     for repetition in (1, 2):
