@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import reframe as rfm
@@ -29,3 +31,20 @@ def test_no_hook_can_be_left_out(kind: type[JudgedCheck], monkeypatch: pytest.Mo
     for hook in hooks:
         with pytest.raises(ReframeFatalError, match=f"--disable-hook={hook} .*: not allowed"):
             check.disable_hook(hook)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"needs": "iorr"}, r"needs is 'iorr': expected .*\bior\b"),
+        ({"tags": {"daily", "weekyl"}}, r"a tag is 'weekyl': expected .*\bweekly\b"),
+        ({"variants": ("published", "sound")}, "expected 'sound' first"),
+        ({"variants": ("sound", "published")}, "flaw is empty: expected what is wrong"),
+    ],
+)
+def test_a_class_that_cannot_be_meant_stops_reframe(change: dict[str, Any], words: str) -> None:
+    right = {"needs": "ior", "tags": {"daily"}, "variants": ("sound",), "flaw": ""}
+    check = vars(JudgedCheck)["_check_definition"]
+    check(SimpleNamespace(**right))
+    with pytest.raises(ReframeFatalError, match=words):
+        check(SimpleNamespace(**right | change))
