@@ -144,7 +144,7 @@ def launch(
         run_tasks=launcher.run_command(job),
         each_node=per_node_launcher(name, plan.nodes, hosts),
         agent=_agent(),
-        fetched=str(JOB_FILES / "fetched.sh"),
+        witness=str(JOB_FILES / "witness.sh"),
         restore=str(paths.state_dir() / "restore"),
         interface=extras.interface,
     )

@@ -105,7 +105,7 @@ class NeedleCheck(FioCheck):
         return PhasePlan(
             name=way,
             command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
-            launch="once",
+            launch="servers" if servers else "once",
             parse=parse,
             rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
             access=Access(direction=way, o_direct=True, fsync=way == "write"),

@@ -5,4 +5,5 @@
 - failure: why a job or a tool failed, in its own words
 - fingerprint: join the facts of the nodes, and name a change
 - model: the types of all evidence
+- witness: what the kernel says that the tasks did
 """

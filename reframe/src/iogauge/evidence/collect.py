@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.words import Value
+from iogauge.evidence import witness
 from iogauge.evidence.changes import NodeActivity, changes
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
@@ -29,6 +29,7 @@ from iogauge.evidence.failure import (
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import Evidence, Striping
+from iogauge.evidence.witness import Testimony
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -48,7 +49,7 @@ from iogauge.plan.stage import (
     PhaseRun,
     complaints_file,
     evict_stem,
-    fetched_stem,
+    look_phase,
     parse_runs,
     printed_file,
 )
@@ -96,7 +97,7 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=text(complaints_file(phase.name, REP)),
+        stderr=witness.parse(text(complaints_file(phase.name, REP)))[1],
         ranks=text(phase.ranks) if phase.ranks else "",
     )
     try:
@@ -113,18 +114,24 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
 
 
-def _fetched(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> int | None:
-    """Return the bytes that all tasks fetched (fetched.sh), or None if a kernel does not count."""
-    name = fetched_stem(phase.name, repetition)
-    files = list(stage.glob(f"{glob.escape(name)}.*"))
-    if not files:
-        return None
-    if len(files) != (plan.tasks if phase.launch == "tasks" else 1):
-        raise ToolOutputError(f"{name}: {len(files)} task(s) were accounted for, not all")
-    texts = [stage_text(file, name).strip() for file in files]
-    if wrong := [text for text in texts if not re.fullmatch("[0-9]{1,18}", text)]:
-        raise ToolOutputError(f"{name}: not a number of bytes: {wrong[0][:80]!r}")
-    return sum(map(int, texts))
+def _testimony(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> Testimony:
+    """Return the kernel's word of an execution; witnesses may be missing."""
+
+    def witnesses(file: str) -> list[witness.Witness]:
+        with contextlib.suppress(ToolOutputError):
+            return witness.parse(stage_text(stage / file, ""))[0]
+        return []
+
+    if phase.on_servers:
+        before, after = (
+            witnesses(printed_file(look_phase(when, phase.name), repetition))
+            for when in ("before", "after")
+        )
+        found, expected = witness.between(before, after), plan.nodes
+    else:
+        found = witnesses(complaints_file(phase.name, repetition))
+        expected = plan.tasks if phase.launch == "tasks" else 1
+    return Testimony(witnesses=tuple(found), expected=expected)
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -248,7 +255,7 @@ def _collect(
         outputs=_frozen(outputs.judged),
         evictions=_frozen(outputs.evictions),
         cold=_frozen(outputs.cold),
-        fetched=_frozen(outputs.fetched),
+        testimony=_frozen(outputs.testimony),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),
@@ -320,7 +327,7 @@ class _Outputs:
     judged: dict[str, list[ToolOutput]]
     cold: dict[str, list[ToolOutput]]
     evictions: dict[str, list[Eviction]]
-    fetched: dict[str, list[int | None]]
+    testimony: dict[str, list[Testimony]]
 
 
 def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
@@ -330,17 +337,21 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
         evictions={name: [] for name in emptied},
-        fetched={name: [] for name in emptied},
+        testimony={phase.name: [] for phase in plan.repeat if phase.witnessed},
     )
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold
         parsed = _parse(stage, phase, repetition)
-        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
-            if parsed is not None:
+        parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
+        if parsed is not None:
+            for part in parts:
                 (outputs.cold if warm_up else outputs.judged)[part.name].append(parsed)
+        if phase.name in outputs.testimony and not warm_up:
+            testimony = _testimony(stage, plan, phase, repetition)
+            for part in parts:
+                outputs.testimony[part.name].append(testimony)
         if phase.access.evict and not warm_up:
             outputs.evictions[phase.name] += _evictions(stage, plan, phase, repetition)
-            outputs.fetched[phase.name].append(_fetched(stage, plan, phase, repetition))
     return outputs
 
 

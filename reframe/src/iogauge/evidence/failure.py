@@ -13,6 +13,7 @@ from typing import Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
+from iogauge.evidence.witness import parse
 from iogauge.plan.stage import SIGNAL, PhaseRun, complaints_file, printed_file
 from iogauge.tools.mpi import is_binding
 
@@ -84,7 +85,11 @@ def telling_line(stage: Path, run: PhaseRun) -> str:
             )
         printed.append(text)
     printed_lines = [
-        [line.strip() for line in text.splitlines() if line.strip(" -\t") and not is_binding(line)]
+        [
+            line.strip()
+            for line in parse(text)[1].splitlines()
+            if line.strip(" -\t") and not is_binding(line)
+        ]
         for text in printed
     ]
     for lines in printed_lines:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence.changes import NodeActivity
+from iogauge.evidence.witness import Testimony
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -35,8 +36,7 @@ class Evidence:
     """All evidence of a job.
 
     These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
-    outputs of the warm-up, which are not judged; ``fetched``, the bytes that the tasks fetched from
-    storage, for phases with emptied page caches.
+    outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
     ``opened`` is the first node's view before anything was written. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
@@ -54,7 +54,7 @@ class Evidence:
     outputs: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
-    fetched: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
     neighbours: tuple[str, ...] = ()
     occupied: str = ""
     lost: str = ""

@@ -29,7 +29,7 @@ def client_cache(
     """G1: a read must meet one of four conditions. It is O_DIRECT on a file system that honours it.
     Or another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift, and the
     nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
-    before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs).
+    before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs, btrfs, overlay).
 
     ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the number of
     page caches of the N nodes, None if each node has its own. Containers of one kernel over one
@@ -97,7 +97,7 @@ def _why_not_emptied(
     if short := [eviction.bytes for eviction in evictions if eviction.bytes < data_bytes]:
         return f"the page cache was emptied of {short[0]} of {data_bytes} bytes"
     few = [count for count in fetched if count is not None and count < 0.95 * data_bytes]
-    if traits.accounts_reads and few:
+    if traits.accounts and few:
         return (
             f"the page cache was emptied, but the tasks fetched {few[0]} of {data_bytes} bytes "
             "from storage: somebody else had read them meanwhile"
@@ -119,7 +119,7 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
             evictions=evidence.evictions.get(seen.phase.name, ()),
             expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
             data_bytes=seen.phase.data_bytes or 1,
-            fetched=evidence.fetched.get(seen.phase.name, ()),
+            fetched=[t.moved.read if t.complete else None for t in seen.testimonies],
             page_caches=len({view.cache_id for view in evidence.views}),
         )
 

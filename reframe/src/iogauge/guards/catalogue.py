@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, figures, nodes, preflight, striping
+from iogauge.guards import cache, figures, nodes, preflight, striping, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -55,7 +55,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
     Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
-    Guard("G19", "foreign load", nodes.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", nodes.foreign_load_of),
+    Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
 )
@@ -78,9 +78,11 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G9", "storage", preflight.storage, "INVALID", "`target.cache`", preflight.storage_of),
     Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),
     Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
+    Guard("G4", "clock", witness.seconds_witnessed, "INVALID", "", witness.seconds_witnessed_of),
     Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
     Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
+    Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
     Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),
     Guard("G6", "ceiling", figures.ceiling, "INVALID", "`topology`", figures.ceiling_of),
 )

@@ -1,4 +1,4 @@
-"""Guards of the nodes: placement, load of others, connections, modes of the client (G15, G19, G20,
+"""Guards of the nodes: placement, connections, modes of the client (G15, G19, G20,
 G24).
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.changes import NodeActivity, own_bytes
+from iogauge.evidence.changes import NodeActivity
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.tools.mpi import Binding
@@ -133,91 +133,6 @@ def exclusive(*, objection: str) -> Finding:
 
 def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
     yield exclusive(objection=seen.evidence.lost)
-
-
-#: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
-FOREIGN_BYTES: Final = 64 << 20
-
-
-def foreign_load(
-    *,
-    changes: Sequence[NodeActivity],
-    own_read: int | None,
-    own_written: int | None,
-    max_share: float = 0.1,
-) -> Finding:
-    """G19: at most 10 % of the bytes that the nodes counted between the first and the last judged
-    phase are not the tool's. At most 10 % of the bytes that servers counted for jobs are other
-    jobs', if their accounts are readable. Less than 64 MiB are ignored.
-
-    ``changes`` holds the counters of the nodes, for all programs on them. ``own_read`` and
-    ``own_written`` are the bytes that the tool reports, None if it reports none. A node that
-    counted fewer bytes than the tool had caches.
-    """
-    # Containers of one kernel over one mount count the same bytes.
-    distinct = list({change.cache_id: change for change in changes}.values())
-    parts = []
-    worst = 0.0
-
-    def weigh(foreign: int, total: int, who: str) -> None:
-        nonlocal worst
-        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
-        worst = max(worst, share)
-        parts.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
-
-    foreign = total = 0
-    unknown = []
-    for way, own, moved in (
-        ("read", own_read, [change.bytes_read for change in distinct]),
-        ("written", own_written, [change.bytes_written for change in distinct]),
-    ):
-        counted = [count for count in moved if count is not None]
-        if own is not None and counted and len(counted) == len(moved):
-            total += sum(counted)
-            foreign += max(0, sum(counted) - own)
-        else:
-            unknown.append(way)
-    if len(unknown) < 2:
-        weigh(foreign, total, f"others on {len(distinct)} node(s)")
-        parts += [f"what was {way} cannot be compared" for way in unknown]
-    accounts = [
-        (change.jobs_own, change.jobs_foreign)
-        for change in distinct
-        if change.jobs_own is not None and change.jobs_foreign is not None
-    ]
-    if accounts:
-        theirs = sum(foreign for _, foreign in accounts)
-        weigh(theirs, theirs + sum(own for own, _ in accounts), "other jobs, as the servers say,")
-    return Rule(
-        "G19",
-        f"at most {max_share:.0%} of the bytes moved by others",
-        "Run when others do not use the target, or ask for nodes of your own",
-    ).decide(
-        worst <= max_share,
-        "; ".join(parts) or "nothing was counted that the tool's bytes can be compared with",
-        Outcome.CONTAMINATED,
-    )
-
-
-def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
-    plan, evidence = seen.plan, seen.evidence
-    # If all writes come first, the warm-up of the reading phases lies among the judged phases.
-    among = plan.passes[-1] if plan.writes_first else ()
-    read, written = own_bytes(
-        output
-        for phase in plan.repeat
-        if phase.within is None and phase.access.direction != "none"
-        for output in (
-            *evidence.outputs[phase.name],
-            *(evidence.cold.get(phase.name, ()) if phase in among else ()),
-        )
-    )
-    yield foreign_load(
-        changes=evidence.changes,
-        own_read=read,
-        own_written=written,
-        max_share=seen.extras.limits.max_foreign,
-    )
 
 
 def connections(*, changes: Sequence[NodeActivity]) -> Finding:

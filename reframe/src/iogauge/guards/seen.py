@@ -12,6 +12,7 @@ from functools import cached_property
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
+from iogauge.evidence.witness import Testimony
 from iogauge.node.mounts import Traits, traits
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
@@ -48,10 +49,37 @@ class CaseSeen:
         target = self.extras.target
         return traits(target.type, target.cache, target.honours_o_direct)
 
+    @cached_property
+    def disks(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the counters at the bottom, by host, as :attr:`counters`."""
+        return {}
+
+    @property
+    def copies(self) -> tuple[float, float]:
+        """Return how many bytes the file system writes for each byte, at least and at most."""
+        return (1.0, 1.0)
+
+    @property
+    def source(self) -> str:
+        """Return what counts under the target's mount, for a finding; empty if nothing does."""
+        names = sorted({name for names in self.counters.values() for name in names})
+        return f"{'device' if ':' in names[0] else 'mount'} {', '.join(names)}" if names else ""
+
     @property
     def tasks_per_node(self) -> int:
         """Return the number of tasks on each node."""
         return self.plan.tasks // self.plan.nodes
+
+    @cached_property
+    def counters(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the counters under the target's mount, by host.
+
+        Containers of one kernel over one mount share their counters: only the first of them is
+        named. Empty if a node has none.
+        """
+        firsts = {view.cache_id: view for view in reversed(self.evidence.views)}
+        named = {view.host: view.counters for view in firsts.values()}
+        return named if all(named.values()) else {}
 
 
 @dataclass(frozen=True)
@@ -110,6 +138,17 @@ class PhaseSeen:
     def tool_phases(self) -> list[Phase]:
         """Return the tool's phases that yield a metric."""
         return [phase for _, phase in self.reported]
+
+    @property
+    def testimonies(self) -> Sequence[Testimony]:
+        """Return the kernel's word of each execution."""
+        return self.case.evidence.testimony.get(self.phase.name, ())
+
+    def claimed_bytes(self, output: ToolOutput, direction: str) -> int | None:
+        """Return the bytes that an execution moved in a direction, as its tool says."""
+        moved = [phase.bytes_moved for phase in output.phases if phase.name == direction]
+        known = [count for count in moved if count is not None]
+        return sum(known) if moved and len(known) == len(moved) else None
 
     @property
     def bytes_per_node(self) -> int:

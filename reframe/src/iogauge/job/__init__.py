@@ -2,11 +2,11 @@
 
 - agent: the commands that a job script runs on its nodes
 - background.sh: start a program, remember it, end it
-- fetched.sh: count the bytes that a tool fetched from storage
 - fio_server.sh: a fio server on one node
 - fio_servers.sh: the servers of all nodes, and their client
 - job.sh: open the case, run its phases, close it
 - lustre: pin files, read layouts back, switch checksums
 - opening: lock, look, make the directory; and the way out
 - rounds.sh: a job of fio again and again, round by round
+- witness.sh: run a tool, and write down what the kernel says that it did
 """

@@ -26,25 +26,25 @@ class Traits:
     ``cache`` is ``page-cache`` if the client keeps all data in the kernel's page cache, which can
     be dropped and proven empty. It is ``opaque`` if the client keeps data elsewhere too: a daemon,
     an ARC, a page pool. It is ``memory`` if there is no storage behind it. ``honours_o_direct``
-    means that O_DIRECT bypasses every cache of the client. ``accounts_reads`` means that bytes
-    fetched from storage for a process are counted as its own (proc(5), ``read_bytes``). On Lustre
-    and NFS other threads read ahead for it.
+    means that O_DIRECT bypasses every cache of the client. ``accounts`` means that the kernel counts
+    bytes that it moves for a process as the process's own (proc(5), ``read_bytes`` and
+    ``write_bytes``). On Lustre and NFS other threads read ahead for it.
     """
 
     cache: Cache
     honours_o_direct: bool
-    accounts_reads: bool = False
+    accounts: bool = False
 
 
 #: Known types, by the name in mountinfo. ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. FUSE
 #: file systems may cache in their daemon and drop the flag. Spectrum Scale has its page pool.
 TRAITS: Final[dict[str, Traits]] = {
-    **dict.fromkeys(("ext2", "ext3", "ext4", "xfs", "f2fs"), Traits("page-cache", True, True)),
     **dict.fromkeys(
-        ("btrfs", "lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"), Traits("page-cache", True)
+        ("ext2", "ext3", "ext4", "xfs", "f2fs", "btrfs", "overlay"),
+        Traits("page-cache", True, True),
     ),
+    **dict.fromkeys(("lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"), Traits("page-cache", True)),
     "beegfs": Traits("page-cache", False),
-    "overlay": Traits("page-cache", True),
     "zfs": Traits("opaque", False),
     "gpfs": Traits("opaque", True),
     **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "hugetlbfs"), Traits("memory", False)),
@@ -58,7 +58,7 @@ def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | Non
     return Traits(
         cache or default.cache,
         default.honours_o_direct if honours_o_direct is None else honours_o_direct,
-        default.accounts_reads,
+        default.accounts,
     )
 
 
@@ -153,6 +153,7 @@ class View:
     quotas: tuple[Quota, ...] = ()
     cache_id: str = ""
     cached_below: bool = False
+    counters: tuple[str, ...] = ()
     targets: tuple[StorageTarget, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

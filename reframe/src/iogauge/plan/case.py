@@ -58,8 +58,9 @@ class PhasePlan:
     """One execution of a tool in a repetition.
 
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
-    the partition's launcher, or ``once`` for the first node. It is ``clients`` for the fio servers
-    of all nodes, or ``agent`` for the agent on the first node.
+    the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
+    servers of all nodes, ``servers`` for a program on the first node that uses the servers itself,
+    or ``agent`` for the agent on the first node.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
     times of every task. Without ``parse`` only the exit status counts. ``rates`` maps a metric to
@@ -75,7 +76,7 @@ class PhasePlan:
 
     name: str
     command: Sequence[str]
-    launch: Literal["tasks", "once", "clients", "agent"]
+    launch: Literal["tasks", "once", "clients", "servers", "agent"]
     parse: Callable[[Printed], ToolOutput] | None
     rates: Mapping[str, tuple[str, str]]
     access: Access
@@ -86,6 +87,16 @@ class PhasePlan:
     samples: int = 1
     within: str | None = None
     expected: str | None = None
+
+    @property
+    def witnessed(self) -> bool:
+        """Return whether the kernel's word is wanted: the phase is timed, and touches the target."""
+        return bool(self.rates) and self.access.direction != "none"
+
+    @property
+    def on_servers(self) -> bool:
+        """Return whether fio's servers do the work."""
+        return self.launch in ("clients", "servers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from iogauge.plan.case import DIR, REP, CasePlan, PhasePlan
-from iogauge.plan.stage import FACTS, PINNED, PINS, STRIPES, VIEW, evict_stem, fetched_stem
+from iogauge.plan.stage import (
+    FACTS,
+    PINNED,
+    PINS,
+    SERVERS,
+    STRIPES,
+    VIEW,
+    evict_stem,
+    look_phase,
+)
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
@@ -40,15 +49,15 @@ def shell_command(words: Sequence[str]) -> str:
 class Launch:
     """How to start processes in a job: ``run_tasks`` starts all tasks, ``each_node`` one a node.
 
-    ``run_tasks`` is a command line. ``agent`` are the words that start the agent, ``account`` is
-    the path of fetched.sh. ``restore`` is the directory of saved settings, ``interface`` the
+    ``run_tasks`` is a command line. ``agent`` are the words that start the agent, ``witness`` is
+    the path of witness.sh. ``restore`` is the directory of saved settings, ``interface`` the
     network interface for fio's servers.
     """
 
     run_tasks: str
     each_node: Sequence[str]
     agent: Sequence[str]
-    fetched: str
+    witness: str
     restore: str = ""
     interface: str | None = None
 
@@ -64,12 +73,28 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
         return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
-    if phase.launch == "clients":
-        return [*lines, f"iog_client {phase.name} {shell_command(phase.command)}"]
-    start = f"{launch.run_tasks} " if phase.launch == "tasks" and launch.run_tasks else ""
-    counted = ["sh", launch.fetched, fetched_stem(phase.name, REP)] if phase.access.evict else []
-    command = shell_command([*counted, *phase.command])
-    return [*lines, f"iog_phase {phase.name} {start}{command}"]
+    command = shell_command(phase.command)
+    if phase.launch == "tasks" and launch.run_tasks:
+        command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
+    elif phase.launch in ("tasks", "once"):
+        command = f"{_witnessed(phase, launch)}{command}"
+    function = "iog_client" if phase.launch == "clients" else "iog_phase"
+    before, after = _looks(phase, launch) if phase.on_servers else ([], [])
+    return [*lines, *before, f"{function} {phase.name} {command}", *after]
+
+
+def _witnessed(phase: PhasePlan, launch: Launch) -> str:
+    return f"sh {shell_word(launch.witness)} " if phase.witnessed else ""
+
+
+def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
+    """Return lines that look at all nodes before and after a phase of fio's servers."""
+    words = [*launch.each_node, "sh", launch.witness, "--look", SERVERS]
+    before, after = (
+        [f"iog_phase {look_phase(when, phase.name)} {shell_command(words)}"]
+        for when in ("before", "after")
+    )
+    return (before, after) if phase.witnessed else ([], [])
 
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:

@@ -68,9 +68,9 @@ def evict_stem(phase: str, repetition: int | str) -> str:
     return f"evict-{phase}.{repetition}"
 
 
-def fetched_stem(phase: str, repetition: int | str) -> str:
-    """Return the stem of the counts of fetched.sh for a phase's tasks: ``STEM.<host>.<pid>``."""
-    return f"fetched-{phase}.{repetition}"
+def look_phase(when: str, phase: str) -> str:
+    """Return the name of the look at all nodes ``before`` or ``after`` a phase of fio's servers."""
+    return f"look-{when}-{phase}"
 
 
 def printed_file(phase: str, repetition: int | str) -> str:

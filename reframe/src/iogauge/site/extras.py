@@ -141,6 +141,8 @@ class Limits(SiteModel):
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
     max_foreign: Fraction = 0.10
+    #: Whether bytes that only the tool speaks of are believed, with a remark (G8).
+    witness: Literal["wanted", "required"] = "wanted"
     #: Seconds that a job waits for the lock of the target, at most.
     lock_wait: Seconds = 600.0
     #: Seconds without a sign of life after which a holder of the lock counts as dead, if it cannot

@@ -1,0 +1,188 @@
+"""What the kernels of the nodes say that the tasks of an execution did (job/witness.sh).
+
+A tool reports bytes and seconds. The kernel counts them too: for each process, for each block
+device, for each mount of NFS. :class:`Testimony` holds the kernel's word of one execution.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+#: First word of each line of witness.sh.
+WORD: Final = "iogauge-witness"
+
+_SECTOR: Final = 512
+_SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_SUM: Final = r"(-?[0-9]{1,19})"
+_LINE: Final = re.compile(
+    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM})*)"
+)
+_COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}")
+_DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes that were read and written."""
+
+    read: int = 0
+    written: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        """Return the sums."""
+        return Moved(self.read + other.read, self.written + other.written)
+
+    def __sub__(self, other: Moved) -> Moved:
+        """Return the growth since ``other``."""
+        return Moved(self.read - other.read, self.written - other.written)
+
+    def way(self, direction: str) -> int:
+        """Return the bytes of a direction, ``read`` or ``write``."""
+        return self.read if direction == "read" else self.written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """The kernel's word of one task, or of one node.
+
+    ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
+    of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
+    their like. ``moved`` are bytes that the process fetched from storage and sent there. They are
+    counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
+    block device (``8:0``) or by the mount point of an NFS.
+    """
+
+    host: str
+    started: float
+    ended: float
+    synced: float | None
+    asked: Moved
+    moved: Moved
+    counters: Mapping[str, Moved] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Testimony:
+    """All witnesses of one execution, and how many there should be."""
+
+    witnesses: tuple[Witness, ...] = ()
+    expected: int
+
+    @property
+    def complete(self) -> bool:
+        """Return whether no witness is missing."""
+        return len(self.witnesses) == self.expected
+
+    @property
+    def hosts(self) -> list[str]:
+        """Return the nodes' names, sorted."""
+        return sorted({witness.host for witness in self.witnesses})
+
+    @property
+    def seconds(self) -> float:
+        """Return the longest time between the first start and the last end on a node."""
+        return max(
+            max(w.ended for w in of_host) - min(w.started for w in of_host)
+            for of_host in self._by_host().values()
+        )
+
+    @property
+    def sync_seconds(self) -> float | None:
+        """Return the longest time that syncfs(2) took on a node; None if a node did not sync."""
+        longest = 0.0
+        for of_host in self._by_host().values():
+            took = [w.synced - w.ended for w in of_host if w.synced is not None]
+            if not took:
+                return None
+            longest = max(longest, *took)
+        return longest if self.witnesses else None
+
+    @property
+    def asked(self) -> Moved:
+        """Return the bytes that all tasks asked for."""
+        return sum((witness.asked for witness in self.witnesses), Moved())
+
+    @property
+    def moved(self) -> Moved:
+        """Return the bytes that all tasks fetched and stored."""
+        return sum((witness.moved for witness in self.witnesses), Moved())
+
+    def counted(self, counters: Mapping[str, Collection[str]]) -> Moved:
+        """Return the growth of counters, whose names are given by host.
+
+        The widest look at a counter holds: each task of a node may have looked. A counter that did
+        not grow is not in a line.
+        """
+        total = Moved()
+        for host, of_host in self._by_host().items():
+            for name in counters.get(host, ()):
+                looks = [w.counters[name] for w in of_host if name in w.counters]
+                total += Moved(
+                    max((look.read for look in looks), default=0),
+                    max((look.written for look in looks), default=0),
+                )
+        return total
+
+    def _by_host(self) -> dict[str, list[Witness]]:
+        hosts: dict[str, list[Witness]] = {}
+        for witness in self.witnesses:
+            hosts.setdefault(witness.host, []).append(witness)
+        return hosts
+
+
+def parse(text: str) -> tuple[list[Witness], str]:
+    """Return the witnesses in a text, and the text without their lines.
+
+    A damaged line is no witness: a launcher may cut lines of several tasks into each other.
+    """
+    witnesses, rest = [], []
+    for line in text.splitlines(keepends=True):
+        if WORD not in line:
+            rest.append(line)
+        elif match := _LINE.fullmatch(line.strip()):
+            witnesses.append(_of_line(match))
+    return witnesses, "".join(rest)
+
+
+def _of_line(match: re.Match[str]) -> Witness:
+    sums = [int(match[n]) for n in range(5, 10)]
+    counters = {}
+    for name, read, written in _COUNTER.findall(match[10]):
+        unit = _SECTOR if _DEVICE.fullmatch(name) else 1
+        counters[re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), name)] = Moved(
+            unit * int(read), unit * int(written)
+        )
+    return Witness(
+        host=match[1],
+        started=float(match[2]),
+        ended=float(match[3]),
+        synced=float(match[4]) if match[4] else None,
+        asked=Moved(sums[0], sums[1]),
+        moved=Moved(sums[2], max(0, sums[3] - sums[4])),
+        counters=counters,
+    )
+
+
+def between(before: Iterable[Witness], after: Sequence[Witness]) -> list[Witness]:
+    """Return what happened between two looks at each node, for nodes with both."""
+    first = {look.host: look for look in before}
+    grown = []
+    for last in after:
+        if (look := first.get(last.host)) is not None:
+            counters = {
+                name: value - look.counters.get(name, Moved())
+                for name, value in last.counters.items()
+            }
+            grown.append(
+                replace(
+                    last,
+                    started=look.started,
+                    asked=last.asked - look.asked,
+                    moved=last.moved - look.moved,
+                    counters=counters,
+                )
+            )
+    return grown

@@ -1,0 +1,301 @@
+"""Guards that compare the tool's word with the kernel's: bytes (G8), seconds (G4), load of others
+(G19).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from iogauge.core.measurement import ToolOutput
+from iogauge.core.units import format_bytes, format_seconds
+from iogauge.evidence.changes import own_bytes
+from iogauge.evidence.witness import Moved, Testimony
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.seen import CaseSeen, PhaseSeen
+
+#: Share by which the tool's and the kernel's count may differ.
+TOLERANCE: Final = 0.05
+
+#: Bytes of journals and logs that count as no difference.
+SLACK_BYTES: Final = 16 << 20
+
+#: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
+FOREIGN_BYTES: Final = 64 << 20
+
+#: Seconds by which two looks at a clock may differ.
+_CLOCK_S: Final = 0.1
+
+#: Bytes that the ends of a buffered operation may add: a page each, or what the kernel reads ahead
+#: (128 KiB by default).
+_PAGE: Final = 4096
+_READ_AHEAD: Final = 128 << 10
+
+#: Bytes that a file system writes beside the data for an operation on metadata, in its journal or
+#: in its trees. Seen with mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB.
+_METADATA: Final = 4096
+_METADATA_OF_TREES: Final = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bytes:
+    """Bytes of one execution, None if unknown.
+
+    ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, ``own`` what
+    the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
+    for all, ``least`` the lowest count on the way down to the disks.
+    """
+
+    claimed: int
+    asked: int | None = None
+    own: int | None = None
+    counted: int | None = None
+    least: int | None = None
+
+
+def bytes_witnessed(
+    *,
+    direction: str,
+    executions: Sequence[Bytes | None],
+    source: str,
+    copies: tuple[float, float] = (1.0, 1.0),
+    extra_bytes: int = 0,
+    required: bool = False,
+) -> Finding:
+    """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts them for the
+    tasks, and for all that lies under the mount: down to the disks, or the client of the network.
+
+    ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
+    names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
+    for each byte, at least and at most. ``extra_bytes`` is what whole pages and reading ahead may
+    add to an execution. ``required`` comes from ``limits.witness``.
+    """
+    rule = Rule(
+        "G8",
+        f"the kernel counts what the tool reports, within {TOLERANCE:.0%}",
+        "The data did not travel between the tool and the storage: look for a cache, a library that is "
+        "preloaded, or another tool under this name",
+    )
+    heard = [seen for seen in executions if seen is not None]
+    for seen in heard:
+        objection = _objection(seen, direction, source, copies, extra_bytes)
+        if objection:
+            return rule.invalid(objection)
+    believed = [x for seen in heard for x in (seen.own, seen.counted) if x is not None]
+    if len(heard) == len(executions) and believed and source:
+        return rule.ok(f"{source}: {format_bytes(min(believed))} or more in each execution")
+    missing = (
+        f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
+        if len(heard) < len(executions)
+        else "nothing under the mount counts bytes that this user may read"
+    )
+    unseen = Rule(
+        "G8",
+        "a witness of the bytes beside the tool",
+        "Nothing but the tool's word stands behind this figure (docs/witness.md says who is believed)",
+    )
+    saw = f"no second witness: {missing}"
+    return unseen.invalid(saw) if required else unseen.warn(saw)
+
+
+def _objection(
+    seen: Bytes, direction: str, source: str, copies: tuple[float, float], extra_bytes: int
+) -> str:
+    """Return how an execution's counts contradict its claim; empty if they do not."""
+    done = "read" if direction == "read" else "wrote"
+    claim = f"the tool {done} {format_bytes(seen.claimed)}"
+    fewest = (1 - TOLERANCE) * seen.claimed
+    least_copies = copies[0] if direction == "write" else 1.0
+    for count, demanded, who in (
+        (seen.asked, fewest, "its tasks asked the kernel for"),
+        (seen.own, fewest, "the kernel moved for its tasks"),
+        (seen.counted, fewest * least_copies, f"{source} moved"),
+        (seen.least, fewest, f"a device below {source} moved"),
+    ):
+        if count is not None and count < demanded:
+            return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
+    most = (1 + TOLERANCE) * seen.claimed + extra_bytes + SLACK_BYTES
+    if seen.own is not None and seen.own > most:
+        return f"{claim}, as it says; the kernel moved for its tasks {format_bytes(seen.own)}"
+    return ""
+
+
+def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G8 for phases that report bytes."""
+    direction = seen.access.direction
+    if not seen.moves_data:
+        return
+    executions: list[Bytes | None] = []
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        claimed = seen.claimed_bytes(output, direction)
+        if claimed is not None:
+            executions.append(_bytes_of(seen, output, testimony, claimed))
+    if not executions and all(seen.claimed_bytes(o, direction) is None for o in seen.outputs):
+        return
+    executions += [None] * (len(seen.outputs) - len(executions))
+    operations = max((phase.operations or 0 for phase in seen.tool_phases), default=0)
+    ends = 2 * (_READ_AHEAD if direction == "read" else _PAGE)
+    yield bytes_witnessed(
+        direction=direction,
+        executions=executions,
+        source=seen.case.source,
+        copies=seen.case.copies,
+        extra_bytes=0 if seen.access.o_direct else operations * ends * seen.phase.samples,
+        required=seen.case.extras.limits.witness == "required",
+    )
+
+
+def _bytes_of(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, claimed: int
+) -> Bytes | None:
+    """Return all counts of an execution, or None if a witness is missing."""
+    if not testimony.complete:
+        return None
+    case, way = seen.case, seen.access.direction
+    # What an asynchronous engine asks for is not counted.
+    synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
+    return Bytes(
+        claimed=claimed,
+        asked=testimony.asked.way(way) if synchronous else None,
+        own=testimony.moved.way(way) if case.traits.accounts and case.counters else None,
+        counted=testimony.counted(case.counters).way(way) if case.counters else None,
+        least=testimony.counted(case.disks).way(way) if case.disks else None,
+    )
+
+
+def seconds_witnessed(*, claimed: Sequence[float], seen: Sequence[float]) -> Finding:
+    """G4: no execution reports more seconds than its job saw it run.
+
+    ``claimed`` holds the seconds of all phases of each execution, as the tool reports them.
+    ``seen`` holds the seconds between the start and the end of its processes.
+    """
+    rule = Rule(
+        "G4",
+        "seconds within those that the job saw the tool run",
+        "The tool's clock is wrong: look for a library that is preloaded, or another tool under this name",
+    )
+    for said, saw in zip(claimed, seen, strict=True):
+        if said > saw + _CLOCK_S:
+            return rule.invalid(
+                f"the tool reports {format_seconds(said)}; its processes ran {format_seconds(saw)}"
+            )
+    return rule.ok(f"{len(seen)} execution(s), none longer than its processes ran")
+
+
+def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G4 for executions with a witness."""
+    pairs = [
+        (sum(phase.seconds for phase in output.phases), testimony.seconds)
+        for output, testimony in zip(seen.outputs, seen.testimonies, strict=False)
+        if testimony.complete
+    ]
+    if pairs and seen.access.direction != "none":
+        yield seconds_witnessed(claimed=[p[0] for p in pairs], seen=[p[1] for p in pairs])
+
+
+def foreign_load(
+    *,
+    nodes: int,
+    own: Moved | None,
+    counted: Moved,
+    jobs: Sequence[tuple[int, int]] = (),
+    max_share: float = 0.1,
+) -> Finding:
+    """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
+    tasks'. At most 10 % of the bytes that servers counted for jobs are other jobs', if their
+    accounts are readable. Less than 64 MiB are ignored.
+
+    ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
+    what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
+    there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
+    """
+    parts = []
+    worst = 0.0
+
+    def weigh(foreign: int, total: int, who: str) -> None:
+        nonlocal worst
+        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+        worst = max(worst, share)
+        parts.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
+
+    if own is not None:
+        foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
+        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)")
+    if jobs:
+        theirs = sum(foreign for _, foreign in jobs)
+        weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
+    return Rule(
+        "G19",
+        f"at most {max_share:.0%} of the bytes moved by others",
+        "Run when others do not use the target, or ask for nodes of your own",
+    ).decide(
+        worst <= max_share,
+        "; ".join(parts) or "nothing was counted that the tasks' bytes can be compared with",
+        Outcome.CONTAMINATED,
+    )
+
+
+def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
+    # Containers of one kernel over one mount count the same bytes.
+    distinct = list({change.cache_id: change for change in seen.evidence.changes}.values())
+    own, counted = _under_the_mount(seen) or _of_the_client(seen)
+    yield foreign_load(
+        nodes=len(distinct) or seen.plan.nodes,
+        own=own,
+        counted=counted,
+        jobs=[
+            (change.jobs_own, change.jobs_foreign)
+            for change in distinct
+            if change.jobs_own is not None and change.jobs_foreign is not None
+        ],
+        max_share=seen.extras.limits.max_foreign,
+    )
+
+
+def _under_the_mount(seen: CaseSeen) -> tuple[Moved | None, Moved] | None:
+    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
+    phases = [phase for phase in seen.phases if phase.phase.witnessed and not phase.phase.within]
+    testimonies = [t for phase in phases for t in phase.testimonies]
+    if (
+        not seen.counters
+        or not seen.traits.accounts
+        or not testimonies
+        or not all(t.complete for t in testimonies)
+    ):
+        return None
+    counted = sum((t.counted(seen.counters) for t in testimonies), Moved())
+    moved = sum((t.moved for t in testimonies), Moved())
+    operations = sum(p.operations or 0 for phase in phases for p in phase.tool_phases)
+    beside = _METADATA_OF_TREES if seen.extras.target.type == "btrfs" else _METADATA
+    written = round(moved.written * seen.copies[1]) + operations * beside
+    return Moved(moved.read, written), counted
+
+
+def _of_the_client(seen: CaseSeen) -> tuple[Moved | None, Moved]:
+    """Return the tool's bytes and those that a client of Lustre counted (``llite.*.stats``)."""
+    plan, evidence = seen.plan, seen.evidence
+    # If all writes come first, the warm-up of the reading phases lies among the judged phases.
+    among = plan.passes[-1] if plan.writes_first else ()
+    read, written = own_bytes(
+        output
+        for phase in plan.repeat
+        if phase.within is None and phase.access.direction != "none"
+        for output in (
+            *evidence.outputs[phase.name],
+            *(evidence.cold.get(phase.name, ()) if phase in among else ()),
+        )
+    )
+    distinct = list({change.cache_id: change for change in evidence.changes}.values())
+    own = counted = Moved()
+    ways = 0
+    for mine, moved, unit in (
+        (read, [change.bytes_read for change in distinct], Moved(1, 0)),
+        (written, [change.bytes_written for change in distinct], Moved(0, 1)),
+    ):
+        known = [count for count in moved if count is not None]
+        if mine is not None and known and len(known) == len(moved):
+            ways += 1
+            own += Moved(unit.read * mine, unit.written * mine)
+            counted += Moved(unit.read * sum(known), unit.written * sum(known))
+    return (own if ways else None), counted

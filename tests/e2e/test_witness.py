@@ -1,0 +1,137 @@
+"""No figure passes on the tool's word alone: real file systems and devices that make a tool's word untrue.
+
+Each situation is made of the kernel's own means: options of file systems, memory under a device, layers that swallow
+fsync, caps of a control group. No output and no record is edited, but by a program that stands where the tool should.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import Rig, Run
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
+]
+
+ANYTHING = [0.001, -0.5, None]
+REFERENCES = {
+    "IorPosix": {
+        "write_bw": [*ANYTHING, "MiB/s"],
+        "read_bw": [*ANYTHING, "MiB/s"],
+    },
+    "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
+    "FioMetadata": {
+        name: [*ANYTHING, "ops/s"] for name in ("create_rate", "stat_warm_rate", "remove_rate")
+    },
+}
+Make = Callable[..., Rig]
+
+
+def shell(*words: str) -> str:
+    """Run a program; its complaint is the failure of the test."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    return done.stdout.strip()
+
+
+@contextmanager
+def loop(image: Path, mebibytes: int = 1024) -> Iterator[str]:
+    """A block device over a file, past the page cache."""
+    with image.open("wb") as file:
+        file.truncate(mebibytes << 20)
+    device = shell("losetup", "--find", "--show", "--direct-io=on", str(image))
+    try:
+        yield device
+    finally:
+        shell("losetup", "--detach", device)
+        image.unlink()
+
+
+@contextmanager
+def mounted(point: Path, *words: str) -> Iterator[Path]:
+    """A mounted file system."""
+    point.mkdir(parents=True, exist_ok=True)
+    shell("mount", *words, str(point))
+    try:
+        yield point
+    finally:
+        shell("umount", "--lazy", str(point))
+
+
+class Place:
+    """A directory to make file systems in; all are taken away after the test."""
+
+    def __init__(self, base: Path, leaving: ExitStack) -> None:
+        self.base, self._leaving, self._number = base, leaving, 0
+
+    def device(self, mebibytes: int = 1024) -> str:
+        self._number += 1
+        return self._leaving.enter_context(loop(self.base / f"image{self._number}", mebibytes))
+
+    def mount(self, name: str, *words: str) -> Path:
+        return self._leaving.enter_context(mounted(self.base / name, *words))
+
+    def formatted(
+        self, fstype: str, *options: str, mount: str = "defaults", devices: int = 1
+    ) -> Path:
+        """A mounted file system of a type, on devices of its own."""
+        if shutil.which(f"mkfs.{fstype}") is None:
+            pytest.skip(f"mkfs.{fstype} is not on PATH")
+        nodes = [self.device() for _ in range(devices)]
+        shell(f"mkfs.{fstype}", "-q", *options, *nodes)
+        return self.mount(f"{fstype}{self._number}", "-o", mount, nodes[0])
+
+
+@pytest.fixture
+def place(storage: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    base = (
+        storage
+        / f"place-{os.getpid()}-{request.node.name[:20].replace('[', '-').replace('/', '-')}"
+    )
+    base.mkdir()
+    with ExitStack() as leaving:
+        yield Place(base, leaving)
+    shutil.rmtree(base)
+
+
+def judged(
+    make_rig: Make, target: Path, *words: str, tools: tuple[str, ...] = ("ior",), **fields: Any
+) -> Run:
+    """A run on a target, whose references anything meets that is proven."""
+    rig = make_rig(target=target / "t", tools=tools, **fields)
+    rig.write_references(REFERENCES)
+    return rig.run(*words, "--keep-stage-files")
+
+
+IOR = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
+DIRECT = ("-n", "FioRandomRead%block=4")
+
+
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(
+    ("fstype", "options", "mount", "devices"),
+    [
+        ("ext4", (), "defaults", 1),
+        ("xfs", (), "defaults", 1),
+        ("btrfs", (), "defaults", 1),
+        ("btrfs", ("--data", "dup"), "defaults", 1),
+        ("btrfs", ("--data", "raid1", "--metadata", "raid1"), "defaults", 2),
+    ],
+)
+def test_healthy_file_systems_pass(
+    make_rig: Make, place: Place, fstype: str, options: tuple[str, ...], mount: str, devices: int
+) -> None:
+    target = place.formatted(fstype, *options, mount=mount, devices=devices)
+    run = judged(make_rig, target, *IOR)
+    assert run.rc == 0, run.out
+    assert run.record["verdict"] == "PASS"
