@@ -135,3 +135,101 @@ def test_healthy_file_systems_pass(
     run = judged(make_rig, target, *IOR)
     assert run.rc == 0, run.out
     assert run.record["verdict"] == "PASS"
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    ("fstype", "options", "mount", "devices"),
+    [
+        ("ext4", (), "defaults", 1),
+        ("xfs", (), "defaults", 1),
+        ("btrfs", (), "defaults", 1),
+        ("btrfs", ("--data", "raid1", "--metadata", "raid1"), "defaults", 2),
+    ],
+)
+def test_healthy_random_reads_pass(
+    make_rig: Make, place: Place, fstype: str, options: tuple[str, ...], mount: str, devices: int
+) -> None:
+    target = place.formatted(fstype, *options, mount=mount, devices=devices)
+    run = judged(make_rig, target, *DIRECT, tools=("fio",))
+    assert run.rc == 0, run.out
+    assert run.record["verdict"] == "PASS"
+
+
+@pytest.mark.needs_fio
+def test_direct_reads_from_the_page_cache(make_rig: Make, place: Place) -> None:
+    """ext4 takes O_DIRECT with data=journal, and reads through the page cache."""
+    target = place.formatted("ext4", mount="data=journal")
+    run = judged(make_rig, target, *DIRECT, tools=("fio",))
+    run.never_passed("G8|G1")
+
+
+@pytest.mark.needs_ior
+def test_an_overlay_that_swallows_fsync(make_rig: Make, place: Place) -> None:
+    below = place.formatted("ext4")
+    for name in ("lower", "upper", "work"):
+        (below / name).mkdir()
+    options = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work,volatile"
+    target = place.mount("overlay", "-t", "overlay", "-o", options, "overlay")
+    run = judged(make_rig, target, *IOR)
+    run.never_passed("G8|G2")
+
+
+@pytest.mark.needs_ior
+def test_an_overlay_on_storage_passes(make_rig: Make, place: Place) -> None:
+    below = place.formatted("xfs")
+    for name in ("lower", "upper", "work"):
+        (below / name).mkdir()
+    options = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
+    target = place.mount("overlay", "-t", "overlay", "-o", options, "overlay")
+    run = judged(make_rig, target, *IOR)
+    assert run.record["verdict"] == "PASS", run.out
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
+def test_a_library_that_swallows_fsync(make_rig: Make, place: Place) -> None:
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    rig.program("ior", 'exec eatmydata "$real" "$@"')
+    rig.run(*IOR).never_passed("G8|G22")
+
+
+@pytest.mark.needs_ior
+def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
+    """A task's file is on a file system in memory, and the tool says that all is well."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    rig.program(
+        "ior",
+        '[ "$rank" = 0 ] || set -- "${@/\\/t\\/iogauge*/\\/dev\\/shm\\/iogauge-test}"\nexec "$real" "$@"',
+    )
+    rig.run(*IOR).never_passed()
+
+
+SLOW_CLOCK = """
+import json, sys
+file = sys.argv[1]
+text = open(file).read()
+head, brace, body = text.partition("{")
+document = json.loads(brace + body)
+for job in document["jobs"]:
+    way = job["read"]
+    way["runtime"] //= 2
+    for name in ("bw", "bw_bytes", "iops", "bw_mean", "iops_mean"):
+        way[name] = 2 * way[name]
+open(file, "w").write(head + json.dumps(document))
+"""
+
+
+@pytest.mark.needs_fio
+def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
+    """Bytes are true, seconds are half of what they were, and all rates agree with both."""
+    rig = make_rig(
+        target=place.formatted("ext4") / "t", tools=("fio",), limits={"phase_seconds": "4 s"}
+    )
+    rig.write_references(REFERENCES)
+    script = place.base / "slow.py"
+    script.write_text(SLOW_CLOCK)
+    rig.damage("fio", "*randread*", f"python3 {script} $out")
+    rig.run(*DIRECT).never_passed("G4: the tool reports 2 s; its bytes moved for")

@@ -109,6 +109,7 @@ class NeedleCheck(FioCheck):
             parse=parse,
             rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
             access=Access(direction=way, o_direct=True, fsync=way == "write"),
+            pauses=True,
         )
 
     def _rounds(self, direction: Literal["read", "write"], **probes: Any) -> Rounds:

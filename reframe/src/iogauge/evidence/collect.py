@@ -36,6 +36,7 @@ from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
+    ACTIVITY,
     FACTS,
     LOCKED,
     NEIGHBOURS,
@@ -44,12 +45,14 @@ from iogauge.plan.stage import (
     RUNS,
     STRIPES,
     VIEW,
+    Instant,
     LockKept,
     Opened,
     PhaseRun,
     complaints_file,
     evict_stem,
     look_phase,
+    parse_activity,
     parse_runs,
     printed_file,
 )
@@ -132,6 +135,12 @@ def _testimony(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
         found = witnesses(complaints_file(phase.name, repetition))
         expected = plan.tasks if phase.launch == "tasks" else 1
     return Testimony(witnesses=tuple(found), expected=expected)
+
+
+def _activity(stage: Path) -> tuple[Instant, ...]:
+    with contextlib.suppress(ToolOutputError):
+        return tuple(parse_activity(stage_text(stage / ACTIVITY, "")))
+    return ()
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -256,6 +265,7 @@ def _collect(
         evictions=_frozen(outputs.evictions),
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
+        activity=_activity(stage),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),

@@ -14,7 +14,7 @@ from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import PhaseRun
+from iogauge.plan.stage import Instant, PhaseRun
 from iogauge.tools.mpi import Binding
 
 
@@ -38,6 +38,8 @@ class Evidence:
     These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
     outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
+    ``activity`` says when the target's devices moved bytes, as the first node saw it.
+
     ``opened`` is the first node's view before anything was written. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
@@ -55,6 +57,7 @@ class Evidence:
     evictions: Mapping[str, tuple[Eviction, ...]] = field(default_factory=dict)
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
+    activity: tuple[Instant, ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""
     lost: str = ""

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Final
+
+from iogauge.plan.stage import PAUSE_S, Instant
 
 #: First word of each line of witness.sh.
 WORD: Final = "iogauge-witness"
@@ -131,6 +134,32 @@ class Testimony:
         for witness in self.witnesses:
             hosts.setdefault(witness.host, []).append(witness)
         return hosts
+
+
+def seconds_of_activity(
+    instants: Sequence[Instant], started: float, ended: float, trim: float
+) -> float | None:
+    """Return the seconds between two times in which the bytes moved; None if too few are known.
+
+    The first and the last ``trim`` of the bytes do not count. Between two instants bytes are taken
+    to flow evenly.
+    """
+    within = [i for i in instants if started - PAUSE_S <= i.time <= ended + PAUSE_S]
+    if len(within) < 4:
+        return None
+    first, total = within[0].bytes_moved, within[-1].bytes_moved - within[0].bytes_moved
+    if total <= 0:
+        return None
+
+    def reached(share: float) -> float:
+        wanted = first + share * total
+        for before, after in pairwise(within):
+            if after.bytes_moved >= wanted and after.bytes_moved > before.bytes_moved:
+                part = (wanted - before.bytes_moved) / (after.bytes_moved - before.bytes_moved)
+                return before.time + max(0.0, part) * (after.time - before.time)
+        return within[-1].time
+
+    return max(0.0, reached(1 - trim) - reached(trim))
 
 
 def parse(text: str) -> tuple[list[Witness], str]:

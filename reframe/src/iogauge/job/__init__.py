@@ -1,5 +1,6 @@
 """Programs that run on the nodes; they start without pydantic, polars and ReFrame.
 
+- activity: when bytes moved, several times a second
 - agent: the commands that a job script runs on its nodes
 - background.sh: start a program, remember it, end it
 - fio_server.sh: a fio server on one node

@@ -10,12 +10,13 @@
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last two:
+# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last three:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
+#   ACTIVITY activity.tsv   when the target's devices moved bytes
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up
 # the lock.

@@ -17,11 +17,12 @@ from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
+from iogauge.job.activity import Recorder
 from iogauge.node import client_settings, layouts
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
-from iogauge.plan.stage import LOCKED, OPENED, REFUSED, WORD, JobOrder, LockKept, Opened
+from iogauge.plan.stage import LOCKED, OPENED, PAUSE_S, REFUSED, WORD, JobOrder, LockKept, Opened
 from iogauge.workspace import directory, lock, permission, removal
 
 
@@ -229,19 +230,30 @@ def open_case(order_file: str) -> int:
         if reasons:
             return REFUSED
         print(WORD, flush=True)
-        if opened.locked:
-            _serve()
+        recorder = Recorder(opened.view.counters if opened.view else ())
+        try:
+            _serve(recorder)
+        finally:
+            recorder.write()
     return 0
 
 
-def _serve() -> None:
+def _heard(recorder: Recorder) -> bytes:
+    """Return what the job script says next; meanwhile record what the target's devices move."""
+    while not select.select([0], [], [], PAUSE_S)[0]:
+        recorder.look()
+    recorder.look()
+    return os.read(0, 4096)
+
+
+def _serve(recorder: Recorder) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
     A line ``empty N`` empties the case's directory, ``$IOG_DIR``. The answer is ``emptied N`` or
     ``not emptied N``.
     """
     waiting = b""
-    while chunk := os.read(0, 4096):
+    while chunk := _heard(recorder):
         *lines, waiting = (waiting + chunk).split(b"\n")
         for line in map(os.fsdecode, lines):
             if line == "end":

@@ -71,7 +71,8 @@ class PhasePlan:
 
     ``within`` names another phase of the repetition whose execution includes this one, which then
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
-    causes on purpose.
+    causes on purpose. ``pauses`` means that the tool stops its clock between the first and the last
+    byte.
     """
 
     name: str
@@ -87,6 +88,7 @@ class PhasePlan:
     samples: int = 1
     within: str | None = None
     expected: str | None = None
+    pauses: bool = False
 
     @property
     def witnessed(self) -> bool:

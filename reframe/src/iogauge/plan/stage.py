@@ -45,6 +45,10 @@ SERVERS: Final = "servers.txt"
 OPENED: Final = "open.json"
 #: :class:`LockKept`.
 LOCKED: Final = "lock.json"
+#: Counters of the target's devices, see :func:`parse_activity`.
+ACTIVITY: Final = "activity.tsv"
+#: Seconds between two looks at them; a look takes some 20 microseconds of a core.
+PAUSE_S: Final = 0.2
 
 # Stems of the agent's answers on each node: ``STEM.<host>.json``.
 
@@ -221,6 +225,23 @@ class PhaseRun:
     status: int
     started: float
     ended: float
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """The counters of the target's devices at a time: seconds since boot, bytes of both ways."""
+
+    time: float
+    bytes_moved: int
+
+
+_INSTANT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2})\t([0-9]{1,19})\t([0-9]{1,19})")
+
+
+def parse_activity(text: str) -> list[Instant]:
+    """Return the counters that the agent recorded, in order; damaged lines are left out."""
+    matches = map(_INSTANT.fullmatch, text.splitlines())
+    return [Instant(float(m[1]), int(m[2]) + int(m[3])) for m in matches if m]
 
 
 _RUN: Final = re.compile(
