@@ -68,15 +68,38 @@ def mounted(point: Path, *words: str) -> Iterator[Path]:
         shell("umount", "--lazy", str(point))
 
 
+THROTTLE = Path("/sys/fs/cgroup/blkio")
+
+
+@contextmanager
+def capped(device: str, **most: int) -> Iterator[None]:
+    """A device takes at most so many bytes a second (``read``, ``written``), from all of this machine."""
+    files = {"read": "blkio.throttle.read_bps_device", "written": "blkio.throttle.write_bps_device"}
+    if not (THROTTLE / files["read"]).exists():
+        pytest.skip("needs the controller blkio of cgroup v1")
+    node = os.stat(device).st_rdev
+    number = f"{os.major(node)}:{os.minor(node)}"
+    try:
+        for way, limit in most.items():
+            (THROTTLE / files[way]).write_text(f"{number} {limit}")
+        yield
+    finally:
+        for way in most:
+            (THROTTLE / files[way]).write_text(f"{number} 0")
+
+
 class Place:
     """A directory to make file systems in; all are taken away after the test."""
 
     def __init__(self, base: Path, leaving: ExitStack) -> None:
         self.base, self._leaving, self._number = base, leaving, 0
+        #: The newest device.
+        self.last = ""
 
     def device(self, mebibytes: int = 1024) -> str:
         self._number += 1
-        return self._leaving.enter_context(loop(self.base / f"image{self._number}", mebibytes))
+        self.last = self._leaving.enter_context(loop(self.base / f"image{self._number}", mebibytes))
+        return self.last
 
     def mount(self, name: str, *words: str) -> Path:
         return self._leaving.enter_context(mounted(self.base / name, *words))
@@ -233,3 +256,18 @@ def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
     script.write_text(SLOW_CLOCK)
     rig.damage("fio", "*randread*", f"python3 {script} $out")
     rig.run(*DIRECT).never_passed("G4: the tool reports 2 s; its bytes moved for")
+
+
+@pytest.mark.needs_fio
+def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
+    """A disk that takes 0.3 MB a second cannot take the metadata of files at the speed of memory."""
+    target = place.formatted("ext4")
+    free = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits={"case_files": 4000})
+    with capped(place.last, written=300_000):
+        run = judged(
+            make_rig, target, "-n", "FioMetadata", tools=("fio",), limits={"case_files": 4000}
+        )
+    fast, slow = (
+        {m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run)
+    )
+    assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)

@@ -10,6 +10,7 @@ client's own cache, which an ordinary user cannot empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -105,6 +106,7 @@ class MdtestCheck(StorageCheck):
             access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
             phase("read", READ, access, read=True, verify_read=True)
         phase("remove", REMOVE, metadata, remove=True)
+        phases[-1] = replace(phases[-1], syncs=True)
         files = self.items_per_task * self.total_tasks
         return CasePlan(
             tool="mdtest",

@@ -10,12 +10,12 @@ import contextlib
 import glob
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence import witness
 from iogauge.evidence.changes import NodeActivity, changes
@@ -135,6 +135,25 @@ def _testimony(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
         found = witnesses(complaints_file(phase.name, repetition))
         expected = plan.tasks if phase.launch == "tasks" else 1
     return Testimony(witnesses=tuple(found), expected=expected)
+
+
+def _synced(output: ToolOutput, seconds: float | None, what: str) -> ToolOutput:
+    """Return an output whose phases also took the seconds of a sync after them.
+
+    Raises :class:`ToolOutputError` if a node did not report its sync.
+    """
+    if seconds is None:
+        raise ToolOutputError(f"{what}: a node did not report how long its sync took")
+
+    def longer(phase: Phase) -> Phase:
+        share = phase.seconds / (phase.seconds + seconds)
+        rates = {
+            name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate
+            for name, rate in phase.rates.items()
+        }
+        return replace(phase, rates=rates, seconds=phase.seconds + seconds)
+
+    return replace(output, phases=tuple(map(longer, output.phases)))
 
 
 def _activity(stage: Path) -> tuple[Instant, ...]:
@@ -352,12 +371,16 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold
         parsed = _parse(stage, phase, repetition)
+        testimony = _testimony(stage, plan, phase, repetition)
+        if parsed is not None and phase.syncs:
+            parsed = _synced(
+                parsed, testimony.sync_seconds, f"{phase.name}, repetition {repetition}"
+            )
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:
                 (outputs.cold if warm_up else outputs.judged)[part.name].append(parsed)
         if phase.name in outputs.testimony and not warm_up:
-            testimony = _testimony(stage, plan, phase, repetition)
             for part in parts:
                 outputs.testimony[part.name].append(testimony)
         if phase.access.evict and not warm_up:

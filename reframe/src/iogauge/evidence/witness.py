@@ -86,9 +86,12 @@ class Testimony:
 
     @property
     def seconds(self) -> float:
-        """Return the longest time between the first start and the last end on a node."""
+        """Return the longest time between the first start and the last end on a node.
+
+        A sync after the end belongs to it.
+        """
         return max(
-            max(w.ended for w in of_host) - min(w.started for w in of_host)
+            max(w.synced or w.ended for w in of_host) - min(w.started for w in of_host)
             for of_host in self._by_host().values()
         )
 

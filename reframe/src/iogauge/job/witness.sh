@@ -113,7 +113,8 @@ account $$
 
 synced=-
 if [ -n "$directory" ] && [ "$number" = 0 ]; then
-    sync -f -- "$directory" || exit 1
+    # Twice: Linux lets a journal pass the limit of a control group, and makes what comes next wait for it.
+    sync -f -- "$directory" && sync -f -- "$directory" || exit 1
     read -r synced _ </proc/uptime
 fi
 [ "$number" != 0 ] || grow "$counted"

@@ -71,7 +71,8 @@ class PhasePlan:
 
     ``within`` names another phase of the repetition whose execution includes this one, which then
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
-    causes on purpose. ``pauses`` means that the tool stops its clock between the first and the last
+    causes on purpose. ``syncs`` means that the tool leaves metadata in memory: syncfs(2) after it
+    belongs to its time. ``pauses`` means that the tool stops its clock between the first and the last
     byte.
     """
 
@@ -88,6 +89,7 @@ class PhasePlan:
     samples: int = 1
     within: str | None = None
     expected: str | None = None
+    syncs: bool = False
     pauses: bool = False
 
     @property

@@ -84,7 +84,8 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
 
 
 def _witnessed(phase: PhasePlan, launch: Launch) -> str:
-    return f"sh {shell_word(launch.witness)} " if phase.witnessed else ""
+    words = ["sh", launch.witness, *(["--sync", DIR] if phase.syncs else [])]
+    return f"{shell_command(words)} " if phase.witnessed else ""
 
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
