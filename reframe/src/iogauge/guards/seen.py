@@ -43,10 +43,11 @@ class CaseSeen:
     @cached_property
     def traits(self) -> Traits:
         """Return how the target caches, as far as the site and the nodes know."""
-        if any(view.cached_below for view in self.evidence.views):
-            return Traits("opaque", False)
         target = self.extras.target
-        return traits(target.type, target.cache, target.honours_o_direct)
+        known = traits(target.type, target.cache, target.honours_o_direct)
+        for view in self.evidence.views:
+            known = known.over(view.below)
+        return known
 
     @property
     def tasks_per_node(self) -> int:

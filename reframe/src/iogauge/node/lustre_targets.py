@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from iogauge.node import below
 from iogauge.node.layouts import LustreError, excerpt
 from iogauge.node.mounts import (
+    Below,
     Quota,
     StorageTarget,
     View,
     cache_id,
-    cached_below,
     find_mount,
     parse_lfs_quota,
     space_of,
@@ -114,7 +115,7 @@ def look(path: str, striped: bool = False) -> View:
         space=space_of(path),
         quotas=_lustre_quotas(path) if on_lustre else (),
         cache_id=cache_id(path),
-        cached_below=mount is not None and cached_below(mount),
+        below=below.resolve(path, mount) if mount else Below(),
         targets=storage_targets(path) if striped else (),
     )
 
