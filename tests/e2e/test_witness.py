@@ -262,12 +262,12 @@ def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
 def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
     """A disk that takes 0.3 MB a second cannot take the metadata of files at the speed of memory."""
     target = place.formatted("ext4")
-    free = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits={"case_files": 4000})
+    free = judged(
+        make_rig, target, "-n", "FioMetadata", tools=("fio",), limits={"case_files": 4000}
+    )
     with capped(place.last, written=300_000):
         run = judged(
             make_rig, target, "-n", "FioMetadata", tools=("fio",), limits={"case_files": 4000}
         )
-    fast, slow = (
-        {m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run)
-    )
+    fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)

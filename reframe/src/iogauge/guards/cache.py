@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.finding import Finding, Outcome, Rule, because
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
@@ -45,7 +45,7 @@ def client_cache(
         f"{format_bytes(memory_factor * node_memory * nodes)}",
     )
     if traits.cache == "memory":
-        return rule.invalid("the target is memory, not storage")
+        return rule.invalid(f"the target is memory, not storage{because(traits.why)}")
     if o_direct and traits.honours_o_direct:
         return rule.ok("O_DIRECT")
     shared = page_caches is not None and page_caches < nodes
@@ -56,7 +56,8 @@ def client_cache(
     if bytes_per_node >= memory_factor * node_memory:
         return rule.ok(f"{size}, {memory}")
     sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""
-    reasons = [_why_not_past(nodes, task_offset, o_direct, sharing), f"{size} against {memory}"]
+    past = _why_not_past(nodes, task_offset, o_direct, sharing) + because(traits.why)
+    reasons = [past, f"{size} against {memory}"]
     if expected_evictions:
         reason = _why_not_emptied(traits, evictions, expected_evictions, data_bytes, fetched)
         if not reason:
@@ -166,12 +167,16 @@ def write_back(
         + f", V = {format_bytes(bytes_per_node)} per node"
     )
     holds = traits.cache != "memory" and (
-        fsync
+        (fsync and not traits.unsynced)
         or (o_direct and traits.honours_o_direct)
         or bytes_per_node >= memory_factor * node_memory
     )
     if traits.cache == "memory":
-        saw += ", the target is memory, not storage"
+        saw += f", the target is memory, not storage{because(traits.why)}"
+    elif fsync and traits.unsynced:
+        saw += f", but fsync proves nothing here{because(traits.unsynced)}"
+    elif not fsync and not holds:
+        saw += because(traits.why)
     return Rule(
         "G2",
         f"fsync, or O_DIRECT that is honoured, or V >= {memory_factor:g} M "
@@ -279,9 +284,10 @@ def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _compressing(seen: CaseSeen) -> str:
-    """Return what shrinks the data, as the site declares or a node saw; empty if unknown."""
+    """Return what shrinks the data, as a node saw or the site declares; empty if unknown."""
     declared = seen.extras.target.compresses
-    if declared is not None:
-        return "a target that compresses, as its site declares" if declared else ""
-    reasons = (node.get("mount.compresses") for node in seen.evidence.nodes)
-    return next((str(reason) for reason in reasons if reason), "")
+    for view in seen.evidence.views:
+        if view.below.compresses:
+            denied = ", though the site declares target.compresses: false"
+            return f"{view.below.compresses}{denied if declared is False else ''}"
+    return "a target that compresses, as its site declares" if declared else ""

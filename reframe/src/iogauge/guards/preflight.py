@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Rule
+from iogauge.guards.finding import Finding, Rule, because
 from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
 
 if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
@@ -18,11 +18,13 @@ if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
 
 
 def storage(*, traits: Traits) -> Finding:
-    """G9: the target of metadata is storage, not memory."""
+    """G9: the target of metadata is storage, not memory, and fsync reaches it."""
     rule = Rule("G9", "a file system with storage behind it", "Choose another target")
-    memory = traits.cache == "memory"
-    saw = "the target is memory, not storage" if memory else "the target is storage"
-    return rule.decide(not memory, saw)
+    if traits.cache == "memory":
+        return rule.invalid(f"the target is memory, not storage{because(traits.why)}")
+    if traits.unsynced:
+        return rule.invalid(f"fsync proves nothing here{because(traits.unsynced)}")
+    return rule.ok("the target is storage")
 
 
 def storage_of(seen: PhaseSeen) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ This module derives only values that several guards share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +13,7 @@ from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Testimony
-from iogauge.node.mounts import Traits, traits
+from iogauge.node.mounts import Traits, View, traits
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
 
@@ -44,31 +44,11 @@ class CaseSeen:
     @cached_property
     def traits(self) -> Traits:
         """Return how the target caches, as far as the site and the nodes know."""
-        if any(view.cached_below for view in self.evidence.views):
-            return Traits("opaque", False)
         target = self.extras.target
-        return traits(target.type, target.cache, target.honours_o_direct)
-
-    @cached_property
-    def disks(self) -> Mapping[str, Sequence[str]]:
-        """Return the names of the counters at the bottom, by host, as :attr:`counters`."""
-        return {}
-
-    @property
-    def copies(self) -> tuple[float, float]:
-        """Return how many bytes the file system writes for each byte, at least and at most."""
-        return (1.0, 1.0)
-
-    @property
-    def source(self) -> str:
-        """Return what counts under the target's mount, for a finding; empty if nothing does."""
-        names = sorted({name for names in self.counters.values() for name in names})
-        return f"{'device' if ':' in names[0] else 'mount'} {', '.join(names)}" if names else ""
-
-    @property
-    def tasks_per_node(self) -> int:
-        """Return the number of tasks on each node."""
-        return self.plan.tasks // self.plan.nodes
+        known = traits(target.type, target.cache, target.honours_o_direct)
+        for view in self.evidence.views:
+            known = known.over(view.below)
+        return known
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -77,9 +57,38 @@ class CaseSeen:
         Containers of one kernel over one mount share their counters: only the first of them is
         named. Empty if a node has none.
         """
+        return self._by_host(lambda view: view.counters)
+
+    @cached_property
+    def disks(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the disks at the bottom, by host, as :attr:`counters`."""
+        return self._by_host(lambda view: view.below.disks)
+
+    def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
         firsts = {view.cache_id: view for view in reversed(self.evidence.views)}
-        named = {view.host: view.counters for view in firsts.values()}
+        named = {view.host: names(view) for view in firsts.values()}
         return named if all(named.values()) else {}
+
+    @property
+    def copies(self) -> tuple[float, float]:
+        """Return how many bytes the file system writes for each byte, at least and at most."""
+        copies = [view.below.copies for view in self.evidence.views] or [(1.0, 1.0)]
+        return min(least for least, _ in copies), max(most for _, most in copies)
+
+    @property
+    def source(self) -> str:
+        """Return what counts under the target's mount, for a finding; empty if nothing does."""
+        named = {
+            view.below.names.get(name, name)
+            for view in self.evidence.views
+            for name in view.counters
+        }
+        return ", ".join(sorted(named))
+
+    @property
+    def tasks_per_node(self) -> int:
+        """Return the number of tasks on each node."""
+        return self.plan.tasks // self.plan.nodes
 
 
 @dataclass(frozen=True)

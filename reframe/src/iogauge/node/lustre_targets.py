@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from iogauge.node import below
 from iogauge.node.layouts import LustreError, excerpt
 from iogauge.node.mounts import (
-    Mount,
+    Below,
     Quota,
     StorageTarget,
     View,
     cache_id,
-    cached_below,
     find_mount,
     parse_lfs_quota,
     space_of,
@@ -100,15 +100,6 @@ def _lustre_quotas(path: str) -> tuple[Quota, ...]:
     return tuple(quotas)
 
 
-def _counters(path: str, mount: Mount) -> tuple[str, ...]:
-    if mount.type in ("nfs", "nfs4"):
-        return (mount.point,)
-    numbers = [os.stat(path).st_dev]
-    with contextlib.suppress(OSError):
-        numbers.append(os.stat(os.path.realpath(mount.source)).st_rdev)
-    return tuple(f"{os.major(n)}:{os.minor(n)}" for n in numbers if os.major(n))[:1]
-
-
 def look(path: str, striped: bool = False) -> View:
     """Return this host's view of a path; raises OSError if it cannot be looked at.
 
@@ -124,8 +115,7 @@ def look(path: str, striped: bool = False) -> View:
         space=space_of(path),
         quotas=_lustre_quotas(path) if on_lustre else (),
         cache_id=cache_id(path),
-        counters=_counters(path, mount) if mount else (),
-        cached_below=mount is not None and cached_below(mount),
+        below=below.resolve(path, mount) if mount else Below(),
         targets=storage_targets(path) if striped else (),
     )
 

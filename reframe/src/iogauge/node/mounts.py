@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from iogauge.core.untrusted import build
@@ -29,11 +30,28 @@ class Traits:
     means that O_DIRECT bypasses every cache of the client. ``accounts`` means that the kernel counts
     bytes that it moves for a process as the process's own (proc(5), ``read_bytes`` and
     ``write_bytes``). On Lustre and NFS other threads read ahead for it.
+
+    The type promises this only on a stack that keeps the promise. ``why`` names what breaks it
+    below, ``unsynced`` why fsync proves nothing; both are empty if all is well.
     """
 
     cache: Cache
     honours_o_direct: bool
     accounts: bool = False
+    why: str = ""
+    unsynced: str = ""
+
+    def over(self, below: Below) -> Traits:
+        """Return the traits on top of a stack, which can only take promises away."""
+        broken = below.memory or below.cached
+        cache: Cache = "memory" if below.memory else "opaque" if below.cached else self.cache
+        return Traits(
+            "memory" if self.cache == "memory" else cache,
+            self.honours_o_direct and not (broken or below.o_direct),
+            self.accounts,
+            self.why or broken or below.o_direct,
+            self.unsynced or below.fsync,
+        )
 
 
 #: Known types, by the name in mountinfo. ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. FUSE
@@ -64,16 +82,23 @@ def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | Non
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of mountinfo: identifier, mount point, source, type, options."""
+    """One line of mountinfo: identifier, mount point, source, type, options.
+
+    ``root`` is the directory of the file system that is mounted: not ``/`` for a bind mount.
+    ``device`` is its number, ``MAJOR:MINOR``, with major 0 if it has no block device of its own.
+    """
 
     id: int
     point: str
     source: str
     type: str
     options: str
+    root: str = "/"
+    device: str = "0:0"
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
+    """Return a text of mountinfo without its octal escapes."""
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
 
 
@@ -86,8 +111,8 @@ def parse_mountinfo(text: str) -> list[Mount]:
         if not dash or len(head) < 6 or len(tail) < 2 or not re.fullmatch("[0-9]{1,18}", head[0]):
             continue
         options = ",".join([head[5], *tail[2:3]])
-        point, source = _unescape(head[4]), _unescape(tail[1])
-        mounts.append(Mount(int(head[0]), point, source, tail[0], options))
+        root, point, source = map(unescape, (*head[3:5], tail[1]))
+        mounts.append(Mount(int(head[0]), point, source, tail[0], options, root, head[2]))
     return mounts
 
 
@@ -136,14 +161,41 @@ def parse_lfs_quota(text: str, owner: str) -> Quota | None:
     return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Below:
+    """What lies below the mount of a path; :func:`iogauge.node.below.resolve` finds it.
+
+    ``devices`` are the block devices directly under the file system, as ``MAJOR:MINOR``: all of a
+    btrfs, those under the upper directory of an overlay. It is empty for network file systems.
+    ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
+    reached storage. ``names`` gives the kernel's names of both.
+
+    The following are reasons in plain English, or empty. ``memory``: data end in memory. ``cached``:
+    this kernel's page cache, a daemon or something unknown serves the file system itself.
+    ``fsync``: fsync may return before data are on storage. ``o_direct``: O_DIRECT is accepted, but
+    goes through the page cache. ``compresses``: data may shrink on their way.
+
+    ``copies`` are the least and the most bytes that reach ``devices`` for each byte of a file.
+    """
+
+    devices: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    memory: str = ""
+    cached: str = ""
+    fsync: str = ""
+    o_direct: str = ""
+    compresses: str = ""
+    copies: tuple[float, float] = (1.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """One host's view of a path: its mount and its room.
 
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
-    are containers of one kernel may share it. ``cached_below`` means that this kernel's page cache
-    serves the mounted file system itself. ``targets`` are the storage targets, if files are striped
-    over them.
+    are containers of one kernel may share it. ``below`` is the stack below the mount. ``targets``
+    are the storage targets, if files are striped over them.
     """
 
     host: str
@@ -152,9 +204,18 @@ class View:
     space: Space
     quotas: tuple[Quota, ...] = ()
     cache_id: str = ""
-    cached_below: bool = False
-    counters: tuple[str, ...] = ()
+    below: Below = field(default_factory=lambda: Below())
     targets: tuple[StorageTarget, ...] = ()
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Return the names of the kernel's counters directly under the mount; empty without any.
+
+        They are block devices, or the mount itself on NFS (job/witness.sh).
+        """
+        if self.mount is not None and self.mount.type in ("nfs", "nfs4"):
+            return (self.mount.point,)
+        return self.below.devices
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -223,35 +284,6 @@ def cache_id(path: str) -> str:
     """Return the name of a path's page cache: the kernel's boot identifier, the mount's device."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read().strip()}:{os.stat(path).st_dev}"
-
-
-def cached_below(mount: Mount) -> bool:
-    """Return whether a mounted file system is itself served from memory or this page cache.
-
-    So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is
-    an overlay whose upper directory lies in memory. Only files visible from here are examined.
-    """
-    upper = (
-        re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None
-    )
-    if upper:
-        return _in_memory(_unescape(upper[1]))
-    name = os.path.basename(os.path.realpath(mount.source))
-    if not re.fullmatch(r"loop\d+", name):
-        return False
-    try:
-        with open(f"/sys/block/{name}/loop/dio", encoding="ascii") as file:
-            direct = file.read().strip() == "1"
-        with open(f"/sys/block/{name}/loop/backing_file", encoding="utf-8") as file:
-            return not direct or _in_memory(file.read().strip())
-    except OSError:
-        return True
-
-
-def _in_memory(path: str) -> bool:
-    """Return whether a visible path lies in memory, or on a file system that is cached below."""
-    mount = find_mount(path) if os.path.exists(path) else None
-    return mount is not None and (traits(mount.type).cache == "memory" or cached_below(mount))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from typing import Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.words import Fingerprint
+from iogauge.node import below
 from iogauge.node.client_settings import fsname_of
 from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount, find_mount
@@ -207,33 +208,9 @@ def _mount(node: _Node) -> Fingerprint:
         "mount.source": safe_source(node.mount.source),
         "mount.options": safe_options(node.mount.options),
     }
-    if reason := _compressing(node, node.mount):
+    if reason := below.resolve(node.path, node.mount, root=str(node.root)).compresses:
         facts["mount.compresses"] = reason
     return facts
-
-
-def _compressing(node: _Node, mount: Mount) -> str:
-    """Return why data may shrink on its way to the storage; empty if no reason is known."""
-    if mount.type == "zfs":
-        return "zfs"
-    if match := re.search(r"(?:^|,)compress(?:-force)?=(?!no\b|none\b)([^,]+)", mount.options):
-        return f"{mount.type} compress={match[1]}"
-    name = os.path.basename(os.path.realpath(mount.source))
-    below, looked = [name], set[str]()
-    while below:
-        name = below.pop()
-        if name in looked:
-            continue
-        looked.add(name)
-        directory = node.root / "sys/class/block" / name
-        with contextlib.suppress(OSError):
-            uuid = (directory / "dm/uuid").read_text(encoding="ascii").strip()
-            # dm-vdo as created by vdo, and by LVM: a volume over its pool.
-            if uuid.startswith("VDO-") or uuid.endswith("-vpool"):
-                return "dm-vdo"
-        with contextlib.suppress(OSError):
-            below += os.listdir(directory / "slaves")
-    return ""
 
 
 def _processor(node: _Node) -> Fingerprint:

@@ -23,7 +23,8 @@ from typing import Any
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
 from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
-from iogauge.node.mounts import Mount, Space, cached_below, find_mount, space_of
+from iogauge.node import below
+from iogauge.node.mounts import Mount, Space, Traits, find_mount, space_of, traits
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
@@ -226,7 +227,7 @@ def target_path() -> str:
 @dataclass(frozen=True, slots=True)
 class _PathFacts:
     mount: Mount
-    cached_below: bool
+    traits: Traits
     space: Space
 
 
@@ -236,7 +237,8 @@ def _look(path: str) -> _PathFacts:
     mount = find_mount(path)
     if mount is None:
         raise OSError(f"no mount holds {path!r}")
-    return _PathFacts(mount, cached_below(mount), space_of(path))
+    known = traits(mount.type).over(below.resolve(path, mount))
+    return _PathFacts(mount, known, space_of(path))
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
@@ -247,9 +249,9 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     looked = deadline.call(path, lambda: _look(path))
     target.setdefault("type", looked.mount.type)
     target.setdefault("source", looked.mount.source)
-    if looked.cached_below:
-        target.setdefault("cache", "opaque")
-        target.setdefault("honours_o_direct", False)
+    if looked.traits.why:
+        target.setdefault("cache", looked.traits.cache)
+        target.setdefault("honours_o_direct", looked.traits.honours_o_direct)
     cores = core_count(os.sched_getaffinity(0), CPUS)
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))

@@ -1,0 +1,399 @@
+"""The stack below a mount, down to the disks: what is memory, what is cached, what is copied.
+
+Measured on Linux 6.18 with ``/proc/diskstats`` and ``/proc/PID/io``. ext4 with data=journal and
+directories with fscrypt accept O_DIRECT, and read from the page cache. btrfs writes through the
+page cache where data have checksums, but data are on the device when the write returns, and reads
+are direct. Extents that btrfs compressed are read from the page cache; random data, which G18
+demands of such targets, are stored as they are and read directly. Counters of a loop device count
+what its file's page cache answered too.
+
+An ordinary user cannot ask a loop device for its file's inode: to him a visible path is the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from iogauge.node.mounts import (
+    TRAITS,
+    Below,
+    Mount,
+    existing_parent,
+    find_mount,
+    traits,
+    unescape,
+)
+
+#: Direction bit of an ioctl that only reads; POWER has another (asm/ioctl.h).
+_READ: Final = 0x40000000 if os.uname().machine.startswith("ppc") else 0x80000000
+_GET_ATTRIBUTES: Final = _READ | 0x00086601
+_BTRFS_FS_INFO: Final = _READ | 0x0400941F
+_BTRFS_SPACE_INFO: Final = 0xC0109414
+_LOOP_STATUS: Final = 0x4C05
+
+#: Attributes of an inode (linux/fs.h): compressed (``chattr +c``), encrypted by fscrypt, data
+#: journalled (``chattr +j``). New files inherit those of their directory.
+_COMPRESSED: Final = 0x4
+_ENCRYPTED: Final = 0x800
+_JOURNALLED: Final = 0x4000
+
+#: Copies of a byte by the profile's bit (btrfs_tree.h). Parity of RAID5 and RAID6 is not among
+#: them.
+_BTRFS_DATA: Final = 1
+_BTRFS_COPIES: Final = {4: 2, 5: 2, 6: 2, 9: 3, 10: 4}
+_BTRFS_PARITY: Final = {7: 1, 8: 2}
+
+#: Whole devices that are memory, and devices that a program or another cache may serve.
+_MEMORY: Final = {"zram": "compressed memory", "ram": "memory", "nullb": "which keeps nothing"}
+_SERVED: Final = {
+    "zd": "a volume of ZFS, which its cache (ARC) serves",
+    "nbd": "which a server may answer from memory",
+    "ublkb": "which a program of this host serves",
+}
+#: Devices without hardware of their own in sysfs that lead to storage.
+_STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
+
+
+def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
+    """Return the stack below a path, which lies on ``mount``; never raises.
+
+    ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
+    """
+    return _Walk(root).file_system(path, mount, frozenset())
+
+
+def join(parts: Sequence[Below]) -> Below:
+    """Return several stacks side by side as one; any reason of one counts for all."""
+    disks = dict.fromkeys(disk for part in parts for disk in part.disks)
+    names = {number: name for part in parts for number, name in part.names.items()}
+
+    def first(reasons: Iterator[str]) -> str:
+        return next(filter(None, reasons), "")
+
+    return Below(
+        disks=tuple(disks),
+        names=names,
+        memory=first(part.memory for part in parts),
+        cached=first(part.cached for part in parts),
+        fsync=first(part.fsync for part in parts),
+        compresses=first(part.compresses for part in parts),
+    )
+
+
+def btrfs_copies(profiles: Sequence[int], devices: int) -> tuple[float, float]:
+    """Return the least and the most copies of a byte for the flags of all data block groups.
+
+    RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst.
+    """
+    least, most = [], []
+    for flags in profiles:
+        lost = next((n for bit, n in _BTRFS_PARITY.items() if flags & 1 << bit), 0)
+        copies = next((n for bit, n in _BTRFS_COPIES.items() if flags & 1 << bit), 1)
+        least.append(devices / (devices - lost) if lost and devices > lost else float(copies))
+        most.append(1.0 + lost if lost else float(copies))
+    return (min(least), max(most)) if profiles else (1.0, 1.0)
+
+
+def _unknown(reason: str) -> Below:
+    """Return a stack of which neither the cache nor the storage is known."""
+    return Below(cached=reason, fsync=reason)
+
+
+def _number(device: int) -> str:
+    return f"{os.major(device)}:{os.minor(device)}"
+
+
+def _on(name: str, below: Below) -> Below:
+    """Return a stack with a device on top, which the reasons name."""
+
+    def named(reason: str) -> str:
+        return f"{name} on {reason}" if reason else ""
+
+    return replace(
+        below, memory=named(below.memory), cached=named(below.cached), fsync=named(below.fsync)
+    )
+
+
+def _option(mount: Mount, pattern: str) -> str:
+    """Return the first mount option that matches as a whole, or nothing."""
+    return next((word for word in mount.options.split(",") if re.fullmatch(pattern, word)), "")
+
+
+def _asked(path: str, request: int, question: bytes) -> bytes:
+    """Return the answer of an ioctl on a file or directory; empty if there is none."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            answer = bytearray(question)
+            fcntl.ioctl(fd, request, answer, True)
+            return bytes(answer)
+        finally:
+            os.close(fd)
+    return b""
+
+
+def _attributes(path: str) -> int:
+    """Return the attributes of an inode (lsattr(1)); 0 if they cannot be read."""
+    answer = _asked(path, _GET_ATTRIBUTES, bytes(8))
+    return int(struct.unpack_from("I", answer)[0]) if answer else 0
+
+
+def _data_profiles(path: str) -> list[int]:
+    """Return the flags of all data block groups of a btrfs."""
+    slots = 64
+    answer = _asked(path, _BTRFS_SPACE_INFO, struct.pack("QQ", slots, 0) + bytes(24 * slots))
+    if not answer:
+        return []
+    spaces = struct.iter_unpack("QQQ", answer[16:])
+    return [flags for flags, total, _ in spaces if flags & _BTRFS_DATA and total]
+
+
+def _text(*parts: str) -> str:
+    """Return the text of a file, empty if it cannot be read."""
+    with contextlib.suppress(OSError), open(os.path.join(*parts), encoding="utf-8") as file:
+        return file.read().strip()
+    return ""
+
+
+def _listed(*parts: str) -> list[str]:
+    """Return the names in a directory, sorted; none if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return sorted(os.listdir(os.path.join(*parts)))
+    return []
+
+
+def _mount(path: str) -> Mount | None:
+    """Return the mount of an existing path; None if there is no such path."""
+    with contextlib.suppress(OSError):
+        return find_mount(path) if os.path.exists(path) else None
+    return None
+
+
+def _beneath(directory: str) -> list[str]:
+    """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
+    caches = [name for name in _listed(directory, "bcache/cache") if re.match(r"cache\d", name)]
+    places = [f"slaves/{name}" for name in _listed(directory, "slaves")]
+    places += [f"bcache/cache/{name}/.." for name in caches if places]
+    return list(filter(None, (_text(directory, place, "dev") for place in places)))
+
+
+def _leaf(name: str, directory: str) -> Below:
+    """Return the stack of a whole device with no other below: a disk, unless it is known better."""
+    kind = name.rstrip("0123456789")
+    if kind in _MEMORY:
+        return Below(memory=f"{name}, {_MEMORY[kind]}")
+    model = _text(directory, "device/model")
+    if model in ("scsi_debug", "RAMDISK-MCP"):
+        return Below(memory=f"{name}, a disk in memory ({model})")
+    if kind == "dm-":
+        return Below(memory=f"{name}, which maps to no device")
+    if kind in _SERVED:
+        return _unknown(f"{name}, {_SERVED[kind]}")
+    if "/devices/virtual/block/" in directory and not name.startswith(_STORAGE):
+        return _unknown(f"{name}, a virtual device of unknown kind")
+    return Below(disks=(_text(directory, "dev"),), names={_text(directory, "dev"): name})
+
+
+def _compressing(mount: Mount, attributes: int) -> str:
+    """Return why a file system may shrink data; empty if no reason is known."""
+    if mount.type == "zfs":
+        return "zfs"
+    if word := _option(mount, "compress(-force)?=(?!no$|none$).+"):
+        return f"{mount.type} compress={word.partition('=')[2]}"
+    if attributes & _COMPRESSED and mount.type in ("btrfs", "f2fs"):
+        return f"{mount.type}, which compresses what lies here (chattr +c or btrfs property)"
+    if mount.type == "f2fs" and _option(mount, r"compress_extension=\*"):
+        return "f2fs compress_extension=*"
+    return ""
+
+
+class _Walk:
+    """A walk down through file systems and devices. ``above`` holds the mounts on the way."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def place(self, *parts: str) -> str:
+        return os.path.join(self.root, *(part.lstrip("/") for part in parts))
+
+    def file_system(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
+        """Return the stack of a path on a mount."""
+        if mount.id in above:
+            return _unknown(f"{mount.type} at {mount.point}, which hides what lies below it")
+        above |= {mount.id}
+        if mount.type == "overlay":
+            return self.overlay(mount, above)
+        path = existing_parent(path)
+        devices = self.devices(path, mount)
+        under = join([self.device(device, above) for device in devices])
+        if mount.type == "btrfs" and not devices:
+            under = _unknown("btrfs, whose devices the kernel does not show here")
+        if traits(mount.type).cache == "memory":
+            under = replace(under, memory=f"{mount.type} at {mount.point}")
+        return self.promises(path, mount, replace(under, devices=devices))
+
+    def promises(self, path: str, mount: Mount, below: Below) -> Below:
+        """Add what a file system itself does to data: copies, compression, O_DIRECT."""
+        attributes, o_direct, copies = 0, "", (1.0, 1.0)
+        if mount.type in ("ext2", "ext3", "ext4", "f2fs", "gfs2", "btrfs"):
+            attributes = _attributes(path)
+        if reason := self.journalled(mount, below, attributes):
+            o_direct, copies = reason, (1.0, 2.0)
+        elif attributes & _ENCRYPTED and not self.encrypts_inline(mount, below):
+            o_direct = f"{mount.type} encrypts what lies here (fscrypt)"
+        elif attributes & _COMPRESSED and mount.type == "f2fs":
+            o_direct = "f2fs compresses what lies here (chattr +c)"
+        if mount.type == "btrfs":
+            copies = btrfs_copies(_data_profiles(path), len(below.devices))
+        compresses = _compressing(mount, attributes) or below.compresses
+        return replace(below, o_direct=o_direct, copies=copies, compresses=compresses)
+
+    def journalled(self, mount: Mount, below: Below, attributes: int) -> str:
+        """Return a reason if data go through a journal; ext4 ignores ``chattr +j`` with delalloc.
+
+        A default that tune2fs(8) set is not among the mount options.
+        """
+        if mount.type == "gfs2" and attributes & _JOURNALLED:
+            return "gfs2 journals data here (chattr +j)"
+        if mount.type not in ("ext3", "ext4"):
+            return ""
+        options = mount.options.split(",")
+        for device in below.devices:
+            options += _text(
+                self.place("proc/fs/ext4", below.names.get(device, ""), "options")
+            ).split("\n")
+        if "data=journal" in options:
+            return f"{mount.type} with data=journal"
+        if attributes & _JOURNALLED and "nodelalloc" in options:
+            return f"{mount.type} journals data here (chattr +j, nodelalloc)"
+        return ""
+
+    def encrypts_inline(self, mount: Mount, below: Below) -> bool:
+        """Return whether the devices encrypt what fscrypt hands down (mount option inlinecrypt)."""
+        return bool(_option(mount, "inlinecrypt")) and all(
+            os.path.isdir(os.path.join(self.whole(device)[0], "queue/crypto"))
+            for device in below.devices
+        )
+
+    def devices(self, path: str, mount: Mount) -> tuple[str, ...]:
+        """Return the numbers of the block devices directly under a file system."""
+        if mount.type == "btrfs":
+            info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
+            return self.btrfs_devices(info[16:32].hex()) if info else ()
+        numbers = [mount.device]
+        for option in ("logdev", "rtdev") if mount.type == "xfs" else ():
+            if word := _option(mount, f"{option}=.+"):
+                with contextlib.suppress(OSError):
+                    device = self.place(unescape(word.partition("=")[2]))
+                    numbers.append(_number(os.stat(device).st_rdev))
+        return tuple(number for number in numbers if not number.startswith("0:"))
+
+    def btrfs_devices(self, fsid: str) -> tuple[str, ...]:
+        """Return the numbers of the devices of a btrfs by its identifier, 32 hexadecimal digits."""
+        parts = (fsid[:8], fsid[8:12], fsid[12:16], fsid[16:20], fsid[20:])
+        folder = self.place("sys/fs/btrfs", "-".join(parts), "devices")
+        return tuple(filter(None, (_text(folder, name, "dev") for name in _listed(folder))))
+
+    def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
+        """Return the stack of an overlay: that of its upper directory, which takes all writes."""
+        upper = unescape(_option(mount, "upperdir=.+").partition("=")[2])
+        if not upper:  # nothing can be written
+            return Below()
+        beneath = _mount(self.place(upper)) if self.is_upper(mount, upper) else None
+        if beneath is None:
+            return _unknown(f"an overlay, whose upper directory {upper} cannot be seen here")
+        below = self.file_system(self.place(upper), beneath, above)
+        if _option(mount, "volatile|fsync=volatile"):
+            return replace(below, fsync="a volatile overlay ignores fsync")
+        return below
+
+    def is_upper(self, mount: Mount, upper: str) -> bool:
+        """Return whether a path is the upper directory: what overlay shows of its root is there."""
+        if not os.path.isabs(upper):
+            return False
+
+        def seen(path: str) -> tuple[int, int, int]:
+            info = os.stat(path)
+            return info.st_mode, info.st_mtime_ns, info.st_ctime_ns
+
+        with contextlib.suppress(OSError):
+            for _ in range(3):  # somebody may write meanwhile
+                if seen(self.place(mount.point)) == seen(self.place(upper, mount.root)):
+                    return True
+        return False
+
+    def whole(self, number: str) -> tuple[str, str]:
+        """Return the directory of a whole device in sysfs, and the name of the given one."""
+        directory = os.path.realpath(self.place("sys/dev/block", number))
+        name = os.path.basename(directory)
+        if os.path.exists(os.path.join(directory, "partition")):
+            directory = os.path.dirname(directory)
+        return directory, name
+
+    def device(self, number: str, above: frozenset[int]) -> Below:
+        """Return the stack below a block device, which the reasons and ``names`` include."""
+        directory, name = self.whole(number)
+        if not os.path.isdir(directory):
+            return _unknown(f"the device {number}, which the kernel does not show here")
+        disk = os.path.basename(directory)
+        if re.fullmatch(r"loop\d+", disk):
+            below = self.loop(disk, directory, above)
+        elif numbers := _beneath(directory):
+            below = _on(disk, join([self.device(number, above) for number in numbers]))
+        else:
+            below = _leaf(disk, directory)
+        if disk != name:
+            below = _on(name, below)
+        identity = _text(directory, "dm/uuid")
+        if identity.startswith("VDO-") or identity.endswith("-vpool"):  # by vdo(8), by LVM
+            below = replace(below, compresses="dm-vdo")
+        return replace(below, names={number: name, **below.names})
+
+    def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
+        """Return the stack below a loop device: that of its file, or of its block device."""
+        file = _text(directory, "loop/backing_file")
+        below = self.behind(name, file, above)
+        if below is None:
+            return _unknown(f"{name}, whose file {file} cannot be seen here, or is another one")
+        below = _on(name, below)
+        if _text(directory, "loop/dio") != "1":
+            reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
+        elif below.o_direct:
+            reason = f"{name}, whose file {file} goes through the page cache: {below.o_direct}"
+        else:
+            return below
+        return replace(below, cached=below.cached or reason)
+
+    def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
+        """Return the stack of a loop device's file; None if the path is not that file."""
+        path = self.place(file)
+        mount = _mount(path)
+        if not file or mount is None:
+            return None
+        info = os.stat(path)
+        if status := _asked(self.place("dev", name), _LOOP_STATUS, bytes(232)):  # root's
+            device, inode, special = struct.unpack_from("QQQ", status)
+            is_block = stat.S_ISBLK(info.st_mode)
+            if (
+                (special != info.st_rdev)
+                if is_block
+                else (device, inode) != (info.st_dev, info.st_ino)
+            ):
+                return None
+        if stat.S_ISBLK(info.st_mode):
+            return self.device(_number(info.st_rdev), above)
+        below = self.file_system(path, mount, above)
+        if mount.type not in TRAITS:
+            return join([below, _unknown(f"{mount.type} at {mount.point}")])
+        if not traits(mount.type).honours_o_direct:
+            reason = f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"
+            return replace(below, cached=below.cached or reason)
+        return below

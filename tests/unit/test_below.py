@@ -1,0 +1,489 @@
+"""The stack below a mount, on made trees of sysfs. What real devices show: test_below_real.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge.node import below
+from iogauge.node.mounts import Below, Mount, Space, Traits, View, traits
+
+
+class Tree:
+    """A made root with devices, and with mounts at some of its directories."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.mounts = root, dict[str, Mount]()
+
+    def place(self, path: str) -> Path:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        return place
+
+    def device(
+        self, name: str, number: str, slaves: str = "", folder: str = "virtual/block", **files: str
+    ) -> None:
+        """A device over others. In the keys of ``files`` two underscores stand for a slash."""
+        place = self.root / "sys/devices" / folder / name
+        (place / "slaves").mkdir(parents=True)
+        for file, text in {"dev": number, **files}.items():
+            path = place / file.replace("__", "/")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(f"{text}\n")
+        self.place(f"sys/dev/block/{number}").symlink_to(place)
+        for slave in slaves.split():
+            (whole,) = (self.root / "sys/devices").rglob(f"{slave}/dev")
+            (place / "slaves" / slave).symlink_to(whole.parent)
+
+    def disk(self, name: str, number: str) -> None:
+        self.device(name, number, folder="pci0/ata1/block")
+
+    def loop(self, name: str, number: str, file: str, direct: bool = True) -> None:
+        self.device(name, number, loop__backing_file=file, loop__dio=str(int(direct)))
+
+    def mount(self, point: str, kind: str, number: str = "0:50", options: str = "rw") -> None:
+        place = self.place(point)
+        place.mkdir(exist_ok=True)
+        mount = Mount(len(self.mounts) + 1, point, "source", kind, options, "/", number)
+        self.mounts[str(place)] = mount
+
+    def find(self, path: str) -> Mount | None:
+        at = [point for point in self.mounts if f"{path}/".startswith(f"{point}/")]
+        return self.mounts[max(at, key=len)] if at else None
+
+    def resolve(self, point: str) -> Below:
+        place = str(self.place(point))
+        return below.resolve(place, self.mounts[place], root=str(self.root))
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A tree with one disk, which has a file system with an image at /data."""
+    made = Tree(tmp_path)
+    monkeypatch.setattr(below, "find_mount", made.find)
+    made.disk("sda", "8:0")
+    made.mount("/data", "ext4", "8:0")
+    made.place("/data/image").touch()
+    return made
+
+
+def test_a_file_system_on_a_whole_disk(tree: Tree) -> None:
+    assert tree.resolve("/data") == Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"})
+
+
+def test_a_partition_lies_on_its_whole_disk(tree: Tree) -> None:
+    tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
+    tree.mount("/m", "xfs", "8:2")
+    names = {"8:2": "sda2", "8:0": "sda"}
+    assert tree.resolve("/m") == Below(devices=("8:2",), disks=("8:0",), names=names)
+
+
+def test_several_disks_below_each_counted_once(tree: Tree) -> None:
+    tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
+    tree.device("sda3", "8:3", folder="pci0/ata1/block/sda", partition="3")
+    tree.disk("sdb", "8:16")
+    tree.device("md0", "9:0", "sda2 sdb")
+    tree.device("dm-0", "252:0", "md0 sda3", dm__uuid="LVM-x")
+    tree.mount("/m", "ext4", "252:0")
+    found = tree.resolve("/m")
+    assert (found.devices, found.disks) == (("252:0",), ("8:0", "8:16"))
+    assert found.names == {
+        "252:0": "dm-0",
+        "9:0": "md0",
+        "8:2": "sda2",
+        "8:3": "sda3",
+        "8:0": "sda",
+        "8:16": "sdb",
+    }
+    assert not (found.memory or found.cached or found.fsync or found.compresses)
+
+
+@pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "ceph", "beegfs", "gpfs"])
+def test_a_file_system_without_a_block_device_has_nothing_below(tree: Tree, kind: str) -> None:
+    tree.mount("/m", kind)
+    assert tree.resolve("/m") == Below()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
+def test_a_file_system_in_memory_is_memory(tree: Tree, kind: str) -> None:
+    tree.mount("/m", kind)
+    assert tree.resolve("/m") == Below(memory=f"{kind} at /m")
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "memory"),
+    [
+        ("zram0", {}, "zram0, compressed memory"),
+        ("ram3", {}, "ram3, memory"),
+        ("nullb0", {}, "nullb0, which keeps nothing"),
+        ("dm-4", {"dm__uuid": "zero"}, "dm-4, which maps to no device"),
+        ("sdq", {"device__model": "scsi_debug"}, "sdq, a disk in memory (scsi_debug)"),
+        ("sdq", {"device__model": "RAMDISK-MCP"}, "sdq, a disk in memory (RAMDISK-MCP)"),
+    ],
+)
+def test_a_disk_in_memory_is_memory_and_no_disk(
+    tree: Tree, name: str, files: dict[str, str], memory: str
+) -> None:
+    tree.device(name, "240:0", **files)
+    tree.device("md1", "9:1", f"sda {name}")
+    for number, reason in (("240:0", memory), ("9:1", f"md1 on {memory}")):
+        tree.mount("/m", "ext4", number)
+        found = tree.resolve("/m")
+        assert (found.memory, "240:0" in found.disks) == (reason, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("pmem0", "LNXSYSTM:00/ndbus0/block"),
+        ("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0"),
+        ("drbd1", "virtual/block"),
+        ("rbd0", "rbd/0/block"),
+        ("emcpowera", "virtual/block"),
+        ("vda", "pci0/virtio1/block"),
+    ],
+)
+def test_a_disk_is_storage(tree: Tree, name: str, folder: str) -> None:
+    tree.device(name, "240:0", folder=folder)
+    tree.mount("/m", "ext4", "240:0")
+    names = {"240:0": name}
+    assert tree.resolve("/m") == Below(devices=("240:0",), disks=("240:0",), names=names)
+
+
+@pytest.mark.parametrize("name", ["zd16", "nbd0", "ublkb0", "new0"])
+def test_a_device_that_something_else_serves_proves_nothing(tree: Tree, name: str) -> None:
+    tree.device(name, "240:0")
+    tree.mount("/m", "ext4", "240:0")
+    found = tree.resolve("/m")
+    assert found.cached.startswith(f"{name}, ")
+    assert (found.fsync, found.memory, found.disks) == (found.cached, "", ())
+
+
+def test_a_device_that_the_kernel_does_not_show_is_unknown(tree: Tree) -> None:
+    tree.mount("/m", "ext4", "8:99")
+    assert "8:99, which the kernel does not show" in tree.resolve("/m").cached
+
+
+def test_bcache_lies_on_its_disk_and_on_its_cache(tree: Tree) -> None:
+    tree.device("nvme0n1", "259:0", folder="pci0/nvme", bcache__any="")
+    tree.device("bcache0", "251:0", "sda")
+    place = tree.root / "sys/devices"
+    (place / "virtual/block/bcache0/bcache/cache").mkdir(parents=True)
+    cache = place / "virtual/block/bcache0/bcache/cache/cache0"
+    cache.symlink_to(place / "pci0/nvme/nvme0n1/bcache")
+    tree.mount("/m", "ext4", "251:0")
+    found = tree.resolve("/m")
+    assert (found.disks, found.cached) == (("8:0", "259:0"), "")
+
+
+def test_a_loop_device_with_direct_io_is_storage(tree: Tree) -> None:
+    tree.loop("loop0", "7:0", "/data/image")
+    tree.mount("/m", "ext4", "7:0")
+    names = {"7:0": "loop0", "8:0": "sda"}
+    assert tree.resolve("/m") == Below(devices=("7:0",), disks=("8:0",), names=names)
+
+
+def test_whatever_lies_on_a_loop_device_without_direct_io_is_cached(tree: Tree) -> None:
+    tree.loop("loop0", "7:0", "/data/image", direct=False)
+    tree.device("loop0p1", "259:1", folder="virtual/block/loop0", partition="1")
+    tree.device("dm-0", "252:0", "loop0p1")
+    tree.device("md0", "9:0", "dm-0 sda")
+    reason = "loop0, whose file /data/image goes through the page cache (losetup --direct-io)"
+    for number, on in (
+        ("7:0", ""),
+        ("259:1", "loop0p1 on "),
+        ("252:0", "dm-0 on loop0p1 on "),
+        ("9:0", "md0 on dm-0 on loop0p1 on "),
+    ):
+        tree.mount("/m", "ext4", number)
+        found = tree.resolve("/m")
+        assert found.cached == f"{on}{reason}"
+        assert (found.fsync, found.memory, found.disks) == ("", "", ("8:0",))
+
+
+@pytest.mark.parametrize(
+    "file", ["/hidden/image", "/data/image (deleted)", "", "data/../../image", "/m/image"]
+)
+def test_a_loop_device_whose_file_is_not_seen_proves_nothing(tree: Tree, file: str) -> None:
+    tree.loop("loop0", "7:0", file)
+    tree.mount("/m", "ext4", "7:0")
+    tree.place("/m/image").touch()
+    found = tree.resolve("/m")
+    assert "loop0" in found.cached
+    assert (found.fsync, found.disks) == (found.cached, ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "memory", "cached", "fsync"),
+    [
+        ("tmpfs", "loop0 on tmpfs at /back", True, False),
+        ("fuse.sshfs", "", True, True),
+        ("9p", "", True, True),
+        ("zfs", "", True, False),
+        ("beegfs", "", True, False),
+        ("nfs4", "", False, False),
+        ("lustre", "", False, False),
+        ("gpfs", "", False, False),
+    ],
+)
+def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
+    tree: Tree, kind: str, memory: str, cached: bool, fsync: bool
+) -> None:
+    tree.mount("/back", kind)
+    tree.place("/back/image").touch()
+    tree.loop("loop0", "7:0", "/back/image")
+    tree.mount("/m", "xfs", "7:0")
+    found = tree.resolve("/m")
+    assert found.memory == memory
+    assert (bool(found.cached), bool(found.fsync)) == (cached, fsync)
+    assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
+
+
+def test_a_loop_device_over_journalled_data_is_cached(tree: Tree) -> None:
+    tree.mount("/back", "ext4", "8:0", "rw,data=journal")
+    tree.place("/back/image").touch()
+    tree.loop("loop0", "7:0", "/back/image")
+    tree.mount("/m", "xfs", "7:0")
+    found = tree.resolve("/m")
+    assert found.cached.endswith("page cache: ext4 with data=journal")
+    assert (found.o_direct, found.copies) == ("", (1, 1))
+
+
+def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:
+    """An overlay, which shows its upper directory as it is."""
+    tree.place(directory).mkdir(parents=True, exist_ok=True)
+    tree.place(point).symlink_to(tree.place(directory))
+    tree.mount(point, "overlay", options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w{options}")
+
+
+def test_an_overlay_is_what_lies_below_its_upper_directory(tree: Tree) -> None:
+    upper(tree, "/m", "/data/upper")
+    assert tree.resolve("/m") == tree.resolve("/data")
+
+
+def test_an_overlay_over_an_overlay_is_followed_to_the_end(tree: Tree) -> None:
+    upper(tree, "/first", "/data/upper")
+    upper(tree, "/second", "/first/upper")
+    assert tree.resolve("/second").disks == ("8:0",)
+
+
+@pytest.mark.parametrize("option", [",volatile", ",fsync=volatile"])
+def test_a_volatile_overlay_ignores_fsync(tree: Tree, option: str) -> None:
+    upper(tree, "/m", "/data/upper", option)
+    found = tree.resolve("/m")
+    assert (found.fsync, found.cached) == ("a volatile overlay ignores fsync", "")
+    assert found.disks == ("8:0",)
+
+
+def test_an_overlay_without_an_upper_directory_takes_no_data(tree: Tree) -> None:
+    tree.mount("/m", "overlay", options="ro,lowerdir=/a:/b")
+    assert tree.resolve("/m") == Below()
+
+
+@pytest.mark.parametrize("hidden", ["missing", "another", "relative", "itself"])
+def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree: Tree, hidden: str) -> None:
+    directory = {"relative": "data/upper", "itself": "/m/upper"}.get(hidden, "/data/upper")
+    upper(tree, "/m", "/data/upper", "")
+    point = str(tree.place("/m"))
+    options = f"rw,lowerdir=/l,upperdir={directory},workdir=/w"
+    tree.mounts[point] = Mount(9, "/m", "overlay", "overlay", options)
+    if hidden == "missing":
+        tree.mounts[point] = Mount(9, "/m", "o", "overlay", options.replace("upper,", "gone,"))
+    elif hidden == "another":
+        tree.place("/m").unlink()
+        tree.place("/m").mkdir()
+    elif hidden == "itself":
+        tree.place("/data/upper/upper").symlink_to(".")
+    found = tree.resolve("/m")
+    assert found.cached, found
+    assert found.fsync == found.cached
+
+
+def test_the_devices_of_a_btrfs_are_all_its_devices(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = {below._BTRFS_FS_INFO: bytes(16) + bytes(range(16)) + bytes(992)}
+    space = [(1 | 1 << 4, 99, 5), (4 | 1 << 10, 99, 5), (1, 0, 0)]
+    flat = [number for words in space for number in words]
+    answers[below._BTRFS_SPACE_INFO] = below.struct.pack(f"QQ{len(flat)}Q", 64, 3, *flat)
+    monkeypatch.setattr(below, "_asked", lambda path, request, _: answers.get(request, b""))
+    tree.device("sdb1", "8:17", folder="pci0/ata2/block/sdb", partition="1")
+    tree.place("sys/devices/pci0/ata2/block/sdb/dev").write_text("8:16\n")
+    folder = "sys/fs/btrfs/00010203-0405-0607-0809-0a0b0c0d0e0f/devices"
+    for name, place in (("sda", "ata1/block/sda"), ("sdb1", "ata2/block/sdb/sdb1")):
+        tree.place(f"{folder}/{name}").symlink_to(tree.root / "sys/devices/pci0" / place)
+    tree.mount("/m", "btrfs", "0:44")
+    found = tree.resolve("/m")
+    assert (found.devices, found.disks) == (("8:0", "8:17"), ("8:0", "8:16"))
+    assert (found.copies, found.cached) == ((2, 2), "")
+
+
+def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
+    tree.mount("/m", "btrfs", "0:44")
+    assert "btrfs" in tree.resolve("/m").cached
+
+
+@pytest.mark.parametrize(
+    ("bits", "devices", "copies"),
+    [
+        ([], 1, (1, 1)),
+        ([None], 1, (1, 1)),
+        ([3], 4, (1, 1)),
+        ([4], 2, (2, 2)),
+        ([5], 1, (2, 2)),
+        ([6], 4, (2, 2)),
+        ([9], 3, (3, 3)),
+        ([10], 4, (4, 4)),
+        ([7], 5, (1.25, 2)),
+        ([8], 6, (1.5, 3)),
+        ([None, 9], 3, (1, 3)),
+    ],
+)
+def test_copies_of_btrfs(bits: list[int | None], devices: int, copies: tuple[float, float]) -> None:
+    flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
+    assert below.btrfs_copies(flags, devices) == copies
+
+
+@pytest.mark.parametrize(
+    ("options", "file", "attributes", "journalled"),
+    [
+        ("rw", "", 0, False),
+        ("rw,data=journal", "", 0, True),
+        ("rw,data=writeback", "", 0, False),
+        ("rw,nodelalloc", "rw\ndata=journal\n", 0, True),
+        ("rw", "delalloc\ndata=ordered", 0x4000, False),
+        ("rw", "nodelalloc\ndata=ordered", 0x4000, True),
+        ("rw,nodelalloc", "", 0x4000, True),
+    ],
+)
+def test_ext4_that_journals_data(
+    tree: Tree,
+    monkeypatch: pytest.MonkeyPatch,
+    options: str,
+    file: str,
+    attributes: int,
+    journalled: bool,
+) -> None:
+    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    tree.place("proc/fs/ext4/sda/options").write_text(file)
+    tree.mount("/m", "ext4", "8:0", options)
+    found = tree.resolve("/m")
+    assert (bool(found.o_direct), found.copies) == (journalled, (1, 2 if journalled else 1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "attributes", "hardware", "reason"),
+    [
+        ("ext4", "rw", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
+        ("f2fs", "rw", 0x800, False, "f2fs encrypts what lies here (fscrypt)"),
+        ("ext4", "rw,inlinecrypt", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
+        ("ext4", "rw,inlinecrypt", 0x800, True, ""),
+        ("ext4", "rw", 0x4, False, ""),
+        ("f2fs", "rw", 0x4, False, "f2fs compresses what lies here (chattr +c)"),
+        ("gfs2", "rw", 0x4000, False, "gfs2 journals data here (chattr +j)"),
+        ("xfs", "rw", 0x800, False, ""),
+    ],
+)
+def test_o_direct_that_is_accepted_and_not_honoured(
+    tree: Tree,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    options: str,
+    attributes: int,
+    hardware: bool,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    if hardware:
+        tree.place("sys/dev/block/8:0/queue/crypto/modes").touch()
+    tree.mount("/m", kind, "8:0", options)
+    assert tree.resolve("/m").o_direct == reason
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "attributes", "reason"),
+    [
+        ("zfs", "rw", 0, "zfs"),
+        ("btrfs", "rw,compress=zstd:3,ssd", 0, "btrfs compress=zstd:3"),
+        ("btrfs", "rw,compress-force=lzo", 0, "btrfs compress=lzo"),
+        ("btrfs", "rw,compress=no", 0, ""),
+        ("btrfs", "rw", 4, "btrfs, which compresses what lies here (chattr +c or btrfs property)"),
+        ("f2fs", "rw", 4, "f2fs, which compresses what lies here (chattr +c or btrfs property)"),
+        ("f2fs", "rw,compress_extension=*", 0, "f2fs compress_extension=*"),
+        ("f2fs", "rw,compress_extension=txt", 0, ""),
+        ("ext4", "rw", 4, ""),
+    ],
+)
+def test_what_makes_data_smaller_is_named(
+    tree: Tree,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    options: str,
+    attributes: int,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(below, "_attributes", lambda _: attributes)
+    tree.mount("/m", kind, "0:44", options)
+    assert tree.resolve("/m").compresses == reason
+
+
+@pytest.mark.parametrize(
+    ("upper_uuid", "lower_uuid", "reason"),
+    [("VDO-1f", "", "dm-vdo"), ("LVM-abc", "LVM-x-vpool", "dm-vdo"), ("LVM-abc", "LVM-d", "")],
+)
+def test_a_device_that_makes_data_smaller_is_named(
+    tree: Tree, upper_uuid: str, lower_uuid: str, reason: str
+) -> None:
+    tree.device("dm-0", "252:0", "sda", dm__uuid=lower_uuid)
+    tree.device("dm-1", "252:1", "dm-0", dm__uuid=upper_uuid)
+    tree.mount("/m", "xfs", "252:1")
+    assert tree.resolve("/m").compresses == reason
+
+
+FULL = Below(
+    devices=("8:1", "8:2"),
+    disks=("8:0",),
+    names={"8:0": "sda"},
+    memory="a",
+    cached="b",
+    fsync="c",
+    o_direct="d",
+    compresses="e",
+    copies=(1.25, 2),
+)
+
+
+@pytest.mark.parametrize("stack", [Below(), FULL])
+def test_a_view_with_its_stack_survives_json(stack: Below) -> None:
+    view = View("host", "/a", None, Space(4, 3, 2, 1), below=stack)
+    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"disks": "8:0"}, {"names": {"8:0": 3}}, {"memory": None}, {"copies": [1]}, {"more": 1}],
+)
+def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
+    data = View("host", "/a", None, Space(4, 3, 2, 1), below=FULL).to_json()
+    data["below"] |= change
+    with pytest.raises(TypeError):
+        View.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack", "expected"),
+    [
+        ("ext4", Below(), Traits("page-cache", True, True)),
+        ("ext4", Below(memory="m", cached="c"), Traits("memory", False, False, "m")),
+        ("ext4", Below(cached="c", fsync="c"), Traits("opaque", False, False, "c", "c")),
+        ("ext4", Below(o_direct="o"), Traits("page-cache", False, True, "o")),
+        ("overlay", Below(fsync="f"), Traits("page-cache", True, unsynced="f")),
+        ("tmpfs", Below(cached="c"), Traits("memory", False, False, "c")),
+        ("beegfs", Below(), Traits("page-cache", False)),
+    ],
+)
+def test_a_stack_takes_promises_of_the_type_away(kind: str, stack: Below, expected: Traits) -> None:
+    assert traits(kind).over(stack) == expected
