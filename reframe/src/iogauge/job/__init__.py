@@ -9,4 +9,5 @@
 - lustre: pin files, read layouts back, switch checksums
 - opening: lock, look, make the directory; and the way out
 - rounds.sh: a job of fio again and again, round by round
+- sampling: samples of the contents, between the phases
 """

@@ -17,6 +17,7 @@ from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
+from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, layouts
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
@@ -229,16 +230,15 @@ def open_case(order_file: str) -> int:
         if reasons:
             return REFUSED
         print(WORD, flush=True)
-        if opened.locked:
-            _serve()
+        _serve(Sampler(order.type))
     return 0
 
 
-def _serve() -> None:
+def _serve(sampler: Sampler) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
-    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. The answer is ``emptied N`` or
-    ``not emptied N``.
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
+    reads a sample of the contents. The answer is the line, after ``done`` or ``failed``.
     """
     waiting = b""
     while chunk := os.read(0, 4096):
@@ -246,9 +246,24 @@ def _serve() -> None:
         for line in map(os.fsdecode, lines):
             if line == "end":
                 return
-            word, _, number = line.partition(" ")
-            if word == "empty":
-                _say(f"{'emptied' if _emptied() else 'not emptied'} {number}")
+            match line.split(" ", 3):
+                case ["empty", _]:
+                    done = _emptied()
+                case ["sample", number, after, directory]:
+                    done = _sampled(sampler, int(number), after, directory)
+                case _:
+                    continue
+            _say(f"{'done' if done else 'failed'} {line}")
+
+
+def _sampled(sampler: Sampler, number: int, after: str, directory: str) -> bool:
+    """Take a sample; on failure, which is the stage's, print why and return False."""
+    try:
+        sampler.take(number, after, directory)
+    except OSError as error:
+        _say(f"iogauge: sample: {error}")
+        return False
+    return True
 
 
 def _emptied() -> bool:

@@ -53,6 +53,17 @@ class Printed:
     ranks: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A tool's own check of its data: words after its command, and what it prints of wrong data.
+
+    ``complaint`` is a regular expression, found in the line that reports wrong data.
+    """
+
+    words: tuple[str, ...]
+    complaint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasePlan:
     """One execution of a tool in a repetition.
@@ -70,7 +81,7 @@ class PhasePlan:
 
     ``within`` names another phase of the repetition whose execution includes this one, which then
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
-    causes on purpose.
+    causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone.
     """
 
     name: str
@@ -86,6 +97,7 @@ class PhasePlan:
     samples: int = 1
     within: str | None = None
     expected: str | None = None
+    verifies: Verification | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +192,15 @@ class CasePlan:
     def striped(self) -> bool:
         """Return whether the case requests a layout, which is then read back."""
         return self.layout is not None or self.pins is not None
+
+    @property
+    def sampled(self) -> bool:
+        """Return whether written files stay for a look at their contents after each phase.
+
+        Of an execution that writes and reads, nothing stays.
+        """
+        writes = any(phase.access.direction == "write" for phase in self.phases)
+        return writes and not any(phase.within for phase in self.phases)
 
     @property
     def pieces(self) -> int | None:

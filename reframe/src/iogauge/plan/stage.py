@@ -45,6 +45,8 @@ SERVERS: Final = "servers.txt"
 OPENED: Final = "open.json"
 #: :class:`LockKept`.
 LOCKED: Final = "lock.json"
+#: A line for each :class:`iogauge.node.contents.Sample`.
+CONTENTS: Final = "contents.jsonl"
 
 # Stems of the agent's answers on each node: ``STEM.<host>.json``.
 
