@@ -268,16 +268,17 @@ def _collect(
 
 def _mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
     """Return what a tool said of wrong data if it failed with them in the warm-up, else nothing."""
-    checks = {phase.name: phase.verifies for phase in plan.repeat}
-    for run in runs:
-        check = checks.get(run.name)
-        if run.repetition > 0 or run.status == 0 or check is None:
+    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
+    for phase in plan.repeat:
+        if phase.verifies is None or phase.name not in failed:
             continue
-        for name in (complaints_file(run.name, 0), printed_file(run.name, 0)):
+        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
+        # What fio's servers say stands before the results.
+        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
             with contextlib.suppress(ToolOutputError):
-                for line in stage_text(stage / name, run.name).splitlines():
-                    if re.search(check.complaint, line):
-                        return f"{run.name}: {visible(line.strip()[:300])}"
+                for line in stage_text(stage / name, phase.name).splitlines():
+                    if re.search(phase.verifies.complaint, line):
+                        return f"{phase.name}: {visible(line.strip()[:300])}"
     return ""
 
 
