@@ -44,6 +44,8 @@ _SHAPE_MARKS = {
     "hosts": r"<hosts>",
     "cold": r"iog_repeat 1",
 }
+#: What the names of a phase's lines end with.
+_KINDS = {"phase": "", "client": "@clients", "verify": "@verify", "sample": "@sample"}
 #: Values that stand in the head of each case.
 _SIZE = ("nodes", "tasks", "tasks-per-node")
 
@@ -243,16 +245,20 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
     where = ""
     kept = re.search(r"^    iog_phase .*\$IOG_DIR/\$IOG_REP", script.text, re.MULTILINE)
     directory = "$IOG_DIR/$IOG_REP" if kept else "$IOG_DIR"
-    for line in script.text.splitlines():
+    # What is added in the warm-up bears the name of its phase, which is in the next line.
+    text = re.sub(
+        r"(?m)^(    iog_verify) (.*\n    iog_(?:phase|client) (\S+))", r"\1 \3 \2", script.text
+    )
+    for line in text.splitlines():
         function = re.fullmatch(r"(iog_\w+)\(\) \{", line)
-        phase = re.match(r"    iog_(phase|client) (?!facts-|view )(\S+) (.*)", line)
+        phase = re.match(r"    iog_(phase|client|verify|sample) (?!facts-|view )(\S+) (.*)", line)
         if function:
             where = _FUNCTIONS.get(function[1], "")
         slot = f"    <{where}>"
         # What comes after another line than a phase stays in the shape.
         if phase and where and (slot not in left or left[-1] == slot):
             line = slot
-            name = phase[2] if phase[1] == "phase" else f"{phase[2]}@clients"
+            name = phase[2] + _KINDS[phase[1]]
             command = _Text(phase[3].replace(directory, "<dir>"), script.values)
             command.name(r'(sh <job>/\w+\.sh "fetched-read\.\$IOG_REP")', "counted-read", words)
             command.take(_LAUNCHER, "run")
@@ -360,7 +366,7 @@ def _forms_of_phases(parts: Sequence[_Parts]) -> Forms:
     found: Sequences = defaultdict(list)
     for part in parts:
         for phase in part.phases:
-            shared = phase.command[0] in ("<agent>", "<each>", "lfs")
+            shared = phase.command[0] in ("<agent>", "<each>", "<dir>", "lfs")
             found[EVERY_CHECK if shared else part.form, phase.name].append(phase.command)
     return {key: _form(sequences) for key, sequences in found.items()}
 

@@ -289,8 +289,6 @@ def one(name: str, moved: int | None, transfer: int | None = MIB) -> Phase:
         ([output(one("write", 5), one("read", 7)), output(one("write", 5))], (7, 10)),
         ([], (0, 0)),
         ([output(one("write", 5)), output(one("write", None)), output(one("write", 5))], (0, None)),
-        ([output(one("write", 5)), output(one("read", 5), ramp_time="2")], (None, 5)),
-        ([output(one("read", 5), ramp_time="0")], (5, 0)),
         ([output(one("read", 5, 131071))], (None, 0)),
         ([output(one("read", 5, 131072))], (5, 0)),
         ([output(one("read", 5, None))], (None, 0)),

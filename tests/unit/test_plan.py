@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.node.layouts import Layout, Pins
-from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.launchers import (
     binding_options,
     host_options,
@@ -178,8 +178,10 @@ def test_a_case_of_one_node() -> None:
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         "    iog_reset",
         '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
+        '    iog_sample write "$IOG_DIR"',
         '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read mpirun -np 2 sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_sample read "$IOG_DIR"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
     ]
@@ -199,10 +201,30 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
         "iog_case() {",
         "    iog_reset",
         '    iog_phase write srun tool "$IOG_DIR/write"',
+        '    iog_sample write "$IOG_DIR"',
         f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read srun sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_sample read "$IOG_DIR"',
         "}",
     ]
+
+
+def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
+    checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
+    lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
+    at = lines.index("    iog_verify -R '-G=1 2'")
+    assert lines[at + 1] == '    iog_phase read run tool "${IOG_VERIFY[@]}"'
+    assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
+
+
+@pytest.mark.parametrize("change", [{"repeat": [READ]}, {"repeat": [phase("create", "metadata")]}])
+def test_without_a_write_there_is_no_sample(change: dict[str, Any]) -> None:
+    assert not case(**change).sampled
+    assert "iog_sample" not in " ".join(job_functions(case(**change), launch("run", "local")))
+
+
+def test_no_sample_of_an_execution_that_writes_and_reads() -> None:
+    assert not case(repeat=[WRITE, phase("read", "read", within="write")]).sampled
 
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
@@ -210,10 +232,12 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
         '    iog_phase layout tool "$IOG_DIR/layout"',
+        '    iog_sample write "$IOG_DIR"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_sample read "$IOG_DIR"',
         "}",
     ]
 
@@ -230,10 +254,12 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
         '    iog_phase write run tool "$IOG_DIR/write"',
         '    iog_phase getstripe agent stripes "$IOG_DIR/$IOG_REP" "stripes.$IOG_REP"',
+        '    iog_sample write "$IOG_DIR/$IOG_REP"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
         '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_sample read "$IOG_DIR/$IOG_REP"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
     ]

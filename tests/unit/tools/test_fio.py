@@ -308,7 +308,7 @@ def test_job_file() -> None:
         "[randread]\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
         "fallocate=none\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
-        "runtime=30s\nramp_time=2s\nsync=1\nnorandommap=1\n"
+        "runtime=30s\nsync=1\nnorandommap=1\n"
     )
     assert made.bytes_total == 128 * 4 * 2**30
 
@@ -350,7 +350,9 @@ def test_arguments() -> None:
         ({"file_bytes": 5000}, "multiple of block_bytes"),
         ({"iodepth": 4}, "caps it at 1 for psync"),
         ({"iodepth": 4, "engine": "libaio", "direct": False}, "synchronous without direct"),
-        ({"ramp_s": 1}, "needs runtime_s"),
+        ({"checksum_bytes": 4096}, "acts on a sequential write"),
+        ({"pattern": "write", "checksum_bytes": 3072}, "divisor of block_bytes"),
+        ({"pattern": "write", "checksum_bytes": 256}, "at least 512"),
         ({"fsync_at_end": True}, "acts on writes"),
         ({"no_random_map": True}, "random patterns"),
         ({"engine": "filecreate"}, "which is 'write' here"),
@@ -441,7 +443,7 @@ def test_real_layout_and_random_read(tmp_path: Path) -> None:
     before = sorted((path.name, path.stat().st_size) for path in data.iterdir())
     assert [size for _, size in before] == [2**23] * 2
     reader = options.random_read_job(
-        directory=str(data), block_bytes=4096, file_bytes=2**23, numjobs=2, runtime_s=1, ramp_s=1
+        directory=str(data), block_bytes=4096, file_bytes=2**23, numjobs=2, runtime_s=1
     )
     (read,) = run(reader, tmp_path).phases
     assert (read.name, read.transfer_bytes) == ("read", 4096)
@@ -485,7 +487,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
         {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False},
         {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
         {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
-        {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1, "ramp_s": 1},
+        {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1},
     ],
     ids=str,
 )

@@ -6,6 +6,7 @@ is their client (:class:`RandomReadCheck`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,14 +19,25 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
 from iogauge.node.layouts import Pins
-from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
+from iogauge.plan.case import (
+    DIR,
+    REP,
+    Access,
+    CasePlan,
+    Computed,
+    PhasePlan,
+    Printed,
+    Verification,
+)
 from iogauge.tools.fio.options import (
     METADATA_PHASES,
+    MISMATCH,
     FioJob,
     FioOptions,
     layout_job,
     metadata_job,
     random_read_job,
+    verification,
 )
 from iogauge.tools.fio.output import parse_json
 
@@ -35,6 +47,18 @@ _DIRECTORY = "${IOG_DIR}"
 
 def _parse(printed: Printed) -> ToolOutput:
     return parse_json(printed.result + printed.stdout + printed.stderr)
+
+
+def _checksum_bytes(block_bytes: int) -> int:
+    """Return the interval of checksums in the files: every read covers whole intervals."""
+    return math.gcd(block_bytes, 4096)
+
+
+def _verification(layout: FioJob) -> Verification | None:
+    """Return how the warm-up checks what it reads, or None if the layout wrote no checksums."""
+    if not layout.checksum_bytes:
+        return None
+    return Verification(verification(layout.checksum_bytes), MISMATCH)
 
 
 class FioCheck(StorageCheck):
@@ -54,7 +78,12 @@ class FioCheck(StorageCheck):
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
     def fio_phase(
-        self, job: FioJob, rates: Mapping[str, str], access: Access, repeated: bool = True
+        self,
+        job: FioJob,
+        rates: Mapping[str, str],
+        access: Access,
+        repeated: bool = True,
+        verifies: Verification | None = None,
     ) -> PhasePlan:
         """Return one execution of fio with a job; ``rates`` maps a metric to fio's quantity.
 
@@ -77,6 +106,7 @@ class FioCheck(StorageCheck):
             access=access,
             output=output,
             data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * self.nodes,
+            verifies=verifies,
         )
 
     def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
@@ -125,7 +155,10 @@ class FioRandomReadCheck(OneNodeFioCheck):
                 f"bytes for each of {self.tasks_per_node} task(s)"
             )
         layout = layout_job(
-            directory=_DIRECTORY, file_bytes=file_bytes, numjobs=self.tasks_per_node
+            directory=_DIRECTORY,
+            file_bytes=file_bytes,
+            numjobs=self.tasks_per_node,
+            checksum_bytes=_checksum_bytes(block),
         )
         read = random_read_job(
             directory=_DIRECTORY,
@@ -133,7 +166,6 @@ class FioRandomReadCheck(OneNodeFioCheck):
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
             runtime_s=max(1, int(limits.phase_seconds)),
-            ramp_s=1 if self.tier == "quick" else 2,
         )
         written = Access(direction="write", o_direct=True, fsync=True)
         return self.fio_case(
@@ -144,9 +176,9 @@ class FioRandomReadCheck(OneNodeFioCheck):
                     read,
                     {"read_iops": "iops", "read_bw": "bw"},
                     Access(direction="read", o_direct=True),
+                    verifies=_verification(layout),
                 )
             ],
-            warm_up=False,  # fio's ramp time is a warm-up
             held_bytes=layout.bytes_total,
             files=self.tasks_per_node,
         )
@@ -254,16 +286,20 @@ class RandomReadCheck(FioCheck):
                 f"{most} task(s)"
             )
         names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
-        layout = layout_job(directory=directory, file_bytes=file_bytes, numjobs=self.tasks_per_node)
         seconds = max(1, int(limits.phase_seconds))
         published = self.variant == "published"
+        layout = layout_job(
+            directory=directory,
+            file_bytes=file_bytes,
+            numjobs=self.tasks_per_node,
+            checksum_bytes=0 if published else _checksum_bytes(block),
+        )
         read = random_read_job(
             directory=directory,
             block_bytes=block,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
             runtime_s=_PUBLISHED_SECONDS if published else seconds,
-            ramp_s=0 if published else 1 if self.tier == "quick" else 2,
         )
         return (replace(layout, filename_format=names), replace(read, filename_format=names))
 
@@ -285,9 +321,13 @@ class RandomReadCheck(FioCheck):
             jobs=[layout, read],
             prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
             repeat=[
-                self.fio_phase(read, rates, Access(direction="read", o_direct=True, saturates=full))
+                self.fio_phase(
+                    read,
+                    rates,
+                    Access(direction="read", o_direct=True, saturates=full),
+                    verifies=_verification(layout),
+                )
             ],
-            warm_up=self.variant == "published",  # else fio's ramp time is a warm-up
             held_bytes=layout.bytes_total * self.nodes,
             files=self.total_tasks,
             pins=self._pins(),
@@ -325,22 +365,21 @@ class ChecksumCheck(RandomReadCheck):
         """Read as in every random read, with checksums as found, and again without."""
         layout, read = self._jobs(_DIRECTORY)
         unchecked = replace(read, name="unchecked")
-        access = Access(direction="read", o_direct=True)
+        access, checked = Access(direction="read", o_direct=True), _verification(layout)
         return self.fio_case(
             jobs=[layout, read, unchecked],
             prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
             repeat=[
                 self.set_checksums("on"),
-                self.fio_phase(read, {READ_IOPS.name: "iops"}, access),
+                self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),
                 self.set_checksums("off"),
-                self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access),
+                self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked),
             ],
             computed={
                 CHECKSUM_RATIO.name: Computed(
                     sources=(READ_IOPS.name, UNCHECKED_IOPS.name), compute=_ratio
                 )
             },
-            warm_up=self.variant == "published",
             held_bytes=layout.bytes_total,
             files=self.total_tasks,
             pins=self._pins(),

@@ -19,9 +19,9 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.units import tool_size
 from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.node.layouts import Layout, Pins
-from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.tools import darshan, mpi
-from iogauge.tools.ior.options import IorOptions
+from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
 WRITE = Metric("write_bw", "MiB/s")
@@ -181,8 +181,17 @@ class IorCheck(StorageCheck):
             rates[f"{direction}_iops"] = (direction, "iops")
         return rates
 
+    def _verification(self, options: IorOptions, read_back: bool = False) -> Verification | None:
+        """Return how the warm-up checks the data of an execution, or None without a warm-up."""
+        return Verification(options.verification(read_back), MISMATCH) if self.warm_up else None
+
     def ior_phase(
-        self, name: str, options: IorOptions, access: Access, words: Sequence[str] = ()
+        self,
+        name: str,
+        options: IorOptions,
+        access: Access,
+        words: Sequence[str] = (),
+        verifies: Verification | None = None,
     ) -> PhasePlan:
         """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
         output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
@@ -198,6 +207,7 @@ class IorCheck(StorageCheck):
             ranks=ranks,
             data_bytes=options.bytes_per_task * self.total_tasks,
             expected=_EXISTS if options.use_existing else None,
+            verifies=verifies,
         )
 
     def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
@@ -206,24 +216,28 @@ class IorCheck(StorageCheck):
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write with fsync, empty the page cache if readers would find it full, and read."""
+        writer = replace(options, write=True, fsync=True, use_existing=self.pins() is not None)
         write = self.ior_phase(
             "write",
-            replace(options, write=True, fsync=True, use_existing=self.pins() is not None),
+            writer,
             self._access("write", fsync=True),
+            verifies=self._verification(writer, read_back=not self.reads),
         )
         if not self.reads:
             return [write]
         # IOR refuses to reorder tasks over shuffled offsets in a shared file.
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
-        reader: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
+        shifted: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
+        reader = replace(options, read=True, **shifted)
         read = self.ior_phase(
             "read",
-            replace(options, read=True, **reader),
+            reader,
             self._access(
                 "read",
                 task_offset=1 if shift else None,
                 evict=not shift and not self.o_direct,
             ),
+            verifies=self._verification(reader),
         )
         return [write, read]
 

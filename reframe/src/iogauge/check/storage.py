@@ -253,7 +253,7 @@ class StorageCheck(JudgedCheck):
         self._judgement = judgement
         cold = (
             {}
-            if evidence.refused or evidence.occupied
+            if evidence.refused or evidence.occupied or evidence.mismatch
             else model.rates_of(self._plan, evidence.cold)
         )
         self._cold = {name: quantities[0].value for name, quantities in cold.items()}

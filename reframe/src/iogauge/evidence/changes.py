@@ -95,20 +95,18 @@ def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
 def own_bytes(outputs: Iterable[ToolOutput]) -> tuple[int | None, int | None]:
     """Return the bytes that a tool read and wrote, to compare with the nodes' counters.
 
-    A direction is None in three cases. A phase does not report its bytes. Or fio ran before its
-    clock (``ramp_time``), whose bytes are in no result. Or transfers are so small that the kernel
-    moves more than requested, because it reads ahead and writes whole pages. Both are None if a
+    A direction is None in two cases. A phase does not report its bytes. Or transfers are so small
+    that the kernel moves more than requested, because it reads ahead and writes whole pages. Both are None if a
     phase neither reads nor writes: it moves data too and does not report them.
     """
     totals: dict[str, int | None] = {"read": 0, "write": 0}
     for output in outputs:
-        ramped = str(output.parameters.get("ramp_time", "0")) not in ("0", "0s")
         for phase in output.phases:
             if phase.name not in totals:
                 return None, None
             small = phase.transfer_bytes is None or phase.transfer_bytes < _SMALL
             so_far = totals[phase.name]
-            if ramped or small or phase.bytes_moved is None or so_far is None:
+            if small or phase.bytes_moved is None or so_far is None:
                 totals[phase.name] = None
             else:
                 totals[phase.name] = so_far + phase.bytes_moved

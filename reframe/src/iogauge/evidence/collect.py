@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.text import visible
 from iogauge.core.words import Value
 from iogauge.evidence import witness
 from iogauge.evidence.changes import NodeActivity, changes
@@ -30,6 +32,7 @@ from iogauge.evidence.failure import (
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import Evidence, Striping
 from iogauge.evidence.witness import Testimony
+from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -37,6 +40,7 @@ from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
     ACTIVITY,
+    CONTENTS,
     FACTS,
     LOCKED,
     NEIGHBOURS,
@@ -270,6 +274,8 @@ def _collect(
         first = (opened.view,) if opened.view else ()
         return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
+    if mismatch := _mismatch(stage, plan, runs):
+        return Evidence(views=(opened.view,) if opened.view else (), mismatch=mismatch)
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
@@ -293,7 +299,42 @@ def _collect(
         idle=idle,
         changes=changed,
         bindings=_bindings(stage, plan),
+        samples=_samples(stage),
     )
+
+
+def _mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
+    """Return what a tool said of wrong data if it failed with them in the warm-up, else nothing."""
+    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
+    for phase in plan.repeat:
+        if phase.verifies is None or phase.name not in failed:
+            continue
+        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
+        # What fio's servers say stands before the results.
+        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
+            with contextlib.suppress(ToolOutputError):
+                for line in stage_text(stage / name, phase.name).splitlines():
+                    if re.search(phase.verifies.complaint, line):
+                        return f"{phase.name}: {visible(line.strip()[:300])}"
+    return ""
+
+
+def _samples(stage: Path) -> tuple[Sample, ...]:
+    """Return the samples of the contents; empty if the agent took none."""
+    if not (stage / CONTENTS).exists():
+        return ()
+    samples: dict[tuple[int, str], Sample] = {}
+    for line in stage_text(stage / CONTENTS, "contents").splitlines():
+        try:
+            sample = Sample.from_json(untrusted.parse_json(line))
+        except (TypeError, ValueError) as error:
+            raise ToolOutputError(f"{CONTENTS}: not a sample: {error}") from error
+        if (sample.repetition, sample.after) in samples:
+            raise ToolOutputError(
+                f"{CONTENTS}: {sample.after}, repetition {sample.repetition}: there twice"
+            )
+        samples[sample.repetition, sample.after] = sample
+    return tuple(samples.values())
 
 
 def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -> Opened:

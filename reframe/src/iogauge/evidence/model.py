@@ -9,6 +9,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.core.words import Value
 from iogauge.evidence.changes import NodeActivity
 from iogauge.evidence.witness import Testimony
+from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
@@ -47,7 +48,8 @@ class Evidence:
 
     ``nodes`` are the fingerprints of the nodes, ``idle`` one look at each before the run.
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
-    cores that the launcher bound the tasks to, if it reports them.
+    cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
+    the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
     """
 
     views: tuple[View, ...]
@@ -67,6 +69,8 @@ class Evidence:
     idle: tuple[Load, ...] = ()
     changes: tuple[NodeActivity, ...] = ()
     bindings: tuple[Binding, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    mismatch: str = ""
 
 
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:

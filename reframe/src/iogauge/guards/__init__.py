@@ -2,6 +2,7 @@
 
 - cache: client and server caches, write-back, compression
 - catalogue: every guard, a line each
+- contents: what was written is there, and stays
 - figures: duration, tail, ceiling, units, bytes, spread, order, tool
 - finding: what a guard answers
 - nodes: placement, load of others, connections, modes of the client

@@ -235,8 +235,8 @@ def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: random data on zfs, btrfs with ``compress=``, dm-vdo, or if the site declares
-    compression. IOR needs ``-l random``; fio ``refill_buffers=1``,
+    """G18: random data on zfs, btrfs with ``compress=``, dm-vdo, if the site declares compression,
+    or if a block of the sample (G8) was stored compressed, as the file's map says. IOR needs ``-l random``; fio ``refill_buffers=1``,
     ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
 
     Such targets shrink data that can be compressed or deduplicated. ``compressing`` names what
@@ -284,7 +284,13 @@ def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def _compressing(seen: CaseSeen) -> str:
-    """Return what shrinks the data, as a node saw or the site declares; empty if unknown."""
+    """Return what shrinks the data, as seen in a sample or by a node, or as the site declares; empty if
+    unknown.
+    """
+    for sample in seen.evidence.samples:
+        for block in sample.blocks:
+            if block.kind == "compressed":
+                return f"a target that stored {block.place} compressed"
     declared = seen.extras.target.compresses
     for view in seen.evidence.views:
         if view.below.compresses:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, figures, nodes, preflight, striping, witness
+from iogauge.guards import cache, contents, figures, nodes, preflight, striping, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -58,6 +58,9 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
+    Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
+    Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
+    Guard("G8", "holes", contents.stored, "INVALID", "", contents.stored_of),
 )
 
 #: Rules for the layouts that were read back in each repetition.

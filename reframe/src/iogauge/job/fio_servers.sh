@@ -3,7 +3,7 @@
 #
 #   iog_servers N INTERFACE LAUNCHER...   start a server on each of N nodes, by a launcher's words
 #                                         (empty: here); stops the job unless all answer
-#   iog_client NAME JOBFILE OUTPUT [N]    a phase that runs fio's job on the first N servers (all)
+#   iog_client NAME JOBFILE OUTPUT [OPTION...]   a phase that runs fio's job, with more options, on all servers
 #   iog_servers_stop                      end the servers; iog_end does so as well
 #
 # A file in the stage directory that the judge reads, by its name in plan/stage.py:
@@ -95,10 +95,16 @@ iog_servers_answers() {
 }
 
 iog_client() {
-    local name=$1 job=$2 output=$3 count=${4:-}
+    local name=$1 job=$2 output=$3
+    shift 3
     # fio takes a file with an address on each line: with a thousand nodes the command line stays
     # short.
-    cut -d ' ' -f 2 servers.txt | sed "${count:-\$}q" >"$name.$IOG_REP.servers"
+    cut -d ' ' -f 2 servers.txt >"$name.$IOG_REP.servers"
+    if [ $# -gt 0 ]; then
+        # Servers are sent the job file, and nothing of the command line.
+        { cat "$job" && printf '%s\n' "${@#--}"; } >"$name.$IOG_REP.fio" || exit 1
+        job=$name.$IOG_REP.fio
+    fi
     iog_phase "$name" fio --output-format=json --output="$output" --client="$name.$IOG_REP.servers" "$job"
 }
 

@@ -7,16 +7,20 @@
 #   iog_phase NAME CMD...   run CMD; its output goes to NAME.$IOG_REP.out and .err. Its exit status
 #                           goes to phases.tsv, with seconds since boot, which no clock setting
 #                           changes
+#   iog_verify WORDS...     set IOG_VERIFY for the next phase: WORDS in the warm-up, else none. With them a tool checks
+#                           its data, which costs time: the warm-up is not judged
+#   iog_sample AFTER DIR    after the last "write" or "read" of a repetition: a sample of the files below DIR
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last three:
+# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last four:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
+#   CONTENTS contents.jsonl   the samples of the contents
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up
 # the lock.
@@ -145,21 +149,40 @@ iog_phase() {
     fi
 }
 
+iog_verify() {
+    IOG_VERIFY=()
+    # shellcheck disable=SC2034 # the job script's phases use it
+    [ "$IOG_REP" != 0 ] || IOG_VERIFY=("$@")
+}
+
 iog_at_close() {
     IOG_AT_CLOSE=("$@")
 }
 
-# The agent that keeps the lock runs already, and empties the directory if it can be asked. It names the repetition, so
-# that a late answer is not taken for the next one. Else an agent is started.
+# Ask the agent that keeps the lock, which runs already; $1 is the seconds for which it may be silent. It repeats the
+# question, which names the repetition, so that a late answer is not taken for the next one. Returns 0 if it says
+# "done", 1 if "failed", 2 if it cannot be asked or does not answer.
+iog_ask() {
+    local line seconds=$1 question="$2 $IOG_REP${3:+ $3}"
+    (trap '' PIPE && echo "$question" >&"$IOG_KEEPER_IN") 2>/dev/null || return 2
+    while read -r -t "$seconds" line <&"$IOG_KEEPER_OUT"; do
+        [ "$line" != "done $question" ] || return 0
+        [ "$line" != "failed $question" ] || return 1
+        echo "$line"
+    done
+    return 2
+}
+
+iog_sample() {
+    iog_ask 10 "sample" "$1 $2" || true
+}
+
 iog_reset() {
-    local line
-    if (trap '' PIPE && echo "empty $IOG_REP" >&"$IOG_KEEPER_IN") 2>/dev/null; then
-        while read -r -t "${IOG_EMPTY_SECONDS:-60}" line <&"$IOG_KEEPER_OUT"; do
-            [ "$line" != "emptied $IOG_REP" ] || return 0
-            [ "$line" != "not emptied $IOG_REP" ] || exit 1
-            echo "$line"
-        done
-    fi
+    iog_ask "${IOG_EMPTY_SECONDS:-60}" empty
+    case $? in
+        0) return 0 ;;
+        1) exit 1 ;;
+    esac
     iog_run "${IOG_AGENT[@]}" empty "$IOG_DIR" || exit
 }
 

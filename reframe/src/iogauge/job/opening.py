@@ -18,6 +18,7 @@ from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
 from iogauge.job.activity import Recorder
+from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, layouts
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
@@ -232,7 +233,7 @@ def open_case(order_file: str) -> int:
         print(WORD, flush=True)
         recorder = Recorder(opened.view.counters if opened.view else ())
         try:
-            _serve(recorder)
+            _serve(recorder, Sampler(order.type))
         finally:
             recorder.write()
     return 0
@@ -246,11 +247,11 @@ def _heard(recorder: Recorder) -> bytes:
     return os.read(0, 4096)
 
 
-def _serve(recorder: Recorder) -> None:
+def _serve(recorder: Recorder, sampler: Sampler) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
-    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. The answer is ``emptied N`` or
-    ``not emptied N``.
+    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
+    reads a sample of the contents. The answer is the line, after ``done`` or ``failed``.
     """
     waiting = b""
     while chunk := _heard(recorder):
@@ -258,9 +259,24 @@ def _serve(recorder: Recorder) -> None:
         for line in map(os.fsdecode, lines):
             if line == "end":
                 return
-            word, _, number = line.partition(" ")
-            if word == "empty":
-                _say(f"{'emptied' if _emptied() else 'not emptied'} {number}")
+            match line.split(" ", 3):
+                case ["empty", _]:
+                    done = _emptied()
+                case ["sample", number, after, directory]:
+                    done = _sampled(sampler, int(number), after, directory)
+                case _:
+                    continue
+            _say(f"{'done' if done else 'failed'} {line}")
+
+
+def _sampled(sampler: Sampler, number: int, after: str, directory: str) -> bool:
+    """Take a sample; on failure, which is the stage's, print why and return False."""
+    try:
+        sampler.take(number, after, directory)
+    except OSError as error:
+        _say(f"iogauge: sample: {error}")
+        return False
+    return True
 
 
 def _emptied() -> bool:

@@ -10,7 +10,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.units import format_value
 from iogauge.core.words import Tier
 from iogauge.evidence import model
-from iogauge.guards import nodes
+from iogauge.guards import contents, nodes
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, MetricSeen
@@ -114,6 +114,9 @@ def judge(
     if evidence.occupied:
         waited = nodes.exclusive(objection=evidence.occupied)
         return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
+    if evidence.mismatch:
+        wrong = contents.verification(tool=plan.tool, complaint=evidence.mismatch)
+        return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values))
     decided = []

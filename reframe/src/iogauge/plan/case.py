@@ -53,6 +53,17 @@ class Printed:
     ranks: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """A tool's own check of its data: words after its command, and what it prints of wrong data.
+
+    ``complaint`` is a regular expression, found in the line that reports wrong data.
+    """
+
+    words: tuple[str, ...]
+    complaint: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhasePlan:
     """One execution of a tool in a repetition.
@@ -71,9 +82,9 @@ class PhasePlan:
 
     ``within`` names another phase of the repetition whose execution includes this one, which then
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
-    causes on purpose. ``syncs`` means that the tool leaves metadata in memory: syncfs(2) after it
-    belongs to its time. ``pauses`` means that the tool stops its clock between the first and the last
-    byte.
+    causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
+    means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
+    ``pauses`` means that the tool stops its clock between the first and the last byte.
     """
 
     name: str
@@ -89,6 +100,7 @@ class PhasePlan:
     samples: int = 1
     within: str | None = None
     expected: str | None = None
+    verifies: Verification | None = None
     syncs: bool = False
     pauses: bool = False
 
@@ -195,6 +207,15 @@ class CasePlan:
     def striped(self) -> bool:
         """Return whether the case requests a layout, which is then read back."""
         return self.layout is not None or self.pins is not None
+
+    @property
+    def sampled(self) -> bool:
+        """Return whether written files stay for a look at their contents after each phase.
+
+        Of an execution that writes and reads, nothing stays.
+        """
+        writes = any(phase.access.direction == "write" for phase in self.phases)
+        return writes and not any(phase.within for phase in self.phases)
 
     @property
     def pieces(self) -> int | None:

@@ -66,14 +66,17 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     """Return lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
         return []
-    lines = []
+    lines, more = [], ""
     if phase.access.evict:
         words = [*launch.each_node, *launch.agent, "evict", directory, evict_stem(phase.name, REP)]
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
+    if phase.verifies is not None:
+        lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
+        more = ' "${IOG_VERIFY[@]}"'
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
         return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
-    command = shell_command(phase.command)
+    command = shell_command(phase.command) + more
     if phase.launch == "tasks" and launch.run_tasks:
         command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
     elif phase.launch in ("tasks", "once"):
@@ -96,6 +99,18 @@ def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
         for when in ("before", "after")
     )
     return (before, after) if phase.witnessed else ([], [])
+
+
+def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:
+    """Return the lines of phases, and a sample of the contents after the last write and read."""
+    last = {phase.access.direction: phase for phase, _ in phases if plan.sampled}
+    lines = []
+    for phase, own in phases:
+        lines += own
+        way = phase.access.direction
+        if way in ("write", "read") and last.get(way) is phase:
+            lines.append(f"iog_sample {way} {shell_word(plan.directory)}")
+    return lines
 
 
 def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
@@ -121,14 +136,17 @@ def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
     before, after = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
-        out: list[str] = [*before] if holds_first_write else []
+        start = before if holds_first_write else []
         written = not holds_first_write
+        each = []
         for phase in phases:
-            out += _phase_lines(phase, launch, plan.directory)
+            own = _phase_lines(phase, launch, plan.directory)
             if not written and phase.access.direction == "write":
-                out += after
+                own += after
                 written = True
-        return [f"    {line}" for line in out]
+            each.append((phase, own))
+        out = _with_samples(each, plan)
+        return [f"    {line}" for line in [*start, *out]]
 
     start, first, last = (
         f"iog_phase {out} {shell_command([*launch.each_node, *launch.agent, 'facts', DIR, out])}"

@@ -49,6 +49,8 @@ LOCKED: Final = "lock.json"
 ACTIVITY: Final = "activity.tsv"
 #: Seconds between two looks at them; a look takes some 20 microseconds of a core.
 PAUSE_S: Final = 0.2
+#: A line for each :class:`iogauge.node.contents.Sample`.
+CONTENTS: Final = "contents.jsonl"
 
 # Stems of the agent's answers on each node: ``STEM.<host>.json``.
 

@@ -19,6 +19,12 @@ METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 _METADATA_PATTERN: Final = {"filecreate": "write", "filestat": "read", "filedelete": "write"}
 _PATTERNS: Final = ("read", "write", "randread", "randwrite")
+#: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
+MISMATCH: Final = r"verify: bad |verify failed"
+#: Options of a job that writes checksums: it does not read, and leaves no state in the stage.
+_WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
+#: A checksum has a header of tens of bytes, more in later versions of fio.
+_LEAST_CHECKSUM_BYTES: Final = 512
 _ENGINES: Final = ("psync", "libaio", "io_uring", *METADATA_PHASES)
 
 
@@ -29,7 +35,8 @@ class FioJob:
     Each of ``numjobs`` processes has its own ``files`` of ``file_bytes``. fio names them by
     ``filename_format``, the same in every job here: so a layout job writes what a read job reads.
     It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
-    ``runtime_s`` each process goes through its files once. Raises :class:`ValueError` for
+    ``runtime_s`` each process goes through its files once. With ``checksum_bytes`` a write puts a
+    checksum into every so many bytes, see :func:`verification`. Raises :class:`ValueError` for
     combinations that fio refuses, caps or ignores.
     """
 
@@ -45,10 +52,10 @@ class FioJob:
     loops: int = 1
     direct: bool = True
     runtime_s: int = 0
-    ramp_s: int = 0
     sync: bool = False
     fsync_at_end: bool = False
     no_random_map: bool = False
+    checksum_bytes: int = 0
     filename_format: str = "$clientuid.$jobnum.$filenum"
 
     def __post_init__(self) -> None:
@@ -91,7 +98,7 @@ class FioJob:
             ("numjobs", self.numjobs, 1),
             ("loops", self.loops, 1),
             ("runtime_s", self.runtime_s, 0),
-            ("ramp_s", self.ramp_s, 0),
+            ("checksum_bytes", self.checksum_bytes, 0),
         ):
             if value < least:
                 raise ValueError(f"{name} is {value}: expected at least {least}")
@@ -129,7 +136,6 @@ class FioJob:
         for name, given in (
             ("iodepth", self.iodepth > 1),
             ("runtime_s", self.runtime_s),
-            ("ramp_s", self.ramp_s),
             ("sync", self.sync),
             ("fsync_at_end", self.fsync_at_end),
             ("no_random_map", self.no_random_map),
@@ -145,8 +151,17 @@ class FioJob:
             )
         if self.iodepth > 1 and self.engine == "libaio" and not self.direct:
             raise ValueError("libaio is synchronous without direct: set direct or use io_uring")
-        if self.ramp_s and not self.runtime_s:
-            raise ValueError("ramp_s needs runtime_s: set it")
+        if self.checksum_bytes and self.pattern != "write":
+            raise ValueError(
+                f"checksum_bytes acts on a sequential write, but the pattern is {self.pattern!r}"
+            )
+        if self.checksum_bytes and (
+            self.block_bytes % self.checksum_bytes or self.checksum_bytes < _LEAST_CHECKSUM_BYTES
+        ):
+            raise ValueError(
+                f"checksum_bytes is {self.checksum_bytes}: expected a divisor of block_bytes "
+                f"({self.block_bytes}), at least {_LEAST_CHECKSUM_BYTES}"
+            )
         if self.fsync_at_end and not self.pattern.endswith("write"):
             raise ValueError(f"fsync_at_end acts on writes, but the pattern is {self.pattern!r}")
         if self.no_random_map and not self.pattern.startswith("rand"):
@@ -182,18 +197,35 @@ class FioJob:
                 lines.append("create_on_open=1")
         for given, line in (
             (self.runtime_s, f"time_based=1\nruntime={self.runtime_s}s"),
-            (self.ramp_s, f"ramp_time={self.ramp_s}s"),
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
             (self.loops > 1, f"loops={self.loops}"),
+            (
+                self.checksum_bytes,
+                "\n".join([*_checksums(self.checksum_bytes), *_WRITTEN_ALONE]),
+            ),
         ):
             if given:
                 lines.append(line)
         return "\n".join(lines) + "\n"
 
 
-def layout_job(*, directory: str, file_bytes: int, numjobs: int, files: int = 1) -> FioJob:
+def _checksums(interval_bytes: int) -> list[str]:
+    return ["verify=crc32c", f"verify_interval={units.tool_size(interval_bytes)}"]
+
+
+def verification(checksum_bytes: int) -> tuple[str, ...]:
+    """Return the options with which fio checks what it reads against the checksums in the data.
+
+    Every ``checksum_bytes`` must begin with the header that a layout with ``checksum_bytes`` wrote.
+    """
+    return tuple(f"--{line}" for line in _checksums(checksum_bytes))
+
+
+def layout_job(
+    *, directory: str, file_bytes: int, numjobs: int, files: int = 1, checksum_bytes: int = 0
+) -> FioJob:
     """Return the job that writes a read job's files: same directory, sizes and processes.
 
     fio lays missing files out by itself, but inside the run and by one process.
@@ -208,6 +240,7 @@ def layout_job(*, directory: str, file_bytes: int, numjobs: int, files: int = 1)
         files=files,
         numjobs=numjobs,
         fsync_at_end=True,
+        checksum_bytes=checksum_bytes,
     )
 
 
@@ -218,7 +251,6 @@ def random_read_job(
     file_bytes: int,
     numjobs: int,
     runtime_s: int,
-    ramp_s: int = 2,
 ) -> FioJob:
     """Return OIST's random read: O_DIRECT, psync, one request in flight for each process."""
     return FioJob(
@@ -229,7 +261,6 @@ def random_read_job(
         file_bytes=file_bytes,
         numjobs=numjobs,
         runtime_s=runtime_s,
-        ramp_s=ramp_s,
         sync=True,
         no_random_map=True,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from iogauge.core import units
@@ -17,6 +17,11 @@ DataType = Literal["timestamp", "offset", "incompressible", "random"]
 DATA_TYPES: Final[tuple[DataType, ...]] = ("timestamp", "offset", "incompressible", "random")
 _HINTED_APIS: Final = ("MPIIO", "HDF5", "NCMPI")
 _RESERVED: Final = re.compile(r"[\s\"\\]")
+#: Signature and seed of data that are checked; any would do.
+_SIGNATURE: Final = 1181783497
+_SEED: Final = 7
+#: What IOR prints if the data are wrong. Its exit status is the number of errors modulo 256.
+MISMATCH: Final = r"Incorrect data on (?:read|write)"
 _INT32: Final = range(-(2**31), 2**31)
 
 
@@ -228,6 +233,23 @@ class IorOptions:
             raise ValueError(f"collective (-c) has no effect with api {api}: use MPIIO")
         if self.o_direct and api != "POSIX":
             raise ValueError(f"o_direct (--posix.odirect) is an option of api POSIX, not of {api}")
+
+    def verification(self, read_back: bool = False) -> tuple[str, ...]:
+        """Return the words with which IOR also checks the data, see :data:`MISMATCH`.
+
+        A read compares them (``-R``); with ``read_back`` a write reads them (``-W``). Write and
+        read need one signature (``-G``): IOR takes it from its clock, and without it writes random
+        data of seed 0. Random offsets need one seed: IOR refuses to compare without.
+        """
+        checked = replace(
+            self,
+            verify_write=read_back,
+            verify_read=self.read,
+            signature=_SIGNATURE,
+            random_offset_seed=_SEED if self.random_offsets else None,
+        )
+        plain = self.arguments()
+        return tuple(word for word in checked.arguments() if word not in plain)
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``ior``, in stable order: what, where, how, limits, output."""

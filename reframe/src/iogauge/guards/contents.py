@@ -1,0 +1,137 @@
+"""Guards of the contents: what was written is there, and stays (G8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from iogauge.core.units import format_bytes
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.seen import CaseSeen
+from iogauge.node.contents import GONE, Block, Held, Sample
+
+#: Types of file systems whose st_blocks is what a file takes, as soon as it is written back.
+_COUNTED: Final = frozenset(
+    ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "lustre", "gfs2", "ocfs2")
+)
+#: A smaller file may lie in its inode.
+_LEAST_BYTES: Final = 64 << 10
+_STORED: Final = 0.95
+_EMPTY: Final = 0.1
+
+
+def verification(*, tool: str, complaint: str) -> Finding:
+    """G8: in the warm-up, which is not judged, the tool finds the data that it wrote: IOR with
+    ``-R``, or ``-W`` if nothing is read, fio with ``verify=crc32c``.
+    """
+    saw = f"{tool} checked its data in the warm-up"
+    return Rule(
+        "G8",
+        "the data that were written",
+        "Look for what else writes these files, for a wrapper of the tool, and for errors of the storage",
+    ).decide(not complaint, f"{saw}: {complaint}" if complaint else saw)
+
+
+def verification_of(seen: CaseSeen) -> Iterator[Finding]:
+    checks = {phase.name: phase.verifies for phase in seen.plan.repeat if phase.verifies}
+    complaints = [
+        f"{name}: {warning}"
+        for name, check in checks.items()
+        for output in seen.evidence.cold[name]
+        for warning in output.warnings
+        if re.search(check.complaint, warning)
+    ]
+    if checks:
+        yield verification(tool=seen.plan.tool, complaint=next(iter(complaints), ""))
+
+
+def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
+    """G8: a sample of 32 blocks of 4 KiB, which the first node reads with O_DIRECT, is the same
+    after the last read of a repetition as after the last write. Without a sample it is a remark.
+
+    ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions
+    that read.
+    """
+    rule = Rule(
+        "G8",
+        "the same contents after the read as after the write",
+        "Look for what else writes these files, and for a wrapper of the tool",
+    )
+    problems = [sample.problem for pair in pairs for sample in pair if sample.problem]
+    compared = 0
+    buffered = any(not sample.direct for pair in pairs for sample in pair)
+    for written, read in pairs:
+        before = {(block.file, block.offset): block.digest for block in written.blocks}
+        for block in read.blocks:
+            compared += 1
+            if before.get((block.file, block.offset)) != block.digest:
+                change = "the file is gone" if block.digest == GONE else "the block is another"
+                return rule.invalid(
+                    f"contents changed between write and read, repetition {read.repetition}: "
+                    f"{block.place}: {change}"
+                )
+    way = "after POSIX_FADV_DONTNEED, without O_DIRECT" if buffered else "with O_DIRECT"
+    saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
+    if problems:
+        return rule.warn(f"{saw}, {problems[0]}")
+    return rule.decide(compared > 0 and len(pairs) == reads, saw, Outcome.WARN)
+
+
+def unchanged_of(seen: CaseSeen) -> Iterator[Finding]:
+    plan = seen.plan
+    if not plan.sampled or not any(phase.access.direction == "read" for phase in plan.repeat):
+        return
+    yield unchanged(pairs=_pairs(seen.evidence.samples), reads=plan.repetitions)
+
+
+def _pairs(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+    """Return samples after judged reads, each with the one after its write."""
+    written: Mapping[int, Sample] = {s.repetition: s for s in samples if s.after == "write"}
+    found = []
+    for sample in samples:
+        before = written.get(sample.repetition) or written.get(0)
+        if sample.after == "read" and sample.repetition > 0 and before is not None:
+            found.append((before, sample))
+    return found
+
+
+def stored(*, type: str, blocks: Sequence[Block], files: Sequence[Held]) -> Finding:
+    """G8: files have the blocks that they claim. After the write st_blocks x 512 is at least 0.95 x
+    the size of each file of 64 KiB or more in the sample (ext2 to ext4, xfs, btrfs, f2fs, overlay,
+    lustre, gfs2, ocfs2). At most a tenth of the sample is zeros. None of it is a hole or
+    preallocated, as the file's map says (FIEMAP, not on lustre, gfs2, ocfs2).
+    """
+    rule = Rule(
+        "G8",
+        f"at least {_STORED:.0%} of a file's size in blocks, at most {_EMPTY:.0%} zeros, no hole",
+        "Reads of what was never written come from no device: look for what made or shrank the files",
+    )
+    for block in blocks:
+        if block.kind in ("hole", "unwritten"):
+            return rule.invalid(f"{block.place}: {block.kind}")
+    for held in files:
+        if type in _COUNTED and held.size >= _LEAST_BYTES and held.stored < _STORED * held.size:
+            return rule.invalid(
+                f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: "
+                "holes, or compression"
+            )
+    empty = [block for block in blocks if block.empty]
+    saw = f"{len(blocks)} block(s) of {len(files)} file(s)"
+    if len(empty) > _EMPTY * len(blocks):
+        return rule.invalid(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
+    if len(blocks) > 1 and len({block.digest for block in blocks}) == 1:
+        saw += ", all of them equal"
+    return rule.decide(bool(blocks), saw, Outcome.WARN)
+
+
+def stored_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield the first sample that is not believed, or the last one."""
+    samples = [sample for sample in seen.evidence.samples if sample.after == "write"]
+    findings = [
+        stored(type=seen.extras.target.type, blocks=sample.blocks, files=sample.files)
+        for sample in samples
+        if not sample.problem
+    ]
+    if findings:
+        yield next((f for f in findings if f.outcome is Outcome.INVALID), findings[-1])
