@@ -255,7 +255,7 @@ def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
     script = place.base / "slow.py"
     script.write_text(SLOW_CLOCK)
     rig.damage("fio", "*randread*", f"python3 {script} $out")
-    rig.run(*DIRECT).never_passed("G4: the tool reports 2 s; its bytes moved for")
+    rig.run(*DIRECT).never_passed("G4: the tool reports 2.00 s; its bytes moved for")
 
 
 @pytest.mark.needs_fio
