@@ -245,7 +245,7 @@ def main(argv: list[str]) -> int:
             for server in servers:
                 address, _, port = server.partition(",")
                 clients.append((address, int(port)))
-        elif name in ("--server", "--output", "--output-format"):
+        elif name in ("--server", "--output", "--output-format", "--verify", "--verify_interval"):
             options[name] = value
         elif word.startswith("-"):
             figures.refuse(f"fio {word}")

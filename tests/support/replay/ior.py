@@ -20,8 +20,8 @@ from typing import Any
 import figures
 
 _MIB = 2**20
-_FLAGS = "wrecgCzmkEF"
-_VALUES = "a:o:t:b:s:Q:i:d:O:"
+_FLAGS = "wrecgCzmkEFWR"
+_VALUES = "a:o:t:b:s:Q:i:d:O:G:"
 #: Part of a phase's time in which data moves, and times of the recorded run that are passed on.
 _MOVING = 0.9995
 
@@ -38,7 +38,7 @@ class Asked:
     @classmethod
     def of(cls, argv: list[str]) -> Asked:
         try:
-            options, rest = getopt.getopt(argv, _FLAGS + _VALUES)
+            options, rest = getopt.getopt(argv, _FLAGS + _VALUES, ["random-offset-seed="])
         except getopt.GetoptError as error:
             print(f"Error invalid argument: {error.opt}")
             figures.refuse(f"ior {' '.join(argv)}")

@@ -1,0 +1,230 @@
+"""What was written is there, and stays: the warm-up's check, and samples of the contents, on real file systems."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import Rig, Run
+from iogauge.workspace import permission
+
+pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
+
+IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
+IOR_BUFFERED = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
+FIO = ("-n", "FioRandomRead%block=4KiB")
+_MAKE = {
+    "ext4": ["mkfs.ext4", "-q", "-F"],
+    "xfs": ["mkfs.xfs", "-q"],
+    "btrfs": ["mkfs.btrfs", "-q"],
+}
+#: In the wrapper of a tool: the files of the case.
+_FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
+
+
+def call(*words: str) -> str:
+    return subprocess.run(
+        words, check=True, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
+
+
+def _device(place: Path, leaving: ExitStack) -> str:
+    """A loop device whose file is not in the page cache."""
+    image = place / "image"
+    with image.open("wb") as file:
+        file.truncate(700 << 20)
+    try:
+        device = call("losetup", "--find", "--show", "--direct-io=on", str(image))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no loop device with direct I/O here: {error}")
+    leaving.callback(call, "losetup", "--detach", device)
+    return device
+
+
+@pytest.fixture
+def target(storage: Path) -> Iterator[Callable[..., Path]]:
+    """Makes a file system of a type, on a loop device; ``overlay`` is over ext4."""
+    place = Path(tempfile.mkdtemp(dir=storage))
+    with ExitStack() as leaving:
+
+        def mount(kind: str, options: str = "defaults") -> Path:
+            device, point = _device(place, leaving), place / "point"
+            call(*_MAKE["ext4" if kind == "overlay" else kind], device)
+            point.mkdir()
+            call("mount", "-o", options, device, str(point))
+            leaving.callback(call, "umount", str(point))
+            if kind == "overlay":
+                below, point = point, place / "over"
+                for folder in (point, *(below / name for name in ("lower", "upper", "work"))):
+                    folder.mkdir()
+                parts = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
+                call("mount", "-t", "overlay", "overlay", "-o", parts, str(point))
+                leaving.callback(call, "umount", str(point))
+            (point / permission.MARKER).touch()
+            return point
+
+        yield mount
+
+
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig], target: Callable[..., Path]) -> Callable[..., Rig]:
+    """Makes a rig on a file system of its own, with references that everything meets."""
+
+    def make(kind: str, *tools: str, **fields: Any) -> Rig:
+        made = make_rig(target=target(kind), tools=tools or ("ior", "ior-mpiio"), **fields)
+        low = {
+            name: [0.001, -0.5, None, unit]
+            for name, unit in (
+                ("read_iops", "ops/s"),
+                ("read_bw", "MiB/s"),
+                ("write_bw", "MiB/s"),
+            )
+        }
+        bandwidths = {name: low[name] for name in ("read_bw", "write_bw")}
+        reads = {name: low[name] for name in ("read_bw", "read_iops")}
+        made.write_references({"IorPosix": bandwidths, "FioRandomRead": reads})
+        return made
+
+    return make
+
+
+def said(run: Run, guard: str = "G8") -> str:
+    """What the findings of a guard saw, about the case and its metrics."""
+    return "\n".join(f["saw"] for f in run.record["findings"] if f["guard"] == guard)
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "overlay"])
+def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
+    healthy = rig(kind, "ior", "fio")
+    for words, tool in ((IOR, "ior"), (IOR_BUFFERED, "ior"), (FIO, "fio")):
+        run = healthy.run(*words)
+        records = [record for record in run.records if record["check"] == words[1].split("%")[0]]
+        assert records[-1]["verdict"] == "PASS", run.out
+        found = [f for f in records[-1]["findings"] if f["guard"] == "G8"]
+        assert {f["outcome"] for f in found} == {"ok"}, found
+        text = "\n".join(f["saw"] for f in found)
+        assert f"{tool} checked its data in the warm-up" in text
+        assert re.search(r"[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again", text), text
+    healthy.assert_clean()
+
+
+@pytest.mark.needs_ior
+class TestIor:
+    def test_wrong_data_in_the_warm_up(self, rig: Callable[..., Rig]) -> None:
+        damaged = rig("ext4", tasks=1)
+        damaged.program(
+            "ior",
+            "case $out in *read.0.json) printf x | dd of=$IOG_DIR/data bs=1 seek=5000000 "
+            'conv=notrunc status=none ;; esac\nexec "$real" "$@"',
+        )
+        run = damaged.run(*IOR)
+        run.never_passed(
+            "G8: ior checked its data in the warm-up: read: WARNING: Incorrect data on read"
+        )
+        assert run.record["verdict"] == "INVALID"
+        damaged.assert_clean()
+
+    def test_as_many_errors_as_the_exit_status_cannot_tell(self, rig: Callable[..., Rig]) -> None:
+        """IOR counts each error twice, and its exit status is the count modulo 256."""
+        damaged = rig("ext4", tasks=1)
+        damaged.program(
+            "ior",
+            "case $out in *read.0.json) dd if=/dev/zero of=$IOG_DIR/data bs=1M count=128 "
+            'conv=notrunc status=none ;; esac\nexec "$real" "$@"',
+        )
+        run = damaged.run(*IOR)
+        run.never_passed("Incorrect data on read .128 errors found")
+        assert run.record["verdict"] == "INVALID"
+
+    @pytest.mark.parametrize("words", [IOR, IOR_BUFFERED], ids=["direct", "buffered"])
+    def test_zeros_between_write_and_read(
+        self, rig: Callable[..., Rig], words: tuple[str, ...]
+    ) -> None:
+        damaged = rig("ext4")
+        damaged.program(
+            "ior",
+            f"case $rank$out in 0*read.1.json) {_FILES}"
+            '    dd if=/dev/zero of="$file" bs=$size count=1 conv=notrunc,fsync status=none\ndone ;; esac\n'
+            'exec "$real" "$@"',
+        )
+        run = damaged.run(*words)
+        run.never_passed(
+            "G8: contents changed between write and read, repetition 1: data", "block is another"
+        )
+        assert run.record["verdict"] == "INVALID"
+
+    @pytest.mark.parametrize(
+        ("kind", "damage", "cause"),
+        [
+            ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"', "hole"),
+            ("xfs", 'truncate -s 0 "$file"; fallocate -l "$size" "$file"', "unwritten"),
+            ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', "hole"),
+            ("overlay", 'fallocate -p -o 65536 -l "$size" "$file"', "hole"),
+            (
+                "ext4",
+                'dd if=/dev/zero of="$file" bs="$size" count=1 conv=notrunc,fsync status=none',
+                "are zeros",
+            ),
+        ],
+        ids=["sparse", "preallocated", "punched", "overlay", "zeros"],
+    )
+    def test_files_without_data(
+        self, rig: Callable[..., Rig], kind: str, damage: str, cause: str
+    ) -> None:
+        damaged = rig(kind)
+        damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
+        run = damaged.run(*IOR)
+        run.never_passed(f"G8: .*{cause}")
+        assert run.record["verdict"] == "INVALID"
+
+    def test_compression_that_no_mount_option_shows(self, rig: Callable[..., Rig]) -> None:
+        compressed = rig("btrfs")
+        call("chattr", "+c", str(compressed.target))
+        run = compressed.run(*IOR_BUFFERED)
+        run.never_passed("G18: data timestamp on a target that stored data.* compressed")
+        assert run.record["verdict"] == "INVALID"
+        assert "holes" not in said(run)
+
+    def test_random_data_are_not_compressed(self, rig: Callable[..., Rig]) -> None:
+        compressed = rig("btrfs", declared={"compresses": True})
+        call("chattr", "+c", str(compressed.target))
+        run = compressed.run(*IOR_BUFFERED)
+        assert run.record["verdict"] == "PASS", run.out
+
+
+@pytest.mark.needs_fio
+class TestFio:
+    def test_wrong_data_in_the_warm_up(self, rig: Callable[..., Rig]) -> None:
+        damaged = rig("ext4", "fio", tasks=1)
+        damaged.damage(
+            "fio",
+            "fio-layout.0.json",
+            f'{_FILES}    truncate -s 1M "$file"; truncate -s "$size" "$file"\ndone',
+        )
+        run = damaged.run(*FIO)
+        run.never_passed(
+            r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
+        )
+        assert run.record["verdict"] == "INVALID"
+        damaged.assert_clean()
+
+    def test_zeros_between_layout_and_last_read(self, rig: Callable[..., Rig]) -> None:
+        damaged = rig("ext4", "fio")
+        damaged.program(
+            "fio",
+            f"case $out in *randread.1.json) {_FILES}"
+            '    dd if=/dev/zero of="$file" bs=1M count=$((size >> 20)) conv=notrunc status=none\ndone ;; esac\n'
+            'exec "$real" "$@"',
+        )
+        run = damaged.run(*FIO)
+        run.never_passed("G8: contents changed between write and read, repetition 1")
+        assert run.record["verdict"] == "INVALID"
