@@ -485,7 +485,5 @@ def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
         ("beegfs", Below(), Traits("page-cache", False)),
     ],
 )
-def test_a_stack_takes_promises_of_the_type_away(
-    kind: str, stack: Below, expected: Traits
-) -> None:
+def test_a_stack_takes_promises_of_the_type_away(kind: str, stack: Below, expected: Traits) -> None:
     assert traits(kind).over(stack) == expected
