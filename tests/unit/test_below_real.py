@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,6 +37,20 @@ def run(*words: object) -> str:
     return done.stdout.strip()
 
 
+def patiently(action: Callable[[], object]) -> None:
+    """Do what fails while somebody else looks at a mount."""
+    for attempt in range(20):
+        with contextlib.suppress(OSError):
+            action()
+            return
+        time.sleep(0.1 * attempt)
+    action()
+
+
+def unmount(point: Path) -> None:
+    patiently(lambda: run("umount", point))
+
+
 class Devices:
     """Loop devices and mounts below a directory, which leave in reverse order."""
 
@@ -50,9 +65,9 @@ class Devices:
 
     def loop(self, file: Path, direct: bool = True) -> Path:
         try:
-            device = run(
-                "losetup", "-f", "--show", f"--direct-io={'on' if direct else 'off'}", file
-            )
+            # Partitions leave with a device that is scanned for them.
+            mode = f"--direct-io={'on' if direct else 'off'}"
+            device = run("losetup", "--partscan", "-f", "--show", mode, file)
         except OSError as error:
             pytest.skip(f"no loop device: {error}")
         self.leaving.callback(run, "losetup", "-d", device)
@@ -62,7 +77,7 @@ class Devices:
         point = self.folder / name
         point.mkdir(exist_ok=True)
         run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
-        self.leaving.callback(run, "umount", point)
+        self.leaving.callback(unmount, point)
         return point
 
     def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
@@ -153,7 +168,7 @@ def test_ext4_and_xfs_keep_what_they_promise(devices: Devices) -> None:
         assert (found.o_direct, found.copies) == ("", (1, 1))
         written, read = direct_io(point, found.devices, os.urandom(MIB))
         assert written == pytest.approx(1, abs=0.2)
-        assert read == 1
+        assert read > 0.95
 
 
 def journal_as_option(devices: Devices, loop: Path) -> Path:
@@ -213,7 +228,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert reason in found.o_direct
     assert (found.copies, found.cached, found.memory) == (copies, "", "")
     written, read = direct_io(directory, found.devices, os.urandom(MIB))
-    assert read == 0
+    assert read < 0.05
     assert copies[0] * 0.9 <= written <= copies[1] * 1.2
 
 
@@ -223,7 +238,7 @@ def test_a_journalled_directory_with_delayed_allocation_is_direct(devices: Devic
     run("mount", "-o", "remount,delalloc", directory.parent)
     found = below(directory)
     assert (found.o_direct, found.copies) == ("", (1, 1))
-    assert direct_io(directory, found.devices, os.urandom(MIB))[1] == 1
+    assert direct_io(directory, found.devices, os.urandom(MIB))[1] > 0.95
 
 
 @pytest.mark.parametrize(
@@ -240,7 +255,7 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     assert (found.copies, found.cached, found.o_direct) == ((copies, copies), "", "")
     written, read = direct_io(point, found.devices, os.urandom(MIB))
     assert written == pytest.approx(copies, rel=0.2)
-    assert read == 1
+    assert read > 0.95
 
 
 def test_an_ordinary_user_sees_the_same(devices: Devices) -> None:
@@ -286,9 +301,10 @@ def test_btrfs_that_compresses_is_named(
     found = below(directory)
     assert reason in found.compresses
     assert bool(below(point).compresses) is not bool(attribute)
-    assert direct_io(directory, found.devices, os.urandom(MIB))[1] == 1
+    assert direct_io(directory, found.devices, os.urandom(MIB))[1] > 0.95
     written, read = direct_io(directory, found.devices, bytes(MIB))
-    assert (written < 0.5, read) == (True, 0)
+    assert written < 0.5
+    assert read < 0.05
 
 
 def test_a_loop_device_over_a_block_device_is_storage(devices: Devices) -> None:
@@ -306,7 +322,6 @@ def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices
     if shutil.which("addpart") is None:
         pytest.skip("needs addpart")
     run("addpart", loop, 1, 2048, 500_000)
-    devices.leaving.callback(run, "delpart", loop, 1)
     partition = Path(f"{loop}p1")
     found = below(devices.made("ext4", partition))
     assert found.devices == (number(partition),)
@@ -344,6 +359,13 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) 
         inner.image("image", 100)
 
 
+def test_the_log_of_xfs_may_lie_elsewhere(devices: Devices) -> None:
+    data, log = (devices.loop(devices.image(name)) for name in ("data", "log"))
+    run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log}", data)
+    point = devices.mount(data, "point", options=f"logdev={log}")
+    assert below(point).devices == (number(data), number(log))
+
+
 @pytest.mark.parametrize("hidden", ["deleted", "bound over"])
 def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hidden: str) -> None:
     image = devices.image("image")
@@ -354,7 +376,7 @@ def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hid
         image.unlink()
     else:
         run("mount", "--bind", devices.image("other"), image)
-        devices.leaving.callback(run, "umount", image)
+        devices.leaving.callback(unmount, image)
     found = below(point)
     assert f"{loop.name}, whose file {image}" in found.cached
     assert (found.fsync, found.disks) == (found.cached, ())
@@ -408,10 +430,11 @@ def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> 
     assert below(point).memory == f"tmpfs at {storage}"
     bound = devices.folder / "bound"
     bound.mkdir()
-    (point / "part").mkdir()
+    (point / "part").mkdir(0o700)
     run("mount", "--bind", point / "part", bound)
-    devices.leaving.callback(run, "umount", bound)
+    devices.leaving.callback(unmount, bound)
     assert below(bound).memory == f"tmpfs at {storage}"
+    time.sleep(0.1)  # directories made in one tick of the clock look alike
     devices.mount("iogauge-test", "memory", "tmpfs")
     for _ in range(2):
         for place in (point, bound):
@@ -425,7 +448,7 @@ def test_a_bind_mount_is_what_it_binds(devices: Devices) -> None:
     bound = devices.folder / "bound"
     bound.mkdir()
     run("mount", "--bind", point / "part", bound)
-    devices.leaving.callback(run, "umount", bound)
+    devices.leaving.callback(unmount, bound)
     assert below(bound) == below(point)
 
 
@@ -434,6 +457,6 @@ def test_zram_is_memory(devices: Devices) -> None:
     if not size.exists() or size.read_text().strip() != "0":
         pytest.skip("no unused zram0")
     size.write_text(f"{100 * MIB}")
-    devices.leaving.callback(Path("/sys/block/zram0/reset").write_text, "1")
+    devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
     found = below(devices.made("ext4", Path("/dev/zram0")))
     assert (found.memory, found.disks) == ("zram0, compressed memory", ())
