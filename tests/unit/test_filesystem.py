@@ -58,11 +58,18 @@ def test_the_mount_that_holds_a_path_is_what_findmnt_says(path: str) -> None:
 
 
 def test_a_mount_has_the_options_of_the_mount_and_of_the_file_system() -> None:
-    assert Mount(30, "/scratch", "10.0.0.1@tcp:/scratch", "lustre", "rw,noatime,rw,flock") in MOUNTS
+    options = "rw,noatime,rw,flock"
+    scratch = Mount(30, "/scratch", "10.0.0.1@tcp:/scratch", "lustre", options, "/", "0:40")
+    assert scratch in MOUNTS
+
+
+def test_a_bind_mount_has_the_directory_that_it_shows_and_its_device() -> None:
+    (bound,) = [mount for mount in MOUNTS if mount.point == "/srv/bind"]
+    assert (bound.root, bound.device) == ("/home/data", "8:1")
 
 
 def test_a_line_without_super_options_is_read() -> None:
-    assert Mount(37, "/autofs", "systemd-1", "autofs", "rw") in MOUNTS
+    assert Mount(37, "/autofs", "systemd-1", "autofs", "rw", "/", "0:45") in MOUNTS
 
 
 def test_lines_that_do_not_fit_are_skipped() -> None:

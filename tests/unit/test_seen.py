@@ -10,13 +10,13 @@ import pytest
 
 from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
-from iogauge.guards import cache, figures, striping
+from iogauge.guards import cache, figures, preflight, striping
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.judge.case import findings_of
 from iogauge.node.layouts import FileLayout, Layout
-from iogauge.node.mounts import Traits
+from iogauge.node.mounts import Below, Traits
 from iogauge.plan.case import CasePlan
 from iogauge.site.extras import PartitionExtras
 from support import stage
@@ -73,10 +73,86 @@ def test_metadata_with_a_warning_is_asked_for_its_bytes(left: Evidence) -> None:
     assert "odd" in finding.saw
 
 
-def test_a_node_that_sees_a_cache_below_makes_the_target_opaque(left: Evidence) -> None:
+def over(left: Evidence, **reasons: str) -> Evidence:
+    """The evidence of nodes of which the last sees something below the target."""
+    *others, last = left.views
+    views = (*others, dataclasses.replace(last, below=Below(**reasons)))  # type: ignore[arg-type]
+    return dataclasses.replace(left, views=views)
+
+
+def test_a_stack_that_a_node_sees_outweighs_the_type_and_the_site(left: Evidence) -> None:
     assert case(left).traits.cache == "page-cache"
-    views = tuple(dataclasses.replace(view, cached_below=True) for view in left.views)
-    assert case(dataclasses.replace(left, views=views)).traits == Traits("opaque", False)
+    left = dataclasses.replace(left, views=left.views * 2)
+    site = extras(target={"cache": "page-cache", "honours_o_direct": True})
+    seen = case(over(left, cached="loop0, whose file is cached"), site=site)
+    assert seen.traits == Traits("opaque", False, why="loop0, whose file is cached")
+
+
+DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offset": None}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "access", "rule", "saw"),
+    [
+        ({"memory": "zram0"}, DIRECT_READ, cache.client_cache_of, "memory, not storage (zram0)"),
+        ({"cached": "loop0"}, DIRECT_READ, cache.client_cache_of, "known to honour (loop0)"),
+        ({"o_direct": "fscrypt"}, DIRECT_READ, cache.client_cache_of, "honour (fscrypt)"),
+        (
+            {"memory": "zram0"},
+            {"direction": "write", "fsync": True},
+            cache.write_back_of,
+            "memory, not storage (zram0)",
+        ),
+        (
+            {"fsync": "volatile"},
+            {"direction": "write", "fsync": True},
+            cache.write_back_of,
+            "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
+            "here (volatile)",
+        ),
+        (
+            {"o_direct": "fscrypt"},
+            {"direction": "write", "fsync": False, "o_direct": True},
+            cache.write_back_of,
+            "no fsync, O_DIRECT, V = 788 MiB per node (fscrypt)",
+        ),
+        ({"memory": "zram0"}, {"direction": "metadata"}, preflight.storage_of, "storage (zram0)"),
+        ({"fsync": "fuse"}, {"direction": "metadata"}, preflight.storage_of, "nothing here (fuse)"),
+    ],
+)
+def test_a_guard_names_what_lies_below(
+    left: Evidence, reasons: dict[str, str], access: dict[str, Any], rule: Any, saw: str
+) -> None:
+    (before,) = rule(phase(left, 0, **access))
+    assert before.outcome is Outcome.OK, before
+    (finding,) = rule(phase(over(left, **reasons), 0, **access))
+    assert finding.outcome is Outcome.INVALID
+    assert saw in finding.saw
+
+
+def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left: Evidence) -> None:
+    seen = phase(over(left, cached="loop0"), 0, direction="write", fsync=True)
+    assert [finding.outcome for finding in cache.write_back_of(seen)] == [Outcome.OK]
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen", "saw"),
+    [
+        (None, "", "nothing that compresses"),
+        (False, "", "nothing that compresses"),
+        (True, "", "a target that compresses, as its site declares"),
+        (True, "btrfs compress=zstd", "on btrfs compress=zstd"),
+        (None, "dm-vdo", "on dm-vdo"),
+        (False, "zfs", "on zfs, though the site declares target.compresses: false"),
+    ],
+)
+def test_compression_that_a_node_sees_outweighs_the_site(
+    left: Evidence, declared: bool | None, seen: str, saw: str
+) -> None:
+    site = extras(target={} if declared is None else {"compresses": declared})
+    seen_case = case(over(left, compresses=seen), site=site)
+    (finding,) = cache.data_entropy_of(seen_case.phases[0])
+    assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
 
 
 def test_a_read_within_an_execution_that_writes_begins_when_that_has_ended(left: Evidence) -> None:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iogauge.core import deadline, paths
+from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.node import lustre_targets
-from iogauge.node.mounts import View, traits
+from iogauge.node.mounts import Below, View, traits
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
 from iogauge.site.machine import Machine, mpi_environment
@@ -73,13 +74,15 @@ def not_run(machine: Machine, target: str) -> list[str]:
         if program.problem:
             lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
     try:
-        mount = deadline.call(target, lambda: lustre_targets.look(target)).mount
+        view = deadline.call(target, lambda: lustre_targets.look(target))
     except OSError:
         return lines
-    if mount and not traits(mount.type).honours_o_direct:
+    known = traits(view.mount.type).over(view.below) if view.mount else None
+    if view.mount and known and not known.honours_o_direct:
+        hint = "" if known.why else "Where it does, say so: target.honours_o_direct: true"
         lines.append(
-            f"not run: random reads with O_DIRECT: {mount.type} is not known to honour O_DIRECT. "
-            "Where it does, say so: target.honours_o_direct: true"
+            f"not run: random reads with O_DIRECT: {view.mount.type} is not known to honour O_DIRECT"
+            f"{because(known.why)}. {hint}".rstrip()
         )
     return lines
 
@@ -192,16 +195,39 @@ def _target_mount(path: str, view: View) -> list[Check]:
             f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
         )
     ]
-    if traits(kind).cache != "page-cache":
-        checks.append(
-            Check(
-                "note",
-                f"target {path}",
-                f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
-                "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
-            )
+    return [*checks, *_target_promises(path, kind, view.below)]
+
+
+def _target_promises(path: str, kind: str, below: Below) -> Iterator[Check]:
+    """Yield notes about what a file system, and the stack below it, do not promise."""
+    known, subject = traits(kind).over(below), f"target {path}"
+    if known.why and known.cache == "memory":
+        yield Check(
+            "note",
+            subject,
+            f"memory, not storage ({known.why}): every figure is INVALID",
+            "choose a directory on storage",
         )
-    return checks
+    elif known.why:
+        yield Check(
+            "note",
+            subject,
+            f"reads may come from a cache, O_DIRECT or not ({known.why})",
+            "use two nodes or more, data of twice the memory, or another directory",
+        )
+    elif known.cache != "page-cache":
+        yield Check(
+            "note",
+            subject,
+            f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
+            "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
+        )
+    if known.unsynced:
+        text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
+        yield Check("note", subject, text, "choose another directory")
+    if below.compresses:
+        text = f"data may be compressed, or stored once ({below.compresses})"
+        yield Check("note", subject, text, "declare target.compresses: true")
 
 
 def _target_sessions(

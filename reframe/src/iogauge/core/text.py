@@ -26,3 +26,8 @@ def visible(text: str) -> str:
 def visible_lines(text: str) -> str:
     """Return text of several lines as :func:`visible` does; its line ends stay."""
     return "\n".join(map(visible, text.split("\n")))
+
+
+def because(reason: str) -> str:
+    """Return a reason in brackets, to be put behind what it explains; empty without a reason."""
+    return f" ({reason})" if reason else ""

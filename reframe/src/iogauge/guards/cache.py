@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Outcome, Rule, because
+from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
@@ -235,8 +236,9 @@ def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: random data on zfs, btrfs with ``compress=``, dm-vdo, if the site declares compression,
-    or if a block of the sample (G8) was stored compressed, as the file's map says. IOR needs ``-l random``; fio ``refill_buffers=1``,
+    """G18: random data if a node sees that the target compresses (zfs, dm-vdo, btrfs and f2fs by
+    mount option, property or ``chattr +c``), if a block of the sample (G8) was stored compressed, or
+    if the site declares it. IOR needs ``-l random``; fio ``refill_buffers=1``,
     ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
 
     Such targets shrink data that can be compressed or deduplicated. ``compressing`` names what

@@ -65,8 +65,3 @@ class Rule:
         """Return OK if the demand holds, else ``otherwise``. Keep the remedy in both findings."""
         outcome = Outcome.OK if holds else otherwise
         return Finding(self.guard, outcome, saw, self.demands, self.remedy)
-
-
-def because(reason: str) -> str:
-    """Return a reason in brackets, to be put behind what it explains; empty without a reason."""
-    return f" ({reason})" if reason else ""

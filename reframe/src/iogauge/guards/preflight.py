@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Rule, because
+from iogauge.guards.finding import Finding, Rule
 from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
 
 if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge

@@ -63,7 +63,7 @@ _STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
 
 
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
-    """Return the stack below a path, which lies on ``mount``; never raises.
+    """Return the stack below a path, which lies on ``mount``; raises OSError if it disappears.
 
     ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
@@ -158,8 +158,8 @@ def _data_profiles(path: str) -> list[int]:
 
 def _text(*parts: str) -> str:
     """Return the text of a file, empty if it cannot be read."""
-    with contextlib.suppress(OSError), open(os.path.join(*parts), encoding="utf-8") as file:
-        return file.read().strip()
+    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb") as file:
+        return os.fsdecode(file.read()).strip()
     return ""
 
 
@@ -381,12 +381,10 @@ class _Walk:
         info = os.stat(path)
         if status := _asked(self.place("dev", name), _LOOP_STATUS, bytes(232)):  # root's
             device, inode, special = struct.unpack_from("QQQ", status)
-            is_block = stat.S_ISBLK(info.st_mode)
-            if (
-                (special != info.st_rdev)
-                if is_block
-                else (device, inode) != (info.st_dev, info.st_ino)
-            ):
+            is_that = (device, inode) == (info.st_dev, info.st_ino)
+            if stat.S_ISBLK(info.st_mode):
+                is_that = special == info.st_rdev
+            if not is_that:
                 return None
         if stat.S_ISBLK(info.st_mode):
             return self.device(_number(info.st_rdev), above)

@@ -24,7 +24,7 @@ from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
 from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
 from iogauge.node import below
-from iogauge.node.mounts import Mount, Space, Traits, find_mount, space_of, traits
+from iogauge.node.mounts import Below, Mount, Space, find_mount, space_of, traits
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
@@ -227,7 +227,7 @@ def target_path() -> str:
 @dataclass(frozen=True, slots=True)
 class _PathFacts:
     mount: Mount
-    traits: Traits
+    below: Below
     space: Space
 
 
@@ -237,8 +237,7 @@ def _look(path: str) -> _PathFacts:
     mount = find_mount(path)
     if mount is None:
         raise OSError(f"no mount holds {path!r}")
-    known = traits(mount.type).over(below.resolve(path, mount))
-    return _PathFacts(mount, known, space_of(path))
+    return _PathFacts(mount, below.resolve(path, mount), space_of(path))
 
 
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
@@ -249,9 +248,12 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     looked = deadline.call(path, lambda: _look(path))
     target.setdefault("type", looked.mount.type)
     target.setdefault("source", looked.mount.source)
-    if looked.traits.why:
-        target.setdefault("cache", looked.traits.cache)
-        target.setdefault("honours_o_direct", looked.traits.honours_o_direct)
+    known = traits(looked.mount.type).over(looked.below)
+    if known.why:
+        target.setdefault("cache", known.cache)
+        target.setdefault("honours_o_direct", known.honours_o_direct)
+    if looked.below.compresses:
+        target.setdefault("compresses", True)
     cores = core_count(os.sched_getaffinity(0), CPUS)
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))

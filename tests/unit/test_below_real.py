@@ -1,0 +1,462 @@
+"""The stack below a mount on real file systems and devices, against what the kernel counts."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from iogauge.node.counters import parse_diskstats
+from iogauge.node.lustre_targets import look
+from iogauge.node.mounts import Below
+from support import hanging
+
+pytestmark = [
+    pytest.mark.needs_loop,
+    pytest.mark.skipif(os.getuid() != 0, reason="needs root"),
+]
+MIB = 1 << 20
+
+
+def run(*words: object) -> str:
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=60
+    )
+    if done.returncode != 0:
+        raise OSError(f"{words}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def patiently(action: Callable[[], object]) -> None:
+    """Do what fails while somebody else looks at a mount."""
+    for attempt in range(20):
+        with contextlib.suppress(OSError):
+            action()
+            return
+        time.sleep(0.1 * attempt)
+    action()
+
+
+def unmount(point: Path) -> None:
+    patiently(lambda: run("umount", point))
+
+
+class Devices:
+    """Loop devices and mounts below a directory, which leave in reverse order."""
+
+    def __init__(self, folder: Path, leaving: contextlib.ExitStack) -> None:
+        self.folder, self.leaving = folder, leaving
+
+    def image(self, name: str, mib: int = 300) -> Path:
+        file = self.folder / name
+        with open(file, "wb") as created:
+            created.truncate(mib * MIB)
+        return file
+
+    def loop(self, file: Path, direct: bool = True) -> Path:
+        try:
+            # Partitions leave with a device that is scanned for them.
+            mode = f"--direct-io={'on' if direct else 'off'}"
+            device = run("losetup", "--partscan", "-f", "--show", mode, file)
+        except OSError as error:
+            pytest.skip(f"no loop device: {error}")
+        self.leaving.callback(run, "losetup", "-d", device)
+        return Path(device)
+
+    def mount(self, source: object, name: str, kind: str = "", options: str = "rw") -> Path:
+        point = self.folder / name
+        point.mkdir(exist_ok=True)
+        run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
+        self.leaving.callback(unmount, point)
+        return point
+
+    def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
+        """A new file system on a device, mounted."""
+        quiet = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[kind]
+        program = f"mkfs.{kind}"
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+        run(program, *quiet, *words, device)
+        return self.mount(device, f"on-{device.name}", options=options)
+
+
+@pytest.fixture
+def devices(tmp_path: Path) -> Iterator[Devices]:
+    with contextlib.ExitStack() as leaving:
+        yield Devices(tmp_path, leaving)
+
+
+def below(path: Path) -> Below:
+    return look(str(path)).below
+
+
+def number(device: Path) -> str:
+    info = os.stat(device).st_rdev
+    return f"{os.major(info)}:{os.minor(info)}"
+
+
+def disk_of(path: Path) -> str:
+    """The whole disk of a file system on one."""
+    device = os.stat(path).st_dev
+    real = Path("/sys/dev/block", f"{os.major(device)}:{os.minor(device)}").resolve()
+    whole = real.parent if (real / "partition").exists() else real
+    return (whole / "dev").read_text().strip()
+
+
+def moved(numbers: tuple[str, ...]) -> tuple[int, int]:
+    text = Path("/proc/diskstats").read_text(encoding="ascii")
+    counts = [parse_diskstats(text, device) or (0, 0) for device in numbers]
+    return sum(read for read, _ in counts), sum(written for _, written in counts)
+
+
+def direct_io(directory: Path, numbers: tuple[str, ...], data: bytes) -> tuple[float, float]:
+    """Write and sync 16 MiB with O_DIRECT, read them twice; return the devices' shares of the
+    write, and of the second read."""
+    block = mmap.mmap(-1, MIB)
+    block.write(data)
+    file = directory / "data"
+    before = moved(numbers)[1]
+    fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_DIRECT, 0o600)
+    try:
+        for count in range(16):
+            os.pwrite(fd, block, count * MIB)
+        os.fsync(fd)
+        run("sync", "-f", file)
+        written = moved(numbers)[1] - before
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(2):
+            before = moved(numbers)[0]
+            for count in range(16):
+                os.preadv(fd, [block], count * MIB)
+        return written / (16 * MIB), (moved(numbers)[0] - before) / (16 * MIB)
+    finally:
+        os.close(fd)
+        file.unlink()
+
+
+def encrypted(directory: Path) -> None:
+    """Encrypt an empty directory with a key of this test (fscrypt, policy version 2)."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        key = bytearray(struct.pack("<II32sII32s", 2, 0, b"", 64, 0, b"") + bytes(range(64)))
+        fcntl.ioctl(fd, 0xC0506617, key, True)
+        policy = struct.pack("<BBBBB3s16s", 2, 1, 4, 0, 0, b"", bytes(key[8:24]))
+        fcntl.ioctl(fd, 0x800C6613, policy)
+    finally:
+        os.close(fd)
+
+
+def test_ext4_and_xfs_keep_what_they_promise(devices: Devices) -> None:
+    for kind in ("ext4", "xfs"):
+        loop = devices.loop(devices.image(kind))
+        point = devices.made(kind, loop)
+        found = below(point)
+        disk = disk_of(devices.folder)
+        assert (found.devices, found.disks) == ((number(loop),), (disk,))
+        assert found.names == {number(loop): loop.name, disk: found.names[disk]}
+        assert (found.memory, found.cached, found.fsync, found.compresses) == ("",) * 4
+        assert (found.o_direct, found.copies) == ("", (1, 1))
+        written, read = direct_io(point, found.devices, os.urandom(MIB))
+        assert written == pytest.approx(1, abs=0.2)
+        assert read > 0.95
+
+
+def journal_as_option(devices: Devices, loop: Path) -> Path:
+    return devices.made("ext4", loop, "data=journal")
+
+
+def journal_as_default(devices: Devices, loop: Path) -> Path:
+    run("mkfs.ext4", "-q", "-F", loop)
+    run("tune2fs", "-o", "journal_data", loop)
+    point = devices.mount(loop, "point")
+    assert "data=journal" not in look(str(point)).mount.options  # type: ignore[union-attr]
+    return point
+
+
+def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
+    (devices.folder / "root/directory").mkdir(parents=True)
+    run("mkfs.ext4", "-q", "-F", "-d", devices.folder / "root", loop)
+    run("debugfs", "-w", "-R", "set_inode_field /directory flags 0x84000", loop)
+    return devices.mount(loop, "point", options="nodelalloc") / "directory"
+
+
+def encryption(devices: Devices, loop: Path, options: str = "rw") -> Path:
+    directory = devices.made("ext4", loop, options, "-O", "encrypt") / "directory"
+    directory.mkdir()
+    try:
+        encrypted(directory)
+    except OSError as error:
+        pytest.skip(f"the kernel has no fscrypt: {error}")
+    return directory
+
+
+def inline_encryption_without_a_device_for_it(devices: Devices, loop: Path) -> Path:
+    try:
+        return encryption(devices, loop, "inlinecrypt")
+    except OSError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason", "copies"),
+    [
+        (journal_as_option, "ext4 with data=journal", (1, 2)),
+        (journal_as_default, "ext4 with data=journal", (1, 2)),
+        (journal_of_a_directory, "chattr +j", (1, 2)),
+        (encryption, "fscrypt", (1, 1)),
+        (inline_encryption_without_a_device_for_it, "fscrypt", (1, 1)),
+    ],
+)
+def test_o_direct_that_reads_from_the_page_cache_is_named(
+    devices: Devices,
+    make: Callable[[Devices, Path], Path],
+    reason: str,
+    copies: tuple[float, float],
+) -> None:
+    directory = make(devices, devices.loop(devices.image("image")))
+    found = below(directory)
+    assert reason in found.o_direct
+    assert (found.copies, found.cached, found.memory) == (copies, "", "")
+    written, read = direct_io(directory, found.devices, os.urandom(MIB))
+    assert read < 0.05
+    assert copies[0] * 0.9 <= written <= copies[1] * 1.2
+
+
+def test_a_journalled_directory_with_delayed_allocation_is_direct(devices: Devices) -> None:
+    """Then ext4 ignores the attribute."""
+    directory = journal_of_a_directory(devices, devices.loop(devices.image("image")))
+    run("mount", "-o", "remount,delalloc", directory.parent)
+    found = below(directory)
+    assert (found.o_direct, found.copies) == ("", (1, 1))
+    assert direct_io(directory, found.devices, os.urandom(MIB))[1] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "copies"),
+    [("single", 1, 1), ("dup", 1, 2), ("raid0", 2, 1), ("raid1", 2, 2), ("raid1c3", 3, 3)],
+)
+def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int) -> None:
+    loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
+    words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
+    point = devices.made("btrfs", loops[0], "rw", *words)
+    found = below(point)
+    assert set(found.devices) == {number(loop) for loop in loops}
+    assert found.disks == (disk_of(devices.folder),)
+    assert (found.copies, found.cached, found.o_direct) == ((copies, copies), "", "")
+    written, read = direct_io(point, found.devices, os.urandom(MIB))
+    assert written == pytest.approx(copies, rel=0.2)
+    assert read > 0.95
+
+
+def test_an_ordinary_user_sees_the_same(devices: Devices) -> None:
+    """If he may see the file of the loop device."""
+    devices.folder = Path(devices.leaving.enter_context(tempfile.TemporaryDirectory()))
+    devices.folder.chmod(0o755)
+    point = devices.made("btrfs", devices.loop(devices.image("image")), "rw", "-d", "dup")
+    run("chattr", "+c", point)
+    assert below(point).compresses
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(65534)
+        os.write(writer, repr(below(point)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 1 << 16).decode() == repr(below(point))
+    os.close(reader)
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("options", "attribute", "reason"),
+    [
+        ("compress=zstd", (), "btrfs compress=zstd:3"),
+        ("compress-force=lzo", (), "btrfs compress=lzo"),
+        ("rw", ("chattr", "+c"), "chattr +c or btrfs property"),
+        ("rw", ("btrfs", "property"), "chattr +c or btrfs property"),
+    ],
+)
+def test_btrfs_that_compresses_is_named(
+    devices: Devices, options: str, attribute: tuple[str, ...], reason: str
+) -> None:
+    """Random data, which G18 demands of it, are read from the device; others are not."""
+    point = devices.made("btrfs", devices.loop(devices.image("image")), options)
+    directory = point / "directory"
+    directory.mkdir()
+    if attribute[:1] == ("chattr",):
+        run(*attribute, directory)
+    elif attribute:
+        run("btrfs", "property", "set", directory, "compression", "zstd")
+    found = below(directory)
+    assert reason in found.compresses
+    assert bool(below(point).compresses) is not bool(attribute)
+    assert direct_io(directory, found.devices, os.urandom(MIB))[1] > 0.95
+    written, read = direct_io(directory, found.devices, bytes(MIB))
+    assert written < 0.5
+    assert read < 0.05
+
+
+def test_a_loop_device_over_a_block_device_is_storage(devices: Devices) -> None:
+    """Its node lies on a file system in memory, its data do not."""
+    lower = devices.loop(devices.image("image"))
+    upper = devices.loop(lower)
+    found = below(devices.made("ext4", upper))
+    assert found.disks == (disk_of(devices.folder),)
+    assert set(found.names) >= {number(upper), number(lower)}
+    assert (found.memory, found.cached, found.fsync) == ("", "", "")
+
+
+def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices: Devices) -> None:
+    loop = devices.loop(devices.image("image"), direct=False)
+    if shutil.which("addpart") is None:
+        pytest.skip("needs addpart")
+    run("addpart", loop, 1, 2048, 500_000)
+    partition = Path(f"{loop}p1")
+    found = below(devices.made("ext4", partition))
+    assert found.devices == (number(partition),)
+    assert found.cached.startswith(f"{partition.name} on {loop.name}, whose file")
+    assert (found.memory, found.fsync) == ("", "")
+    assert found.disks == (disk_of(devices.folder),)
+
+
+def test_a_direct_loop_device_over_a_cached_one_is_cached(devices: Devices) -> None:
+    lower = devices.loop(devices.image("image"), direct=False)
+    found = below(devices.made("xfs", devices.loop(lower)))
+    assert f"on {lower.name}, whose file" in found.cached
+
+
+def test_a_loop_device_on_journalled_data_is_cached(devices: Devices) -> None:
+    point = devices.made("ext4", devices.loop(devices.image("image", 600)), "data=journal")
+    inner = Devices(point, devices.leaving)
+    found = below(inner.made("ext4", inner.loop(inner.image("inner", 100))))
+    assert found.cached.endswith("ext4 with data=journal")
+    assert (found.fsync, found.memory, found.o_direct) == ("", "", "")
+
+
+def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
+    inner = Devices(memory, devices.leaving)
+    loop = devices.loop(inner.image("image", 100))
+    point = devices.made("ext4", loop)
+    assert below(point).memory == f"{loop.name} on tmpfs at {memory}"
+    # Nobody sees what the path leads to now, and root sees that another file is there.
+    devices.mount("iogauge-test", "memory", "tmpfs")
+    for _ in range(2):
+        found = below(point)
+        assert f"{loop.name}, whose file {memory}/image cannot be seen here" in found.cached
+        assert (found.fsync, found.disks) == (found.cached, ())
+        inner.image("image", 100)
+
+
+def test_the_log_of_xfs_may_lie_elsewhere(devices: Devices) -> None:
+    data, log = (devices.loop(devices.image(name)) for name in ("data", "log"))
+    run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log}", data)
+    point = devices.mount(data, "point", options=f"logdev={log}")
+    assert below(point).devices == (number(data), number(log))
+
+
+@pytest.mark.parametrize("hidden", ["deleted", "bound over"])
+def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hidden: str) -> None:
+    image = devices.image("image")
+    loop = devices.loop(image)
+    point = devices.made("ext4", loop)
+    assert below(point).cached == ""
+    if hidden == "deleted":
+        image.unlink()
+    else:
+        run("mount", "--bind", devices.image("other"), image)
+        devices.leaving.callback(unmount, image)
+    found = below(point)
+    assert f"{loop.name}, whose file {image}" in found.cached
+    assert (found.fsync, found.disks) == (found.cached, ())
+
+
+def test_a_loop_device_on_fuse_proves_nothing(devices: Devices) -> None:
+    try:
+        mounted = devices.leaving.enter_context(hanging.mounted(devices.folder))
+    except hanging.Unavailable as error:
+        pytest.skip(str(error))
+    inner = Devices(mounted.point, devices.leaving)
+    loop = devices.loop(inner.image("image", 100), direct=False)
+    found = below(devices.made("ext4", loop))
+    assert found.cached == found.fsync
+    assert found.cached.startswith(f"{loop.name} on fuse")
+
+
+def overlay(devices: Devices, storage: Path, *options: str) -> Path:
+    for name in ("upper", "work", "lower"):
+        (storage / name).mkdir()
+    words = [f"{name}dir={storage / name}" for name in ("upper", "work", "lower")]
+    return devices.mount("overlay", "over", "overlay", ",".join([*words, *options]))
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_an_overlay_is_its_upper_directory(devices: Devices, volatile: bool) -> None:
+    loop = devices.loop(devices.image("image"))
+    point = overlay(devices, devices.made("ext4", loop), *(["volatile"] if volatile else []))
+    (point / "directory").mkdir()
+    found = below(point / "directory")
+    assert (found.devices, found.disks) == ((number(loop),), (disk_of(devices.folder),))
+    assert (found.cached, found.memory) == ("", "")
+    assert found.fsync == ("a volatile overlay ignores fsync" if volatile else "")
+    before = moved(found.devices)[1]
+    with open(point / "directory" / "data", "wb") as file:
+        file.write(os.urandom(16 * MIB))
+        file.flush()
+        os.fsync(file)
+        assert (moved(found.devices)[1] - before < 8 * MIB) is volatile
+
+
+def test_an_overlay_over_journalled_data_is_named(devices: Devices) -> None:
+    storage = devices.made("ext4", devices.loop(devices.image("image")), "data=journal")
+    found = below(overlay(devices, storage))
+    assert (found.o_direct, found.copies) == ("ext4 with data=journal", (1, 2))
+
+
+def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:
+    storage = devices.mount("iogauge-test", "memory", "tmpfs")
+    point = overlay(devices, storage)
+    assert below(point).memory == f"tmpfs at {storage}"
+    bound = devices.folder / "bound"
+    bound.mkdir()
+    (point / "part").mkdir(0o700)
+    run("mount", "--bind", point / "part", bound)
+    devices.leaving.callback(unmount, bound)
+    assert below(bound).memory == f"tmpfs at {storage}"
+    time.sleep(0.1)  # directories made in one tick of the clock look alike
+    devices.mount("iogauge-test", "memory", "tmpfs")
+    for _ in range(2):
+        for place in (point, bound):
+            assert f"upper directory {storage}/upper cannot be seen here" in below(place).fsync
+        (storage / "upper/part").mkdir(parents=True, exist_ok=True)
+
+
+def test_a_bind_mount_is_what_it_binds(devices: Devices) -> None:
+    point = devices.made("ext4", devices.loop(devices.image("image")))
+    (point / "part").mkdir()
+    bound = devices.folder / "bound"
+    bound.mkdir()
+    run("mount", "--bind", point / "part", bound)
+    devices.leaving.callback(unmount, bound)
+    assert below(bound) == below(point)
+
+
+def test_zram_is_memory(devices: Devices) -> None:
+    size = Path("/sys/block/zram0/disksize")
+    if not size.exists() or size.read_text().strip() != "0":
+        pytest.skip("no unused zram0")
+    size.write_text(f"{100 * MIB}")
+    devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
+    found = below(devices.made("ext4", Path("/dev/zram0")))
+    assert (found.memory, found.disks) == ("zram0, compressed memory", ())
