@@ -40,6 +40,7 @@ from iogauge.plan.stage import (
     NEIGHBOURS,
     OPENED,
     PINNED,
+    REFUSAL,
     RUNS,
     STRIPES,
     VIEW,
@@ -235,6 +236,8 @@ def _collect(
         first = (opened.view,) if opened.view else ()
         return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
+    if refused := _refused_by_node(stage, runs):
+        return Evidence(views=(opened.view,) if opened.view else (), refused=refused)
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
@@ -275,6 +278,14 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     if opened.failed:
         raise ToolOutputError(f"nothing was measured: {opened.failed}")
     return opened
+
+
+def _refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
+    """Return why nodes refused the case when all looked at the target, before the first byte."""
+    if all(run.status == 0 for run in runs if run.name == VIEW):
+        return ()
+    said = stage_text(stage / complaints_file(VIEW, 0), VIEW).splitlines()
+    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
 
 
 def _check_phases(

@@ -17,6 +17,7 @@ from iogauge.node.mounts import (
     View,
     cache_id,
     cached_below,
+    existing_parent,
     find_mount,
     parse_lfs_quota,
     space_of,
@@ -105,6 +106,8 @@ def look(path: str, striped: bool = False) -> View:
     ``striped`` means that Lustre lays out its files: then look at the storage targets too. Raises
     :class:`LustreError` if that fails.
     """
+    from iogauge.node.uuids import uuid_of
+
     mount = find_mount(path)
     on_lustre = striped or (mount is not None and mount.type == "lustre")
     return View(
@@ -116,6 +119,7 @@ def look(path: str, striped: bool = False) -> View:
         cache_id=cache_id(path),
         cached_below=mount is not None and cached_below(mount),
         targets=storage_targets(path) if striped else (),
+        uuid=uuid_of(existing_parent(path), mount),
     )
 
 

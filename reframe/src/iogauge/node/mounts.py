@@ -143,7 +143,7 @@ class View:
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
     are containers of one kernel may share it. ``cached_below`` means that this kernel's page cache
     serves the mounted file system itself. ``targets`` are the storage targets, if files are striped
-    over them.
+    over them. ``uuid`` names the file system itself (:mod:`iogauge.node.uuids`), "" if unknown.
     """
 
     host: str
@@ -154,6 +154,7 @@ class View:
     cache_id: str = ""
     cached_below: bool = False
     targets: tuple[StorageTarget, ...] = ()
+    uuid: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -162,8 +163,8 @@ class View:
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
         """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old records have no key for targets.
-        view: View = build(View, {"targets": (), **data})
+        # Old views have no keys for targets and UUID.
+        view: View = build(View, {"targets": (), "uuid": "", **data})
         space = view.space
         if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
             raise TypeError(f"{space}: room is not negative")
@@ -224,17 +225,20 @@ def cache_id(path: str) -> str:
         return f"{file.read().strip()}:{os.stat(path).st_dev}"
 
 
+def upper_directory(mount: Mount) -> str | None:
+    """Return the directory that an overlay writes to, None if the mount is no overlay."""
+    match = re.search(r"(?:^|,)upperdir=([^,]+)", mount.options)
+    return _unescape(match[1]) if match and mount.type == "overlay" else None
+
+
 def cached_below(mount: Mount) -> bool:
     """Return whether a mounted file system is itself served from memory or this page cache.
 
     So is a loop device whose file goes through the page cache (``dio`` 0) or lies in memory. So is
     an overlay whose upper directory lies in memory. Only files visible from here are examined.
     """
-    upper = (
-        re.search(r"(?:^|,)upperdir=([^,]+)", mount.options) if mount.type == "overlay" else None
-    )
-    if upper:
-        return _in_memory(_unescape(upper[1]))
+    if upper := upper_directory(mount):
+        return _in_memory(upper)
     name = os.path.basename(os.path.realpath(mount.source))
     if not re.fullmatch(r"loop\d+", name):
         return False
