@@ -20,6 +20,7 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "session": "session",
         "host": "login",
         "process": (1, 2),
+        "uuid": None,
         "case": "case",
         "lock": place,
         "lock_wait_s": 5,

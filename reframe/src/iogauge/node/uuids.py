@@ -152,8 +152,8 @@ def _of_overlay(path: str, mount: Mount) -> str:
     if own := _asked(path, mount.type):
         return own
     upper = upper_directory(mount)
-    below = find_mount(upper) if upper and os.path.exists(upper) else None
-    name = uuid_of(upper, below) if upper and below else ""
+    seen = upper is not None and os.path.isabs(upper) and os.path.exists(upper)
+    name = uuid_of(upper, find_mount(upper)) if upper and seen else ""
     return f"upper-{name}" if name else ""
 
 

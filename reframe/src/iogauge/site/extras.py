@@ -86,6 +86,12 @@ class Target(SiteModel):
         own = () if self.of_job else (self.path,)
         return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
 
+    @model_validator(mode="after")
+    def _lasts(self) -> Target:
+        if self.uuid and self.of_job:
+            raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
+        return self
+
     @field_validator("path", "lock")
     @classmethod
     def _absolute(cls, path: str | None, info: ValidationInfo) -> str | None:
