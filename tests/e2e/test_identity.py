@@ -186,7 +186,9 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
         pytest.skip(reason or "no mpirun of Open MPI on PATH")
     a = disks.insert("a")
     other = disks.folder / "other"
-    with mounted(other, "ext4", 64 << 20, disks.folder / "c.img"), Hosts(2, storage) as cluster:
+    with ExitStack() as stack:
+        stack.enter_context(mounted(other, "ext4", 64 << 20, disks.folder / "c.img"))
+        cluster = stack.enter_context(Hosts(2, storage, disks.point, other))
         b = look(str(other)).uuid
         rig = make_rig(target=disks.target, tools=("ior", "mdtest"), declared={"source": None})
         settings = rig.settings()
