@@ -145,7 +145,11 @@ def test_a_node_that_sees_another_file_system_refuses_the_case(
     assert agent.main(["view", str(target / "case"), "view"]) == 3
     said = capfd.readouterr().err
     assert said.startswith("iogauge: refused: G9: ")
-    for word in ("n1 sees UUID another", os.uname().nodename, lustre_targets.look(str(target)).uuid):
+    for word in (
+        "n1 sees UUID another",
+        os.uname().nodename,
+        lustre_targets.look(str(target)).uuid,
+    ):
         assert word in said
 
 

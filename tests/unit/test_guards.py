@@ -410,7 +410,9 @@ def test_g9_tells_file_systems_of_one_type_apart(finding: Finding, words: list[s
         identity(view(uuid="A"), declared="A"),
         identity(view(uuid="A"), view("n2"), view("n3", uuid="A"), at_end={"n1": "A", "n2": ""}),
         identity(view(), at_end={"n1": "A"}),
-        identity(view(uuid="fs@1@tcp,2@tcp"), view("n2", uuid="fs@2@tcp"), declared="fs@1@tcp,2@tcp"),
+        identity(
+            view(uuid="fs@1@tcp,2@tcp"), view("n2", uuid="fs@2@tcp"), declared="fs@1@tcp,2@tcp"
+        ),
     ],
 )
 def test_g9_takes_an_unknown_uuid_for_no_other_one(finding: Finding) -> None:

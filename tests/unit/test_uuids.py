@@ -240,9 +240,7 @@ def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path: 
 
 
 @pytest.mark.parametrize("option", ["on", "null"])
-def test_an_overlay_has_its_own_or_that_of_its_upper_directory(
-    tmp_path: Path, option: str
-) -> None:
+def test_an_overlay_has_its_own_or_that_of_its_upper_directory(tmp_path: Path, option: str) -> None:
     with made("ext4", tmp_path) as point:
         parts = [point / name for name in ("lower", "upper", "work")]
         for part in (*parts, tmp_path / "over"):

@@ -209,7 +209,9 @@ def _target_mount(path: str, view: View) -> list[Check]:
         ),
         Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
         if view.uuid
-        else Check("note", f"target {path}", f"{kind} shows no UUID: another one in its place is not seen"),
+        else Check(
+            "note", f"target {path}", f"{kind} shows no UUID: another one in its place is not seen"
+        ),
     ]
     if traits(kind).cache != "page-cache":
         checks.append(

@@ -87,7 +87,7 @@ def _view(path: str, out: str) -> int:
     view, objection = look_again(path)
     _answer(out, view.to_json())
     if objection:
-        from iogauge.plan.stage import REFUSED, REFUSAL
+        from iogauge.plan.stage import REFUSAL, REFUSED
 
         print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
         return REFUSED
