@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -39,6 +40,7 @@ from iogauge.node import (
     lustre_targets,
     pagecache,
     probes,
+    uuids,
 )
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
@@ -435,7 +437,12 @@ def _mounts(data: bytes) -> object:
     for mount in mounts:
         probes.safe_options(mount.options), probes.safe_source(mount.source)
         client_settings.fsname_of(mount.source)
+        assert not uuids.differ(uuids.lustre_name(mount.source), "")
     return mounts
+
+
+def _volumes(data: bytes) -> object:
+    return uuids.nfs_name(text_of(data), os.makedev(0, 52))
 
 
 def _quota(data: bytes) -> object:
@@ -738,6 +745,7 @@ READERS: tuple[Reader, ...] = (
         "lfs",
     ),
     Reader("filesystem.parse_mountinfo", [_MOUNTINFO], _mounts),
+    Reader("uuids.nfs_name", [b"v4 0a000001  801 0:52 5d2f4b1ec0f04a6d:0 no\n"], _volumes),
     Reader("filesystem.parse_lfs_quota", _printed("quota.txt", "quota"), _quota),
     Reader("load, fingerprint: lctl", _printed("load.txt", "") + _printed("params.txt", ""), _lctl),
     Reader(

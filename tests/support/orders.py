@@ -14,6 +14,7 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "target": place,
         "type": "ext4",
         "source": None,
+        "uuid": None,
         "striping": "none",
         "targets": None,
         "restore": os.path.join(place, "..", "restore"),

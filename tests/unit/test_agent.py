@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import tempfile
@@ -17,7 +18,7 @@ from iogauge.node import lustre_targets, mounts
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
-from iogauge.plan.stage import REFUSED
+from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
 from support.orders import job_order
 
@@ -62,6 +63,7 @@ def test_a_target_as_declared_is_opened(target: Path) -> None:
     [
         ({"type": "lustre"}, "G9: "),
         ({"source": "elsewhere"}, "G9: "),
+        ({"uuid": "12345678-1234-1234-1234-123456789abc"}, "G9: "),
         ({"held_bytes": 1 << 60}, "G13: "),
         ({"keep_free": 1.0}, "G13: "),
         ({"max_fill": 0.0}, "G13: "),
@@ -129,9 +131,40 @@ def answer(out: str) -> dict[str, Any]:
     return found
 
 
+def opened_elsewhere(target: Path, **change: Any) -> None:
+    """Leave what another node leaves that has opened the case on this machine's file system."""
+    case(target)
+    first = dataclasses.replace(lustre_targets.look(str(target)), host="n1", **change)
+    Path("open.json").write_text(json.dumps(Opened(session="s", case="c", view=first).to_json()))
+
+
+def test_a_node_that_sees_another_file_system_refuses_the_case(
+    target: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened_elsewhere(target, uuid="another")
+    assert agent.main(["view", str(target / "case"), "view"]) == 3
+    said = capfd.readouterr().err
+    assert said.startswith("iogauge: refused: G9: ")
+    for word in (
+        "n1 sees UUID another",
+        os.uname().nodename,
+        lustre_targets.look(str(target)).uuid,
+    ):
+        assert word in said
+
+
+def test_a_node_without_the_directory_fails(
+    target: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    opened_elsewhere(target)
+    assert agent.main(["view", str(target / "case"), "view"]) == 1
+    assert f"No such file or directory: '{target}/case'" in capfd.readouterr().err
+
+
 def test_each_node_writes_its_view_to_a_file_of_its_own(target: Path) -> None:
+    opened_elsewhere(target)
     assert agent.main(["view", str(target), "view"]) == 0
-    view = View.from_json(answer("view"))
+    view = View.from_json(json.loads(Path(f"view.{os.uname().nodename}.json").read_text()))
     assert view.cache_id == mounts.cache_id(str(target))
     assert (view.host, view.mount) == (os.uname().nodename, mounts.find_mount(str(target)))
 

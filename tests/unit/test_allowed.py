@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Mount
 from iogauge.workspace import permission
 from iogauge.workspace.permission import MARKER, Caller, Marker, NotAllowed, Place
@@ -128,11 +129,13 @@ def test_a_marker_that_fits(text: str) -> None:
         ("users: bob", "user bob, and not alice"),
         ("groups: hpc", "group hpc, and not alice"),
         ("expires: 2026-11-20", "until 2026-11-20"),
+        ("uuid: scratch@10.0.0.9@o2ib", "was written for scratch@10.0.0.9.*allow --replace"),
     ],
 )
 def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -> None:
     for owner in (0, 1000):
-        refused(why, place(owner=owner, marker=permission.parse_marker(text)))
+        marker = permission.parse_marker(text)
+        refused(why, place(owner=owner, marker=marker, uuid="scratch@10.0.0.1@o2ib"))
 
 
 @pytest.mark.parametrize(
@@ -146,6 +149,7 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
         ("users: ['']", "expected a name"),
         ("users: {a: b}", "expected a name"),
         ("type: 5", "type is 5"),
+        ("uuid: 5", "uuid is 5"),
         ("expires: soon", "expected a day"),
         ("expires: 2026-01-01 10:00:00", "expected a day"),
         ("a: [", "line:1: expected the node content"),
@@ -162,6 +166,7 @@ def test_what_is_written_is_what_is_read() -> None:
     full = Marker(
         type="lustre",
         source="/s",
+        uuid="s@10.0.0.1@tcp",
         users=("a", "7"),
         groups=("g",),
         expires=datetime.date(2027, 1, 2),
@@ -283,6 +288,29 @@ def test_allow_writes_a_marker_that_counts(top: Path) -> None:
     permission.allow(str(top), ("nobody-at-all",), (), None, replace=True)
     assert "nobody-at-all" in why_not(top)
     assert os.listdir(top) == [MARKER]
+
+
+def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top: Path) -> None:
+    written = permission.allow(str(top), (), (), None)
+    assert written.uuid == look(str(top)).uuid
+    if not written.uuid:
+        pytest.skip("this file system has no UUID")
+    text = (top / MARKER).read_text()
+    assert f"uuid: {written.uuid}\n" in text
+    assert f"with UUID {written.uuid}" in permission.reason(str(top))
+    another = "12345678-1234-1234-1234-123456789abc"
+    (top / MARKER).write_text(text.replace(written.uuid, another))
+    why = why_not(top)
+    assert f"is on the file system {written.uuid}" in why
+    assert f"written for {another}" in why
+    permission.allow(str(top), (), (), None, replace=True)
+    assert permission.reason(str(top))
+
+
+def test_a_marker_in_memory_has_no_uuid() -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        assert permission.allow(memory, (), (), None).uuid is None
+        assert permission.reason(memory)
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])

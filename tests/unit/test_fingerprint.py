@@ -276,6 +276,7 @@ def test_changes_that_start_a_series_come_first() -> None:
     ("key", "starred"),
     [
         ("kernel", True),
+        ("fs.uuid", True),
         ("lustre.client", True),
         ("lustre.server", False),
         ("mount.options", True),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -325,8 +326,10 @@ def test_g8_believes(expected: int | None, reported: list[int | None]) -> None:
 ROOM = Space(1000, 500, 1000, 500)
 
 
-def view(host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch") -> View:
-    return View(host, "/s/x", Mount(1, "/s", source, fstype, "rw"), ROOM)
+def view(
+    host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch", uuid: str = ""
+) -> View:
+    return View(host, "/s/x", Mount(1, "/s", source, fstype, "rw"), ROOM, uuid=uuid)
 
 
 @pytest.mark.parametrize(
@@ -338,7 +341,9 @@ def view(host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch")
     ],
 )
 def test_g9_believes(views: list[View], source: str | None) -> None:
-    found = preflight.identity(declared_type="lustre", declared_source=source, views=views)
+    found = preflight.identity(
+        declared_type="lustre", declared_source=source, declared_uuid=None, views=views
+    )
     assert found.outcome is OK
 
 
@@ -354,10 +359,64 @@ def test_g9_believes(views: list[View], source: str | None) -> None:
 )
 def test_g9_objects(views: list[View], words: list[str]) -> None:
     finding = preflight.identity(
-        declared_type="lustre", declared_source="mgs:/scratch", views=views
+        declared_type="lustre",
+        declared_source="mgs:/scratch",
+        declared_uuid=None,
+        views=views,
     )
     assert finding.outcome is INVALID
     says(finding, "type lustre from mgs:/scratch", *words)
+
+
+def identity(
+    *views: View, declared: str | None = None, at_end: Mapping[str, str] = MappingProxyType({})
+) -> Finding:
+    return preflight.identity(
+        declared_type="lustre",
+        declared_source=None,
+        declared_uuid=declared,
+        views=views,
+        at_end=at_end,
+    )
+
+
+@pytest.mark.parametrize(
+    ("finding", "words"),
+    [
+        (identity(view(uuid="B"), declared="A"), ["n1 sees UUID B", "with UUID A", "target.uuid"]),
+        (identity(view(), declared="A"), ["n1 sees UUID unknown", "with UUID A"]),
+        (
+            identity(view(uuid="A"), view("n2", uuid="A"), view("n3", uuid="B", source="/dev/b")),
+            ["n3 sees UUID B", "from /dev/b", "n1 sees UUID A", "on every node"],
+        ),
+        (
+            identity(view(), view("n2", uuid="A"), view("n3", uuid="B")),
+            ["n3 sees UUID B", "n2 sees UUID A"],
+        ),
+        (
+            identity(view(uuid="A"), at_end={"n1": "A", "n2": "B"}),
+            ["n2 sees UUID B", "after the last phase", "A before the first byte"],
+        ),
+    ],
+)
+def test_g9_tells_file_systems_of_one_type_apart(finding: Finding, words: list[str]) -> None:
+    assert finding.outcome is INVALID
+    says(finding, *words)
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        identity(view(uuid="A"), declared="A"),
+        identity(view(uuid="A"), view("n2"), view("n3", uuid="A"), at_end={"n1": "A", "n2": ""}),
+        identity(view(), at_end={"n1": "A"}),
+        identity(
+            view(uuid="fs@1@tcp,2@tcp"), view("n2", uuid="fs@2@tcp"), declared="fs@1@tcp,2@tcp"
+        ),
+    ],
+)
+def test_g9_takes_an_unknown_uuid_for_no_other_one(finding: Finding) -> None:
+    assert finding.outcome is OK
 
 
 @pytest.mark.parametrize(("traits", "outcome"), [(CACHED, OK), (OPAQUE, OK), (MEMORY, INVALID)])

@@ -85,7 +85,7 @@ def test_a_sound_site_has_no_mistake() -> None:
     ("below", "allowed"),
     [
         ("", "target, node, scale, limits, topology"),
-        ("target.", "path, type, source, honours_o_direct, cache"),
+        ("target.", "path, type, source, uuid, honours_o_direct, cache"),
         ("node.", "cores, memory"),
         ("scale.", "nodes, tasks_per_node"),
         ("limits.", "case_bytes, case_files, phase_seconds, repetitions"),
@@ -140,6 +140,13 @@ def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -
             "greater than 0",
         ),
         (f"{EXTRAS}.target", DELETE, "target", "nothing", "required"),
+        (
+            f"{EXTRAS}.target",
+            {"path": "$DW", "type": "xfs", "uuid": "a"},
+            "target",
+            "{'path': '$DW', 'type': 'xfs', 'uuid': 'a'}",
+            "uuid: $DW is another file system in every job: leave it out",
+        ),
         (f"{EXTRAS}.node.cores", DELETE, "node.cores", "nothing", "required"),
         (f"{EXTRAS}.limits", 5, "limits", "5", "dictionary"),
     ],

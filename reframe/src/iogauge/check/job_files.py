@@ -45,6 +45,7 @@ def order_of(
         target=target.path,
         type=target.type,
         source=target.source,
+        uuid=target.uuid,
         striping=target.striped_by,
         targets=extras.topology.targets if extras.topology else None,
         restore=str(paths.state_dir() / "restore"),

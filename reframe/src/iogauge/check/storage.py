@@ -312,6 +312,10 @@ class StorageCheck(JudgedCheck):
         kinds = [one.parameters["data_type"] for one in outputs if "data_type" in one.parameters]
         of_case = fingerprint.of_case(
             hosts=[view.host for view in seen.views] if seen else [],
+            # A file system that is made for one job is another one in each.
+            file_systems=[view.uuid for view in seen.views]
+            if seen and not self._extras.target.of_job
+            else [],
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),

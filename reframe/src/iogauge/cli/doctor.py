@@ -7,20 +7,23 @@ import os
 import platform
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from iogauge.core import deadline, paths
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
-from iogauge.node import lustre_targets
+from iogauge.node.layouts import LustreError
+from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Below, View, traits
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.machine import Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
@@ -74,7 +77,7 @@ def not_run(machine: Machine, target: str) -> list[str]:
         if program.problem:
             lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
     try:
-        view = deadline.call(target, lambda: lustre_targets.look(target))
+        view = deadline.call(target, lambda: look(target))
     except OSError:
         return lines
     known = traits(view.mount.type).over(view.below) if view.mount else None
@@ -123,6 +126,19 @@ def launch_check(machine: Machine) -> Check | None:
     )
 
 
+def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each target of a site's configuration that is mounted here and has a UUID."""
+    for partition in site["systems"][0]["partitions"]:
+        target = PartitionExtras.of_partition(partition["extras"]).target
+        try:
+            view = None if target.of_job else deadline.call(target.path, partial(look, target.path))
+        except (OSError, LustreError):
+            continue  # this host may see no target
+        if view and view.uuid and view.mount and view.mount.type == target.type:
+            declared = f", declared: {target.uuid}" if target.uuid else ""
+            yield f"{partition['name']}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
+
+
 def site_mistakes(folder: Path) -> list[Mistake]:
     """Return the mistakes of a site, including references to checks that do not exist."""
     return settings.read_site(folder)[1]
@@ -158,7 +174,7 @@ def _programs(machine: Machine) -> list[Check]:
 
 def _target(path: str) -> list[Check]:
     try:
-        view = deadline.call(path, lambda: lustre_targets.look(path))
+        view = deadline.call(path, lambda: look(path))
     except OSError as error:
         return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
     checks = _target_mount(path, view)
@@ -193,7 +209,12 @@ def _target_mount(path: str, view: View) -> list[Check]:
             f"target {path}",
             f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
             f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
-        )
+        ),
+        Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
+        if view.uuid
+        else Check(
+            "note", f"target {path}", f"{kind} shows no UUID: another one in its place is not seen"
+        ),
     ]
     return [*checks, *_target_promises(path, kind, view.below)]
 

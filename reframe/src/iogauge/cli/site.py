@@ -157,15 +157,17 @@ def allow(
 
 
 def validate() -> None:
-    """Check every site's settings and references; list every mistake."""
+    """Check every site's settings and references; list every mistake, and the UUID of each target
+    that is mounted here.
+    """
     console, wrong = new_console(), 0
     for folder in settings.site_folders(sites_dir()):
-        mistakes = doctor.site_mistakes(folder)
+        site, mistakes = settings.read_site(folder)
         wrong += len(mistakes)
         console.print(
             f"{plain(folder.name)}: "
             + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
         )
-        for mistake in mistakes:
-            console.print(plain(f"  {mistake}"))
+        for line in mistakes or doctor.seen_targets(site):
+            console.print(plain(f"  {line}"))
     raise typer.Exit(1 if wrong else 0)

@@ -20,7 +20,7 @@ class NodeActivity:
     ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
     show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
     node moved for this job and for others. They are None if the servers keep no such account or do
-    not list this job.
+    not list this job. ``uuid`` names the target's file system at the last look, "" if unknown.
     """
 
     host: str
@@ -33,6 +33,7 @@ class NodeActivity:
     watched: tuple[str, ...] = ()
     jobs_own: int | None = None
     jobs_foreign: int | None = None
+    uuid: str = ""
 
 
 def change(before: Load, after: Load) -> NodeActivity:
@@ -79,6 +80,7 @@ def change(before: Load, after: Load) -> NodeActivity:
         watched=tuple(watched),
         jobs_own=jobs[OWN] if accounted else None,
         jobs_foreign=sum(n for job, n in jobs.items() if job != OWN) if accounted else None,
+        uuid=after.uuid,
     )
 
 

@@ -46,6 +46,7 @@ from iogauge.plan.stage import (
     NEIGHBOURS,
     OPENED,
     PINNED,
+    REFUSAL,
     RUNS,
     STRIPES,
     VIEW,
@@ -276,6 +277,8 @@ def _collect(
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     if mismatch := _mismatch(stage, plan, runs):
         return Evidence(views=(opened.view,) if opened.view else (), mismatch=mismatch)
+    if refused := _refused_by_node(stage, runs):
+        return Evidence(views=(opened.view,) if opened.view else (), refused=refused)
     _check_phases(stage, plan, runs, cause, ending)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
@@ -352,6 +355,14 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     if opened.failed:
         raise ToolOutputError(f"nothing was measured: {opened.failed}")
     return opened
+
+
+def _refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
+    """Return why nodes refused the case when all looked at the target, before the first byte."""
+    if all(run.status == 0 for run in runs if run.name == VIEW):
+        return ()
+    said = stage_text(stage / complaints_file(VIEW, 0), VIEW).splitlines()
+    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
 
 
 def _check_phases(

@@ -29,6 +29,7 @@ STARRED: Final = (
     "stack.*",
     "mpi",
     "kernel",
+    "fs.uuid",
     "lustre.client",
     "lustre.mdts",
     "lustre.osts",
@@ -51,6 +52,10 @@ STARRED: Final = (
     "tunable.llite.parallel_dio",
     "tunable.llite.unaligned_dio",
 )
+
+#: The starred key that is no part of a series' name: records of before have no such key, and their
+#: series goes on. iogauge.records.continued divides a series by it.
+FILE_SYSTEM: Final = "fs.uuid"
 
 #: Number of distinct values that a merged key keeps; further values are only counted.
 _DISTINCT: Final = 8
@@ -164,6 +169,7 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
 def of_case(
     *,
     hosts: Sequence[str],
+    file_systems: Sequence[str] = (),
     tools: Sequence[str],
     commands: Sequence[str],
     stack: Mapping[str, object] | None = None,
@@ -172,11 +178,14 @@ def of_case(
     directory: str = "",
     session: str = "",
 ) -> Fingerprint:
-    """Return the facts of the case: nodes, tools as ``name version``, stack, commands, hints, data.
+    """Return the facts of the case: nodes, UUIDs of the target, tools as ``name version``, stack,
+    commands, hints, data.
 
     ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
     facts: Fingerprint = {"nodes": fold(hosts)} if hosts else {}
+    if known := sorted({name for name in file_systems if name}):
+        facts[FILE_SYSTEM] = " | ".join(known)
     for tool in tools:
         name, _, version = tool.partition(" ")
         facts[f"tool.{name}"] = version

@@ -51,7 +51,7 @@ OF_TARGET: Final = (
 )
 
 OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
-    Guard("G9", "identity", preflight.identity, "INVALID, the first before a byte is written", "`target.type`, `target.source`", preflight.identity_of),
+    Guard("G9", "identity", preflight.identity, "INVALID, the first before a byte is written", "`target.type`, `target.source`, `target.uuid`", preflight.identity_of),
     Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
     Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Rule
 from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
+from iogauge.node.uuids import differ
 
 if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
     from iogauge.guards.seen import CaseSeen, PhaseSeen
@@ -33,9 +35,22 @@ def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
         yield storage(traits=seen.case.traits)
 
 
-def identity(*, declared_type: str, declared_source: str | None, views: Sequence[View]) -> Finding:
-    """G9: every node sees the declared type (and source) at the target's path."""
+def identity(
+    *,
+    declared_type: str,
+    declared_source: str | None,
+    declared_uuid: str | None,
+    views: Sequence[View],
+    at_end: Mapping[str, str] = MappingProxyType({}),
+) -> Finding:
+    """G9: every node sees the declared type (and source, and UUID) at the target's path, and the
+    same file system (by its UUID) from the first byte to the end.
+
+    ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
+    with any, but not with a declared one.
+    """
     demands = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
+    demands += f" with UUID {declared_uuid}" if declared_uuid else ""
     for view in views:
         mount = view.mount
         if (
@@ -43,20 +58,64 @@ def identity(*, declared_type: str, declared_source: str | None, views: Sequence
             or mount.type != declared_type
             or (declared_source is not None and mount.source != declared_source)
         ):
-            mounted = f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
             remedy = "Mount the target there, or correct target.path, target.type and target.source"
             return Rule("G9", demands, remedy).invalid(
-                f"{view.host} sees {mounted} for {view.path}"
+                f"{view.host} sees {_mounted(view)} for {view.path}"
+            )
+        if declared_uuid and (not view.uuid or differ(declared_uuid, view.uuid)):
+            remedy = (
+                "Mount the declared file system there. If this is the right one, write its UUID "
+                "into target.uuid, or leave target.uuid out"
+            )
+            return Rule("G9", demands, remedy).invalid(
+                f"{view.host} sees UUID {view.uuid or 'unknown'} for {view.path}: {_mounted(view)}"
             )
     if not views:
         return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
-    return Rule("G9", demands).ok(f"{len(views)} node(s) see {demands}")
+    return _one_file_system(views, at_end) or Rule("G9", demands).ok(
+        f"{len(views)} node(s) see {demands}"
+    )
+
+
+def _mounted(view: View) -> str:
+    mount = view.mount
+    return f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
+
+
+def _one_file_system(views: Sequence[View], at_end: Mapping[str, str]) -> Finding | None:
+    """Return the objection to views of different file systems; None if they may be of one."""
+    first = next((view for view in views if view.uuid), views[0])
+    for view in views:
+        if differ(first.uuid, view.uuid):
+            return Rule(
+                "G9",
+                "the same file system on every node",
+                "Mount the target on every node, and nothing over it (iogauge doctor shows the UUID)",
+            ).invalid(
+                f"{view.host} sees UUID {view.uuid} for {view.path}: {_mounted(view)}; "
+                f"{first.host} sees UUID {first.uuid}: {_mounted(first)}"
+            )
+    for host, uuid in at_end.items():
+        if differ(first.uuid, uuid):
+            return Rule(
+                "G9",
+                "the same file system to the end",
+                "See what was mounted or unmounted meanwhile, and run again",
+            ).invalid(
+                f"{host} sees UUID {uuid} for {first.path} after the last phase; it was "
+                f"{first.uuid} before the first byte"
+            )
+    return None
 
 
 def identity_of(seen: CaseSeen) -> Iterator[Finding]:
-    target = seen.extras.target
+    target, evidence = seen.extras.target, seen.evidence
     yield identity(
-        declared_type=target.type, declared_source=target.source, views=seen.evidence.views
+        declared_type=target.type,
+        declared_source=target.source,
+        declared_uuid=target.uuid,
+        views=evidence.views,
+        at_end={activity.host: activity.uuid for activity in evidence.changes},
     )
 
 

@@ -5,7 +5,8 @@ refuses with status 3. It prints "opened", and keeps the lock until its standard
 ``open`` also restores settings of jobs that were killed before they could.
 
 These commands write their answer to ``OUT.<host>.json``, a file for each node, because launchers
-mix the nodes' output. ``view PATH OUT`` writes this host's view of a path. ``evict DIR OUT`` drops
+mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and refuses the case if
+it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``stripes DIR OUT`` reads back the layout of every file. ``facts DIR
 OUT`` writes the node's fingerprint and counters, and never fails.
@@ -79,10 +80,18 @@ def _remove(directory: str, seconds: float) -> int:
     return 0
 
 
-def _view(path: str) -> dict[str, Any]:
-    from iogauge.node.lustre_targets import look
+def _view(path: str, out: str) -> int:
+    """Write this node's view of a path; refuse the case if it is of another file system."""
+    from iogauge.job.looking import look_again
 
-    return look(path).to_json()
+    view, objection = look_again(path)
+    _answer(out, view.to_json())
+    if objection:
+        from iogauge.plan.stage import REFUSAL, REFUSED
+
+        print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
+        return REFUSED
+    return 0
 
 
 def _evict(directory: str) -> dict[str, Any]:
@@ -121,7 +130,7 @@ def _command(argv: list[str]) -> int | None:
 
             return open_case(order_file)
         case ["view", path, out]:
-            return _answer(out, _view(expand(path)))
+            return _view(expand(path), out)
         case ["evict", directory, out]:
             return _answer(out, _evict(expand(directory)))
         case ["facts", directory, out]:

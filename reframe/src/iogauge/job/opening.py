@@ -16,23 +16,30 @@ from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
-from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
+from iogauge.guards.preflight import health, inodes, room, share_of_free, target_room
 from iogauge.job.activity import Recorder
+from iogauge.job.looking import identify
 from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, layouts
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
-from iogauge.plan.stage import LOCKED, OPENED, PAUSE_S, REFUSED, WORD, JobOrder, LockKept, Opened
+from iogauge.plan.stage import (
+    LOCKED,
+    OPENED,
+    PAUSE_S,
+    REFUSAL,
+    REFUSED,
+    WORD,
+    JobOrder,
+    LockKept,
+    Opened,
+)
 from iogauge.workspace import directory, lock, permission, removal
 
 
 def _striped(order: JobOrder) -> bool:
     return order.striping == "lustre"
-
-
-def _identity(view: View, order: JobOrder) -> finding.Finding:
-    return identity(declared_type=order.type, declared_source=order.source, views=[view])
 
 
 def _pinned(view: View, order: JobOrder) -> list[int]:
@@ -52,7 +59,7 @@ def look_as_declared(target: str, order: JobOrder) -> View:
     does.
     """
     view = look(target)
-    if _striped(order) and _identity(view, order).outcome is finding.Outcome.OK:
+    if _striped(order) and identify([view], order).outcome is finding.Outcome.OK:
         return look(target, striped=True)
     return view
 
@@ -60,7 +67,7 @@ def look_as_declared(target: str, order: JobOrder) -> View:
 def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
     """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
-        _identity(view, order),
+        identify([view], order),
         room(
             space=view.space,
             need_bytes=order.held_bytes,
@@ -159,7 +166,7 @@ def _release(held: lock.Lock) -> None:
 
 def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     """Return whether the target is the declared file system, and permitted: only then lock it."""
-    if _identity(look(target), order).outcome is not finding.Outcome.OK:
+    if identify([look(target)], order).outcome is not finding.Outcome.OK:
         return False
     for place in {target, expand(order.lock or target)}:
         with permission.permitted(place, of_job):
@@ -227,7 +234,7 @@ def open_case(order_file: str) -> int:
             return 1
         reasons = [*opened.refused, *filter(None, [opened.occupied])]
         for reason in reasons:
-            print(visible(f"iogauge: refused: {reason}"), file=sys.stderr)
+            print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
         if reasons:
             return REFUSED
         print(WORD, flush=True)

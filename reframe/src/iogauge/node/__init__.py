@@ -10,4 +10,5 @@
 - mounts: mounts, types of file systems, space, inodes, quota
 - pagecache: empty the page cache of files, and prove it
 - probes: the facts of a node's fingerprint
+- uuids: names of file systems that no device name and no server's address can change
 """

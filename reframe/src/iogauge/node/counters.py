@@ -24,7 +24,8 @@ from typing import Any, Final
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
 from iogauge.node.client_settings import fsname_of
-from iogauge.node.mounts import Mount, cache_id, find_mount
+from iogauge.node.mounts import Mount, cache_id, existing_parent, find_mount
+from iogauge.node.uuids import uuid_of
 
 #: Seconds that lctl may take; it runs outside every timed phase.
 _LCTL_SECONDS: Final = 2.0
@@ -76,6 +77,7 @@ class Load:
     ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
     ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
     that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
+    ``uuid`` names the file system (:mod:`iogauge.node.uuids`), "" if unknown.
     """
 
     host: str
@@ -91,6 +93,7 @@ class Load:
     log_end: int | None = None
     complaints: tuple[tuple[int, str], ...] = ()
     jobs: Mapping[str, int] = field(default_factory=dict)
+    uuid: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -99,7 +102,8 @@ class Load:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Load:
         """Return the look that :meth:`to_json` made plain; raises TypeError on other data."""
-        load: Load = build(Load, data)
+        # Old looks have no UUID.
+        load: Load = build(Load, {"uuid": "", **data})
         return load
 
 
@@ -274,6 +278,7 @@ def look(path: str) -> Load:
     mount = None
     with contextlib.suppress(OSError):
         mount = find_mount(path)
+        fields["uuid"] = uuid_of(existing_parent(path), mount)
     if mount is not None and mount.type == "lustre":
         fsname = fsname_of(mount.source)
         words = [parameter.format(fs=fsname) for parameter in _PARAMETERS]

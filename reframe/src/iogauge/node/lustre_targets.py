@@ -18,6 +18,7 @@ from iogauge.node.mounts import (
     StorageTarget,
     View,
     cache_id,
+    existing_parent,
     find_mount,
     parse_lfs_quota,
     space_of,
@@ -106,6 +107,8 @@ def look(path: str, striped: bool = False) -> View:
     ``striped`` means that Lustre lays out its files: then look at the storage targets too. Raises
     :class:`LustreError` if that fails.
     """
+    from iogauge.node.uuids import uuid_of
+
     mount = find_mount(path)
     on_lustre = striped or (mount is not None and mount.type == "lustre")
     return View(
@@ -117,6 +120,7 @@ def look(path: str, striped: bool = False) -> View:
         cache_id=cache_id(path),
         below=below.resolve(path, mount) if mount else Below(),
         targets=storage_targets(path) if striped else (),
+        uuid=uuid_of(existing_parent(path), mount),
     )
 
 

@@ -195,7 +195,8 @@ class View:
 
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
     are containers of one kernel may share it. ``below`` is the stack below the mount. ``targets``
-    are the storage targets, if files are striped over them.
+    are the storage targets, if files are striped over them. ``uuid`` names the file system itself
+    (:mod:`iogauge.node.uuids`), "" if unknown.
     """
 
     host: str
@@ -206,6 +207,7 @@ class View:
     cache_id: str = ""
     below: Below = field(default_factory=lambda: Below())
     targets: tuple[StorageTarget, ...] = ()
+    uuid: str = ""
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -224,8 +226,8 @@ class View:
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
         """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old records have no key for targets.
-        view: View = build(View, {"targets": (), **data})
+        # Old views have no keys for targets and UUID.
+        view: View = build(View, {"targets": (), "uuid": "", **data})
         space = view.space
         if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
             raise TypeError(f"{space}: room is not negative")
@@ -284,6 +286,12 @@ def cache_id(path: str) -> str:
     """Return the name of a path's page cache: the kernel's boot identifier, the mount's device."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return f"{file.read().strip()}:{os.stat(path).st_dev}"
+
+
+def upper_directory(mount: Mount) -> str | None:
+    """Return the directory that an overlay writes to, None if the mount is no overlay."""
+    match = re.search(r"(?:^|,)upperdir=([^,]+)", mount.options)
+    return unescape(match[1]) if match and mount.type == "overlay" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,8 +65,9 @@ STRIPES: Final = "stripes"
 
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
-#: The agent's exit status if it refuses, to tell a refusal from a crash.
+#: The agent's exit status if it refuses, to tell a refusal from a crash, and what it prints first.
 REFUSED: Final = 3
+REFUSAL: Final = "iogauge: refused: "
 
 
 def evict_stem(phase: str, repetition: int | str) -> str:
@@ -104,6 +105,7 @@ class JobOrder:
     target: str
     type: str
     source: str | None
+    uuid: str | None
     striping: str
     targets: int | None
     restore: str

@@ -1,6 +1,7 @@
 """What is kept of every case, and how it is found again.
 
 - columns: records as rows of a table
+- continued: series that records of before belong to as well
 - derive: quantities computed from records of several cases
 - form: JSON objects as dataclasses that keep unknown keys
 - journal: append to the history, and read it

@@ -36,6 +36,7 @@ from iogauge.records.columns import (
     rows_of,
     to_frame,
 )
+from iogauge.records.continued import divided
 from iogauge.records.journal import Damaged, read_numbered
 
 #: Grows when the same session file makes other rows.
@@ -252,10 +253,13 @@ def load(
     unknown = [name for name in wanted if name not in COLUMNS and name not in ORIGIN]
     if unknown:
         raise ValueError(f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}")
-    stored = [name for name in STORED if name in wanted or name in ORDER]
+    needed = {*wanted, *ORDER, *(["file_system"] if "series" in wanted else [])}
+    stored = [name for name in STORED if name in needed]
     frame = _merged([month.rows(stored) for month in _months(folder, cache)])
     if frame is None:
         frame = to_frame([])
+    if "series" in wanted:
+        frame = divided(frame)
     if "record" in wanted:
         running = (pl.col("position") == 0).cum_sum().cast(pl.Int64) - 1
         frame = frame.with_columns(record=running)

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from iogauge.core.measurement import Reference
 from iogauge.core.text import digest
-from iogauge.evidence.fingerprint import series_subset
+from iogauge.evidence.fingerprint import FILE_SYSTEM, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records.form import LEFT_OUT, Form, named
@@ -277,7 +277,9 @@ class Record(Form):
         it.
         """
         line = line_of(self.to_json())
-        series = series_of(line, series_subset(fingerprint))
+        subset = series_subset(fingerprint)
+        subset.pop(FILE_SYSTEM, None)
+        series = series_of(line, subset)
         return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)
 
     @property

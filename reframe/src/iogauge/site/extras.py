@@ -46,6 +46,9 @@ class Target(SiteModel):
     #: The mounted device or export (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared if left
     #: out.
     source: str | None = None
+    #: The UUID or other name of the file system that every node must see, as ``iogauge doctor``
+    #: prints it; see :mod:`iogauge.node.uuids`.
+    uuid: str | None = Field(default=None, min_length=1)
     #: Overrides the default of the type: whether the file system really bypasses caches under
     #: O_DIRECT.
     honours_o_direct: bool | None = None
@@ -82,6 +85,12 @@ class Target(SiteModel):
         """Return the directories in which a session may leave files, each once."""
         own = () if self.of_job else (self.path,)
         return tuple(dict.fromkeys([*own, *filter(None, [self.lock_place])]))
+
+    @model_validator(mode="after")
+    def _lasts(self) -> Target:
+        if self.uuid and self.of_job:
+            raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
+        return self
 
     @field_validator("path", "lock")
     @classmethod

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from iogauge.core.files import written_beside
 from iogauge.node.mounts import Mount, mount_of
+from iogauge.node.uuids import differ, uuid_of
 
 MARKER: Final = ".iogauge-allowed"
 
@@ -31,7 +32,7 @@ _SYSTEM: Final = (
     *("/proc", "/run", "/sbin", "/sys", "/usr", "/var"),
 )
 _NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
-_KEYS: Final = ("type", "source", "users", "groups", "expires")
+_KEYS: Final = ("type", "source", "uuid", "users", "groups", "expires")
 
 #: Errors of a file system without hard links.
 _NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
@@ -46,10 +47,14 @@ class NotAllowed(OSError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """An administrator's limits: file system, users, last day. An unset field sets no limit."""
+    """An administrator's limits: file system, users, last day. An unset field sets no limit.
+
+    ``uuid`` names the file system itself (:mod:`iogauge.node.uuids`).
+    """
 
     type: str | None = None
     source: str | None = None
+    uuid: str | None = None
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     expires: datetime.date | None = None
@@ -67,6 +72,7 @@ class Marker:
         who = [f"user {name}" for name in self.users] + [f"group {name}" for name in self.groups]
         where = f" on {self.type}" if self.type else ""
         where += f" from {self.source}" if self.source else ""
+        where += f" with UUID {self.uuid}" if self.uuid else ""
         until = f" until the end of {self.expires}" if self.expires else ""
         return f"{', '.join(who) or 'everybody who can write there'}{where}{until}"
 
@@ -93,7 +99,7 @@ def parse_marker(text: str) -> Marker:
     odd = sorted(str(key) for key in data if key not in _KEYS)
     if odd:
         raise ValueError(f"{', '.join(odd)}: unknown, expected {', '.join(_KEYS)}")
-    for key in ("type", "source"):
+    for key in ("type", "source", "uuid"):
         if key in data and (not isinstance(data[key], str) or not data[key]):
             raise ValueError(f"{key} is {data[key]!r}: expected text")
     expires = data.get("expires")
@@ -104,6 +110,7 @@ def parse_marker(text: str) -> Marker:
     return Marker(
         type=data.get("type"),
         source=data.get("source"),
+        uuid=data.get("uuid"),
         users=_names("users", data["users"]) if "users" in data else (),
         groups=_names("groups", data["groups"]) if "groups" in data else (),
         expires=expires,
@@ -124,7 +131,8 @@ class Place:
     """A directory as found. ``owner`` is its user, ``home_of`` the user whose home it is, or empty.
 
     ``marker`` is None if no valid marker exists; ``ignored`` then says why an existing one is not
-    valid. ``swapped`` means that everybody may rename its entries, whoever owns them.
+    valid. ``swapped`` means that everybody may rename its entries, whoever owns them. ``uuid`` names
+    the file system, "" if it is unknown or the marker gives none.
     """
 
     path: str
@@ -135,6 +143,7 @@ class Place:
     ignored: str = ""
     of_job: bool = False
     swappable: bool = False
+    uuid: str = ""
 
     @property
     def is_mount_point(self) -> bool:
@@ -175,6 +184,12 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
         wanted = f"{marker.type or 'any type'} from {source or 'anywhere'}"
         raise NotAllowed(
             f"{place.path} is {mounted}; {file} allows {wanted}. Mount that, or have the file corrected"
+        )
+    if differ(marker.uuid or "", place.uuid):
+        raise NotAllowed(
+            f"{place.path} is on the file system {place.uuid}; {file} was written for {marker.uuid}: the file "
+            "was copied, or another file system is mounted there. Mount the right one; if this is the right "
+            f"one, have it allowed again (iogauge allow --replace {place.path})"
         )
     matches = {caller.user, str(caller.uid)} & {*marker.users}
     if (marker.users or marker.groups) and not matches and not caller.groups & {*marker.groups}:
@@ -374,15 +389,17 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
         info = os.fstat(fd)
         owner = info.st_uid
         marker, ignored = _read_marker(fd, path, owner)
+        mount = mount_of(fd)
         place = Place(
             path=path,
             owner=owner,
-            mount=mount_of(fd),
+            mount=mount,
             home_of=_home_of(fd, path),
             marker=marker,
             ignored=ignored,
             of_job=of_job,
             swappable=bool(info.st_mode & stat.S_IWOTH) and not info.st_mode & stat.S_ISVTX,
+            uuid=uuid_of(f"/proc/self/fd/{fd}", mount) if marker and marker.uuid else "",
         )
         yield PermittedDirectory(fd, path, decide(place, caller(), datetime.date.today()))
 
@@ -432,6 +449,7 @@ def allow(
         marker = Marker(
             type=mount.type if mount else None,
             source=source,
+            uuid=uuid_of(f"/proc/self/fd/{fd}", mount) or None,
             users=users,
             groups=groups,
             expires=expires,

@@ -1,0 +1,199 @@
+"""Another file system of the same type: in the target's place, over it, below it, on another node, in mid-run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import Rig, Run, mounted
+from e2e.test_hosts import open_mpi
+from e2e.test_several_hosts import run_on
+from iogauge.node.lustre_targets import look
+from iogauge.workspace.permission import MARKER
+from support import hosts as support
+from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
+CASE = ("-n", "^FioMetadata")
+
+
+class Disks:
+    """Two ext4 file systems on one loop device, one of them mounted at ``point`` at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.point = folder, folder / "point"
+        self.device = ""
+        for name in ("a", "b"):
+            with mounted(self.point, "ext4", 256 << 20, folder / f"{name}.img"):
+                (self.point / "bench").mkdir()
+
+    @property
+    def target(self) -> Path:
+        return self.point / "bench"
+
+    @property
+    def uuid(self) -> str:
+        return look(str(self.point)).uuid
+
+    def insert(self, name: str) -> str:
+        """Put one of them under the device's name, mount it, and return its UUID."""
+        self.remove()
+        words = ["losetup", "--direct-io=on", "--show"]
+        where = [self.device or "-f", str(self.folder / f"{name}.img")]
+        done = subprocess.run([*words, *where], check=True, capture_output=True, text=True)
+        self.device = done.stdout.strip()
+        subprocess.run(["mount", self.device, str(self.point)], check=True)
+        return self.uuid
+
+    def remove(self) -> None:
+        while os.path.ismount(self.point):
+            subprocess.run(["umount", str(self.point)], check=True)
+        if self.device:
+            subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
+
+
+@pytest.fixture
+def disks(storage: Path) -> Iterator[Disks]:
+    folder = storage / "disks"
+    folder.mkdir()
+    try:
+        made = Disks(folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(folder)
+        pytest.skip(f"no ext4 can be mounted here: {error}")
+    yield made
+    made.remove()
+    shutil.rmtree(folder)
+
+
+def run_again(rig: Rig) -> Run:
+    """The same case once more, in the same history."""
+    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *CASE]))
+
+
+def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
+    run.never_passed("before a byte was written", *causes)
+    assert run.record["verdict"] == "INVALID"
+    assert not (target / "iogauge").exists()
+
+
+def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(
+    make_rig: Callable[..., Rig], disks: Disks
+) -> None:
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target)
+    first = rig.run(*CASE).record
+    b = disks.insert("b")
+    again = run_again(rig).records[-1]
+    assert (first["verdict"], again["verdict"]) == ("UNREFERENCED", "UNREFERENCED")
+    assert first["fingerprint"]["mount.source"] == again["fingerprint"]["mount.source"]
+    assert (first["fingerprint"]["fs.uuid"], again["fingerprint"]["fs.uuid"]) == (a, b)
+    disks.insert("a")
+    run_again(rig)
+    for state in json.loads(rig.iogauge("trend", "--json").out):
+        assert state["runs"] == 2
+        assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
+
+
+def test_a_declared_uuid_is_demanded_before_a_byte(
+    make_rig: Callable[..., Rig], disks: Disks
+) -> None:
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target, declared={"uuid": a})
+    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
+    assert f"has UUID {a} here (target.uuid), declared: {a}" in rig.iogauge("validate").out
+    b = disks.insert("b")
+    refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {b}", f"with UUID {a}")
+    planned = rig.iogauge("plan", *CASE)
+    assert planned.rc == 1
+    assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
+
+
+def test_a_declared_uuid_is_missed_where_the_target_is_not_mounted(
+    make_rig: Callable[..., Rig], disks: Disks
+) -> None:
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target, declared={"uuid": a, "source": None})
+    disks.remove()
+    disks.target.mkdir()
+    if look(str(disks.target)).mount.type != "ext4":  # type: ignore[union-attr]
+        pytest.skip("what lies below is not of the same type")
+    refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {disks.uuid}", f"with UUID {a}")
+
+
+def test_a_permission_that_was_copied_does_not_count(
+    make_rig: Callable[..., Rig], disks: Disks
+) -> None:
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target)
+    assert f"uuid: {a}" in rig.iogauge("allow", str(disks.target)).out
+    marker = (disks.target / MARKER).read_bytes()
+    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
+    b = disks.insert("b")
+    (disks.target / MARKER).write_bytes(marker)
+    run = rig.run(*CASE)
+    refused_before_a_byte(run, disks.target, f"is on the file system {b}", f"written for {a}")
+    assert f"iogauge allow --replace {disks.target}" in run.record["reason"]
+    assert rig.iogauge("allow", "--replace", str(disks.target)).rc == 0
+    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
+
+
+@pytest.mark.parametrize("way", ["mounted over", "unmounted"])
+def test_a_target_that_is_exchanged_in_mid_run_is_seen(
+    make_rig: Callable[..., Rig], disks: Disks, way: str
+) -> None:
+    """By another with all directories in place, so that no path misses anything, or by what lies below."""
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target, declared={"source": None})
+    other = disks.folder / "other"
+    exchange = f"umount -l {disks.point}"
+    if way == "mounted over":
+        exchange = f"cp -a {disks.point}/. {other} && mount --bind {other} {disks.point}"
+    rig.program("fio", f'"$real" "$@"\nrc=$?\n[ "$1" = --version ] || {exchange}\nexit $rc')
+    with mounted(other, "ext4", 256 << 20, disks.folder / "c.img"):
+        run = rig.run(*CASE)
+        last = disks.uuid
+        disks.remove()
+    run.never_passed(f"sees UUID {last}", "after the last phase", a)
+    assert last != a
+    assert run.record["verdict"] == "INVALID"
+
+
+@pytest.mark.needs_ior
+def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
+    make_rig: Callable[..., Rig], disks: Disks, storage: Path
+) -> None:
+    reason = support.why_not()
+    if reason is not None or not open_mpi():
+        pytest.skip(reason or "no mpirun of Open MPI on PATH")
+    a = disks.insert("a")
+    other = disks.folder / "other"
+    with ExitStack() as stack:
+        stack.enter_context(mounted(other, "ext4", 64 << 20, disks.folder / "c.img"))
+        cluster = stack.enter_context(Hosts(2, storage, disks.point, other))
+        b = look(str(other)).uuid
+        rig = make_rig(target=disks.target, tools=("ior", "mdtest"), declared={"source": None})
+        settings = rig.settings()
+        extras = settings["systems"][0]["partitions"][0]["extras"]
+        extras |= {"scale": {"nodes": 2, "tasks_per_node": 1}, "hosts": cluster.names}
+        rig.write_settings(settings)
+        healthy = run_on(cluster, rig, "-n", "^MdtestEasy")
+        (record, *_) = healthy.records
+        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
+        assert said["G9"] == "ok", healthy.out
+        assert record["fingerprint"]["fs.uuid"] == a
+        shutil.rmtree(rig.home / "history")
+        words = ["mount", "--bind", str(other), str(disks.point)]
+        assert cluster.run("n2", words).returncode == 0
+        run = run_on(cluster, rig, "-n", "^MdtestEasy")
+        run.never_passed(f"n2 sees UUID {b}", f"n1 sees UUID {a}", "before a byte was written")
+        assert run.record["verdict"] == "INVALID"
+        assert cluster.run("n2", ["umount", str(disks.point)]).returncode == 0

@@ -1,0 +1,125 @@
+"""Series and the file system: records without its UUID go on, another UUID begins a new series."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from iogauge.cli.app import app
+from iogauge.records import query
+from iogauge.records.continued import divided
+from support import records
+from support.records import append
+
+KNOWN = {"kernel": "6.1"}
+
+
+def with_uuid(uuid: str | None, **more: str) -> dict[str, Any]:
+    """A fingerprint as a case leaves it, or as it was before there was a UUID."""
+    return {**KNOWN, **more} | ({"fs.uuid": uuid} if uuid else {})
+
+
+def series_of(*prints: dict[str, Any]) -> list[str]:
+    """The series of records with these fingerprints, as a new record has them."""
+    return [records.record().with_fingerprint(print_).series for print_ in prints]
+
+
+def seen(names: Sequence[str | None], series: Sequence[str] = ()) -> list[str]:
+    """The series of rows with these file systems, in order of time."""
+    rows = pl.DataFrame(
+        {"series": list(series) or ["s"] * len(names), "file_system": list(names)},
+        schema={"series": pl.String, "file_system": pl.String},
+    )
+    found = divided(rows)
+    assert found.columns == ["series"]
+    return found["series"].to_list()
+
+
+def test_the_new_key_does_not_change_a_records_series() -> None:
+    before, after, other = series_of(with_uuid(None), with_uuid("A"), with_uuid("A", kernel="6.2"))
+    assert before == after != other
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        [None, None],
+        [None, None, "A", "A"],
+        ["A", None, "A"],
+        ["A", "A", None],
+        ["fs@1@tcp,2@tcp", "fs@2@tcp", "fs@9@o2ib", "fs@1@tcp | fs@9@o2ib"],
+    ],
+)
+def test_one_file_system_is_one_series(names: list[str | None]) -> None:
+    assert seen(names) == ["s"] * len(names)
+
+
+def test_another_file_system_is_another_series_and_the_first_comes_back() -> None:
+    found = seen([None, "A", "A", "B", None, "B", "A", None, "C"])
+    first, second, third = found[0], found[3], found[8]
+    assert first == "s"
+    assert len({first, second, third}) == 3
+    assert found == [first] * 3 + [second] * 3 + [first] * 2 + [third]
+
+
+def test_each_series_is_divided_for_itself() -> None:
+    found = seen(["A", "B", "A", "B", None], ["s", "t", "s", "s", "t"])
+    assert found[:3] == ["s", "t", "s"] and found[4] == "t"
+    assert found[3] not in ("s", "t")
+
+
+@given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
+def test_rows_are_of_one_series_if_they_are_of_one_file_system(
+    rows: list[tuple[str, str | None]],
+) -> None:
+    found = seen([name for _, name in rows], [series for series, _ in rows])
+    known = [(row, own) for row, own in zip(rows, found, strict=True) if row[1]]
+    assert len(set(known)) == len({row for row, _ in known}) == len({own for _, own in known})
+    for number, (series, name) in enumerate(rows):
+        earlier = [k for k in range(number) if rows[k][0] == series]
+        if name is None and earlier:
+            assert found[number] == found[earlier[-1]]
+
+
+def history(folder: Path, uuids: Sequence[str | None]) -> None:
+    """A record a day with these UUIDs, as versions of before and of now write them."""
+    for day, uuid in enumerate(uuids):
+        time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
+        session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
+        print_ = with_uuid(uuid)
+        made = records.record(session=session, time=time).with_fingerprint(print_)
+        append(folder / "mysite" / f"{session}.jsonl", made.to_json())
+
+
+def test_a_history_goes_on_when_the_key_appears(tmp_path: Path) -> None:
+    history(tmp_path, [None] * 5 + ["A"] * 5)
+    assert query.load(tmp_path)["series"].n_unique() == 1
+    assert "file_system" not in query.load(tmp_path).columns
+
+
+def test_the_trend_begins_anew_with_the_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 22)
+    told = CliRunner().invoke(app, ["trend", "--json"])
+    (series,) = json.loads(told.stdout)
+    assert series["runs"] == 22
+    assert series["started"]["changed"] == ["fs.uuid: A -> B"]
+    assert series["started"]["session"] == "20260203T120000-n1-1"
+
+
+def test_a_value_that_is_no_text_is_no_file_system(tmp_path: Path) -> None:
+    for number, odd in enumerate([7, True, None, ["A"]]):
+        made = records.values(fingerprint={"fs.uuid": odd}, session=f"2026010{number + 1}T120000")
+        append(tmp_path / "mysite" / f"2026010{number + 1}T120000-n1-1.jsonl", made)
+    assert query.load(tmp_path)["series"].n_unique() == 1

@@ -1,0 +1,269 @@
+"""Names of file systems: read without root and udev, and compared as the systems are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.node import uuids
+from iogauge.node.lustre_targets import look
+from iogauge.node.mounts import Mount, find_mount
+from iogauge.node.uuids import differ, folded, lustre_name, nfs_name, text_of, uuid_of
+
+ANY_UUID = st.uuids().map(str)
+NIDS = st.lists(
+    st.tuples(
+        st.sampled_from(["10.0.0.1", "10.0.0.2", "fe80::1", "fe80::2:3"]),
+        st.sampled_from(["tcp", "o2ib", "o2ib1"]),
+    ).map("@".join),
+    min_size=1,
+    unique=True,
+)
+MKFS = {
+    "ext4": ("mkfs.ext4", "-q", "-F"),
+    "xfs": ("mkfs.xfs", "-q", "-f"),
+    "btrfs": ("mkfs.btrfs", "-q", "-f"),
+}
+
+
+# --- texts ------------------------------------------------------------------------------------------
+
+
+@given(st.uuids())
+def test_sixteen_bytes_are_written_as_a_uuid(value: uuid.UUID) -> None:
+    assert text_of(value.bytes) == ("" if value.int == 0 else str(value))
+
+
+def test_a_short_one_is_hexadecimal_and_zeros_are_none() -> None:
+    assert text_of(b"\x12\xab\0\0") == "12ab0000"
+    assert text_of(bytes(16)) == text_of(b"") == ""
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("10.0.0.1@tcp:/scratch", "scratch@10.0.0.1@tcp"),
+        ("10.0.0.2@tcp:10.0.0.1@tcp:/scratch", "scratch@10.0.0.1@tcp,10.0.0.2@tcp"),
+        ("10.0.0.1@o2ib,10.1.0.1@tcp:10.0.0.2@o2ib,10.1.0.2@tcp:/fs1/home/x",
+         "fs1@10.0.0.1@o2ib,10.0.0.2@o2ib,10.1.0.1@tcp,10.1.0.2@tcp"),
+        ("fe80::2@tcp:fe80::1@tcp:/s", "s@fe80::1@tcp,fe80::2@tcp"),
+        ("/dev/sda1", ""),
+        ("server:/export", ""),
+        ("10.0.0.1@tcp:/", ""),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_lustre_is_named_by_its_source(source: str, name: str) -> None:
+    assert lustre_name(source) == name
+
+
+@given(NIDS, st.data())
+def test_the_order_of_nids_does_not_matter(nids: list[str], data: st.DataObject) -> None:
+    def source(order: list[str]) -> str:
+        marks = data.draw(st.lists(st.sampled_from(":,"), min_size=len(order), max_size=len(order)))
+        text = "".join(mark + nid for mark, nid in zip(marks, order, strict=True))
+        return f"{text[1:]}:/scratch"
+
+    name = lustre_name(source(nids))
+    assert name == lustre_name(source(data.draw(st.permutations(nids))))
+    assert name == f"scratch@{','.join(sorted(nids))}"
+
+
+VOLUMES = """NV SERVER   PORT DEV          FSID                              FSC
+v4 0a000001  801 0:52         5d2f4b1ec0f04a6d:9a1b             no
+v3 0a000002  801 0:53         0:0                               no
+v4 0a000001  801 0:54         10:0                              no
+"""
+
+
+def test_nfs_is_named_by_the_servers_number_for_it() -> None:
+    assert nfs_name(VOLUMES, os.makedev(0, 52)) == "nfs-5d2f4b1ec0f04a6d:9a1b"
+    assert nfs_name(VOLUMES, os.makedev(0, 54)) == "nfs-10:0"
+    assert nfs_name(VOLUMES, os.makedev(0, 53)) == ""
+    assert nfs_name(VOLUMES, os.makedev(0, 55)) == ""
+
+
+@given(st.text(), st.text(), st.integers(0, 2**32))
+def test_no_text_breaks_a_reader(source: str, volumes: str, device: int) -> None:
+    lustre_name(source)
+    nfs_name(volumes, device)
+    differ(source, volumes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "name"),
+    [
+        ("fuse.glusterfs", "node1:/vol/sub", "glusterfs-vol"),
+        ("fuse.glusterfs", "", ""),
+        ("gpfs", "/dev/gpfs0", "gpfs-gpfs0"),
+        ("lustre", "1@tcp:/fs", "fs@1@tcp"),
+        ("tmpfs", "tmpfs", ""),
+        ("fuse.sshfs", "host:", ""),
+        ("9p", "share", ""),
+    ],
+)
+def test_other_types_are_named_by_what_lasts(kind: str, source: str, name: str) -> None:
+    assert uuid_of("/proc/self", Mount(1, "/proc", source, kind, "rw")) == name
+
+
+# --- the same or another one ------------------------------------------------------------------------
+
+
+@given(ANY_UUID, ANY_UUID)
+def test_uuids_differ_if_any_digit_does(one: str, other: str) -> None:
+    assert differ(one, other) == (one != other)
+    assert not differ(one, folded(one))
+    assert differ(folded(one), other) == (folded(one) != folded(other))
+    assert not differ(one, "")
+    assert not differ("", other)
+
+
+NAMES = st.one_of(
+    ANY_UUID,
+    ANY_UUID.map(folded),
+    NIDS.map(lambda nids: f"fs@{','.join(nids)}"),
+    st.sampled_from(["", "nfs-1:0", "glusterfs-vol"]),
+)
+
+
+@given(NAMES, NAMES)
+def test_the_comparison_does_not_depend_on_the_order(one: str, other: str) -> None:
+    assert differ(one, other) == differ(other, one)
+    assert not differ(one, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "others"),
+    [
+        ("fs@1@tcp,2@tcp", "fs@2@tcp", False),
+        ("fs@1@tcp", "fs@1@tcp0", False),
+        ("fs@1@tcp", "fs@9@o2ib", False),
+        ("fs@1@tcp,9@o2ib", "fs@1@tcp,8@o2ib", False),
+        ("fs@1@tcp", "fs@2@tcp", True),
+        ("fs@1@tcp", "fs2@1@tcp", True),
+        ("nfs-1:0", "nfs-2:0", True),
+        ("upper-fsid-1", "fsid-1", True),
+    ],
+)
+def test_nids_of_one_server_are_of_one_file_system(one: str, other: str, others: bool) -> None:
+    assert differ(one, other) is others
+
+
+# --- real file systems ------------------------------------------------------------------------------
+
+
+def blkid(device: str) -> str:
+    words = ["blkid", "-p", "-s", "UUID", "-o", "value", device]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def made(kind: str, folder: Path, devices: int = 1) -> Iterator[Path]:
+    """Mount a fresh file system on loop devices."""
+    if os.getuid() != 0 or shutil.which(MKFS[kind][0]) is None or shutil.which("blkid") is None:
+        pytest.skip(f"needs root, {MKFS[kind][0]} and blkid")
+    with contextlib.ExitStack() as stack:
+        loops = []
+        for number in range(devices):
+            image = folder / f"{kind}{number}.img"
+            with open(image, "wb") as file:
+                file.truncate(320 << 20)
+            done = subprocess.run(
+                ["losetup", "-f", "--show", str(image)], capture_output=True, text=True, check=False
+            )
+            if done.returncode != 0:
+                pytest.skip(f"no loop device: {done.stderr}")
+            loops.append(done.stdout.strip())
+            stack.callback(subprocess.run, ["losetup", "-d", loops[-1]], check=True)
+        subprocess.run([*MKFS[kind], *loops], check=True, capture_output=True)
+        point = folder / kind
+        point.mkdir()
+        subprocess.run(["mount", "-t", kind, loops[0], str(point)], check=True)
+        stack.callback(subprocess.run, ["umount", str(point)], check=True)
+        yield point
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("ext4", 1), ("xfs", 1), ("btrfs", 2)])
+def test_the_uuid_is_what_blkid_says_by_every_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, devices: int
+) -> None:
+    with made(kind, tmp_path, devices) as point:
+        mount = find_mount(str(point))
+        assert mount
+        expected = blkid(mount.source)
+        assert look(str(point)).uuid == expected
+        monkeypatch.setattr(uuids, "_ANY", (0xDEAD, b"", 17, 1))  # as Linux before 6.9
+        assert uuid_of(str(point), mount) == expected
+        monkeypatch.setattr(uuids, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
+        links = tmp_path / "by-uuid"
+        links.mkdir()
+        monkeypatch.setattr(uuids, "_BY_UUID", str(links))
+        assert uuid_of(str(point), mount) == (folded(expected) if kind == "ext4" else "")
+        (links / expected).symlink_to(mount.source)
+        # Btrfs has a device number of its own.
+        assert uuid_of(str(point), mount) == ("" if kind == "btrfs" else expected)
+
+
+def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path: Path) -> None:
+    with made("btrfs", tmp_path) as point:
+        expected = look(str(point)).uuid
+        subprocess.run(
+            ["btrfs", "subvolume", "create", str(point / "sub")], check=True, capture_output=True
+        )
+        (tmp_path / "bound").mkdir()
+        subprocess.run(["mount", "--bind", str(point / "sub"), str(tmp_path / "bound")], check=True)
+        try:
+            assert look(str(tmp_path / "bound")).uuid == look(str(point / "sub")).uuid == expected
+        finally:
+            subprocess.run(["umount", str(tmp_path / "bound")], check=True)
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            os.chdir(point)  # the directories above are root's
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writer, uuid_of(".", Mount(1, "/", "/dev/loop", "btrfs", "rw")).encode())
+            os._exit(0)
+        os.wait()
+        os.close(writer)
+        with open(reader) as seen:
+            assert seen.read() == expected != ""
+
+
+@pytest.mark.parametrize("option", ["on", "null"])
+def test_an_overlay_has_its_own_or_that_of_its_upper_directory(tmp_path: Path, option: str) -> None:
+    with made("ext4", tmp_path) as point:
+        parts = [point / name for name in ("lower", "upper", "work")]
+        for part in (*parts, tmp_path / "over"):
+            part.mkdir()
+        words = "lowerdir={},upperdir={},workdir={}".format(*parts)
+        command = ["mount", "-t", "overlay", "over", "-o", f"{words},uuid={option}"]
+        over = str(tmp_path / "over")
+        done = subprocess.run([*command, over], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            pytest.skip(f"no overlay with uuid={option}: {done.stderr}")
+        try:
+            first, disk = look(over).uuid, look(str(point)).uuid
+            subprocess.run(["umount", over], check=True)
+            subprocess.run([*command, over], check=True)
+            assert look(over).uuid == first
+        finally:
+            subprocess.run(["umount", over], check=True)
+        assert (first == f"upper-{disk}") == (option == "null")
+        assert first not in ("", disk)
+
+
+def test_memory_has_no_name() -> None:
+    mount = find_mount("/dev/shm")
+    assert mount is not None
+    assert mount.type == "tmpfs"
+    assert look("/dev/shm").uuid == ""
