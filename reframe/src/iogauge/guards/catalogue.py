@@ -55,9 +55,11 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
     Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
+    Guard("G15", "nodes", nodes.as_declared, "remark", "`node.cores`, `node.memory`", nodes.as_declared_of),
     Guard("G19", "foreign load", nodes.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", nodes.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
+    Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
 )
 
 #: Rules for the layouts that were read back in each repetition.
