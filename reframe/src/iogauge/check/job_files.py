@@ -27,6 +27,7 @@ from iogauge.plan.launchers import (
 )
 from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.site.doubts import Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.workspace.directory import session_dir
 
@@ -78,8 +79,12 @@ def planned_case(
     name: str,
     partition: str,
     rests_on: Collection[str],
+    doubts: Collection[tuple[str, Doubt]] = (),
 ) -> PlannedCase:
-    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths."""
+    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths.
+
+    ``doubts`` are those about its references, with the names of the metrics.
+    """
     return PlannedCase(
         order=order,
         name=name,
@@ -93,6 +98,8 @@ def planned_case(
         seconds=footprint.seconds,
         rests_on=tuple(sorted(rests_on)),
         budget=budget.model_dump() if budget else None,
+        doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
+        refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
     )
 
 

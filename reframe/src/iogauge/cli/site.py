@@ -61,6 +61,8 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
     over = plan_table.over_budget(cases)
     for line in over:
         console.print(f"[bold red]{plain(line)}[/]")
+    for line in plan_table.doubts(cases):
+        console.print(f"[yellow]{plain(line)}[/]")
     fits = not over
     for target in sorted({case.order.target for case in cases}):
         orders = [case.order for case in cases if case.order.target == target]

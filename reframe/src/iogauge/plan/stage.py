@@ -134,7 +134,8 @@ class PlannedCase:
     """Cost of a case, as a dry run leaves it for ``iogauge plan``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data.
+    plain data. ``doubts`` say of which metrics the reference proves little, ``refused`` of which it
+    proves nothing: such a case does not run.
     """
 
     order: JobOrder
@@ -149,6 +150,8 @@ class PlannedCase:
     seconds: float
     rests_on: tuple[str, ...]
     budget: Mapping[str, float | None] | None
+    doubts: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

@@ -76,6 +76,18 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     ]
 
 
+def doubts(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return what makes the references of the cases prove little or nothing, with their cases."""
+    by_text: dict[str, list[str]] = {}
+    for case in cases:
+        for text in (*case.doubts, *case.refused):
+            by_text.setdefault(text, []).append(record.short_name(case.name))
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {text}"
+        for text, names in by_text.items()
+    ]
+
+
 def _written(case: PlannedCase) -> tuple[float, str]:
     """Return the bytes that a case writes, as a number to compare and as text."""
     return case.written_bytes, format_bytes(case.written_bytes)

@@ -27,6 +27,7 @@ from iogauge.core.yamlfile import Mistake, YamlError, show
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.mounts import traits
 from iogauge.site import machine, stack
+from iogauge.site.doubts import of_extras
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References, known_checks
 from iogauge.tools import mpi
@@ -371,6 +372,20 @@ def read_site(
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
+
+
+def doubts(folder: Path) -> list[Mistake]:
+    """Return the declarations of a site under which a PASS means little; empty if it has mistakes."""
+    data, mistakes = read_site(folder)
+    if mistakes:
+        return []
+    (system,) = data["systems"]
+    found = References.of_site(folder.name).doubts()
+    for partition in system["partitions"]:
+        key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
+        extras = PartitionExtras.of_partition(partition["extras"])
+        found += of_extras(str(folder / SETTINGS), key, extras)
+    return found
 
 
 def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:
