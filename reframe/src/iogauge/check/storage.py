@@ -178,8 +178,11 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
+        bind = self.variant != "published"
+        per_node = self.tasks_per_node
+        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
         order = job_files.order_of(
-            plan, extras, current().name, self.case_name, self._time_limit_s, self.job
+            plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
         )
         try:
             references, unreferenced = self._find_references()
@@ -208,9 +211,7 @@ class StorageCheck(JudgedCheck):
         if planned.refused:
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = job_files.launch(
-                self.job, plan, extras, stage, self.tasks_per_node, self.variant != "published"
-            )
+            launch = job_files.launch(self.job, plan, extras, stage, per_node, bind)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
         self.extra_resources = job_files.resources(plan, extras)

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,11 +29,25 @@ from iogauge.site import machine, settings
 from iogauge.workspace import permission
 
 
+def _beside_ceilings(folder: Path) -> tuple[list[str], list[str]]:
+    """Return a site's references that its cases refuse for their ceilings, and the doubtful ones."""
+    if not settings.has_ceilings(folder):
+        return [], []
+    cases, _ = planned_cases([f"--system={folder.name}"])
+    return plan_table.refused(cases), plan_table.doubts(cases)
+
+
 def show_doctor() -> None:
     """Say what is available, what is missing, and what to do."""
     console = new_console()
     healthy = True
-    for check in doctor.examine():
+    checks = doctor.examine()
+    if here := doctor.site_of_host(settings.site_folders(sites_dir())):
+        refused, doubts = _beside_ceilings(here)
+        subject = f"site {here.name}"
+        checks += [doctor.Check("problem", subject, text, doctor.DOUBT) for text in refused]
+        checks += [doctor.Check("note", subject, text, doctor.DOUBT) for text in doubts]
+    for check in checks:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
@@ -159,15 +174,21 @@ def allow(
 
 
 def validate() -> None:
-    """Check every site's settings and references; list every mistake."""
+    """Check every site's settings and references; list every mistake, and every doubt.
+
+    A doubt is a declaration under which a PASS means little. References are held against the
+    ceilings of the cases that a dry run selects.
+    """
     console, wrong = new_console(), 0
     for folder in settings.site_folders(sites_dir()):
-        mistakes = doctor.site_mistakes(folder)
+        mistakes = [str(mistake) for mistake in doctor.site_mistakes(folder)]
+        doubts = [str(doubt) for doubt in settings.doubts(folder)]
+        refused, doubtful = _beside_ceilings(folder)
+        mistakes, doubts = mistakes + refused, doubts + doubtful
         wrong += len(mistakes)
-        console.print(
-            f"{plain(folder.name)}: "
-            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
-        )
-        for mistake in mistakes:
-            console.print(plain(f"  {mistake}"))
+        words = [f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok"]
+        words += [f"[yellow]{len(doubts)} doubt(s)[/]"] if doubts else []
+        console.print(f"{plain(folder.name)}: {', '.join(words)}")
+        for line in (*mistakes, *doubts):
+            console.print(plain(f"  {line}"))
     raise typer.Exit(1 if wrong else 0)

@@ -48,6 +48,7 @@ OF_TARGET: Final = (
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes, quota", preflight.inodes, _BEFORE, ""),
+    Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
 )
 
 OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (

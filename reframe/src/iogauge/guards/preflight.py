@@ -239,6 +239,24 @@ def target_room(
     return rule.decide(not short, saw)
 
 
+def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
+    """G15: if mpirun binds each task to a core, the first node has a core for each of its tasks.
+    Else mpirun would abort, because ``node.cores`` promises more cores than there are.
+
+    ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical
+    cores that the job may use there.
+    """
+    return Rule(
+        "G15",
+        "a physical core for each task that is bound to one",
+        f"Write into the partition's extras: node: {{cores: {usable}}}, and lower "
+        "scale.tasks_per_node to as many; threads are no cores",
+    ).decide(
+        bound_tasks <= usable,
+        f"{bound_tasks} task(s) on {usable} physical core(s), node.cores is {declared}",
+    )
+
+
 def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:
     """G14: 1.2 x files free, 5 % of inodes left, and 1.2 x need within every quota (Lustre: ``lfs
     quota``).

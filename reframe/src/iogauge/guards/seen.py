@@ -16,6 +16,7 @@ from iogauge.node.mounts import Traits, traits
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
 
+
 @dataclass(frozen=True)
 class CaseSeen:
     """A case: its plan, its evidence, the site's declarations, and the samples of each metric."""

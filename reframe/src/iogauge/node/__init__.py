@@ -1,6 +1,7 @@
 """A node's view and means: mounts, the page cache, Lustre's client, counters.
 
 - client_settings: settings of the Lustre client that a case changes, and their restoration
+- cores: physical cores of the node
 - counters: bytes and connections, counted before and after the phases
 - getstripe: layouts of files as ``lfs getstripe`` prints them
 - layouts: the layout to request, and the layout obtained

@@ -184,6 +184,5 @@ def reference_doubt(
         f"{format_value(least)} {metric.unit} pass, {least / limit.value:.2g} of {ceiling}",
         f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
         "Raise the reference, or correct the topology",
-        refused=part is not None
-        and convert(least, metric.unit, "B/s") < _LEAST_OF_PART * part,
+        refused=part is not None and convert(least, metric.unit, "B/s") < _LEAST_OF_PART * part,
     )

@@ -92,7 +92,9 @@ class JobOrder:
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
     target each. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
-    ``max_of_free`` are shares of the target.
+    ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
+    binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
+    declared count of cores.
     """
 
     target: str
@@ -117,6 +119,8 @@ class JobOrder:
     max_of_free: float
     removals_per_second: int
     time_limit_s: float
+    bound_tasks: int = 0
+    cores: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

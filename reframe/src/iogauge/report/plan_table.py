@@ -77,14 +77,22 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
 
 
 def doubts(cases: Iterable[PlannedCase]) -> list[str]:
-    """Return what makes the references of the cases prove little or nothing, with their cases."""
-    by_text: dict[str, list[str]] = {}
-    for case in cases:
-        for text in (*case.doubts, *case.refused):
-            by_text.setdefault(text, []).append(record.short_name(case.name))
+    """Return a line for each doubt about references; the first of several cases stands for all."""
+    return _by_text((case, text) for case in cases for text in case.doubts)
+
+
+def refused(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return a line for each reference that would prove nothing, as :func:`doubts` does."""
+    return _by_text((case, text) for case in cases for text in case.refused)
+
+
+def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
+    names: dict[str, list[str]] = {}
+    for case, text in said:
+        names.setdefault(text, []).append(record.short_name(case.name))
     return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {text}"
-        for text, names in by_text.items()
+        f"{first}{f' and {len(others)} more' if others else ''}: {text}"
+        for text, (first, *others) in names.items()
     ]
 
 

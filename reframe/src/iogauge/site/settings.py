@@ -374,18 +374,31 @@ def read_site(
     return data, []
 
 
+def partitions(folder: Path) -> dict[str, PartitionExtras]:
+    """Return the extras of a site's partitions, by name; empty if the site has mistakes."""
+    data, mistakes = read_site(folder)
+    found = [] if mistakes else data["systems"][0]["partitions"]
+    return {one["name"]: PartitionExtras.of_partition(one["extras"]) for one in found}
+
+
 def doubts(folder: Path) -> list[Mistake]:
     """Return the declarations of a site under which a PASS means little; empty if it has mistakes."""
-    data, mistakes = read_site(folder)
-    if mistakes:
-        return []
-    (system,) = data["systems"]
     found = References.of_site(folder.name).doubts()
-    for partition in system["partitions"]:
-        key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
-        extras = PartitionExtras.of_partition(partition["extras"])
+    for name, extras in partitions(folder).items():
+        key = f"systems.{folder.name}.partitions.{name}.extras"
         found += of_extras(str(folder / SETTINGS), key, extras)
     return found
+
+
+def has_ceilings(folder: Path) -> bool:
+    """Return whether a partition of a site declares a bandwidth that nothing can exceed."""
+    topologies = [extras.topology for extras in partitions(folder).values()]
+    return any(
+        topology.bandwidth_ceiling(way, 1)
+        for topology in topologies
+        if topology
+        for way in ("read", "write")
+    )
 
 
 def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:
