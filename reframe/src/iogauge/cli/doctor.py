@@ -51,7 +51,9 @@ NEEDED_FOR: Final = {
 State = Literal["ok", "note", "problem"]
 
 #: What to do about a declaration under which a PASS means little.
-DOUBT: Final = "a PASS means little there: correct it, or say in the site's README why it is so"
+DOUBT: Final = (
+    "a PASS means little there: correct it; if it is meant, let the file's sources say why"
+)
 
 
 @dataclass(frozen=True, slots=True)

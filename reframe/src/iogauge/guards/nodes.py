@@ -13,6 +13,7 @@ from iogauge.evidence.changes import NodeActivity, own_bytes
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.site.doubts import DOUBTFUL_LIMIT
 from iogauge.tools.mpi import Binding
 
 
@@ -191,7 +192,8 @@ def foreign_load(
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted between the first and the last judged
     phase are not the tool's. At most 10 % of the bytes that servers counted for jobs are other
-    jobs', if their accounts are readable. Less than 64 MiB are ignored.
+    jobs', if their accounts are readable. Less than 64 MiB are ignored. A limit above 50 % yields a
+    remark.
 
     ``changes`` holds the counters of the nodes, for all programs on them. ``own_read`` and
     ``own_written`` are the bytes that the tool reports, None if it reports none. A node that
@@ -231,15 +233,15 @@ def foreign_load(
     if accounts:
         theirs = sum(foreign for _, foreign in accounts)
         weigh(theirs, theirs + sum(own for own, _ in accounts), "other jobs, as the servers say,")
-    return Rule(
+    rule = Rule(
         "G19",
         f"at most {max_share:.0%} of the bytes moved by others",
         "Run when others do not use the target, or ask for nodes of your own",
-    ).decide(
-        worst <= max_share,
-        "; ".join(parts) or "nothing was counted that the tool's bytes can be compared with",
-        Outcome.CONTAMINATED,
     )
+    saw = "; ".join(parts) or "nothing was counted that the tool's bytes can be compared with"
+    if worst <= max_share and max_share > DOUBTFUL_LIMIT:
+        return rule.warn(f"{saw}, and limits.max_foreign hardly excludes any")
+    return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
 
 
 def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
