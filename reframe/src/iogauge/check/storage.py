@@ -33,7 +33,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.text import visible_lines
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
-from iogauge.judge.case import Judgement, doubts, judge, references_of
+from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
@@ -283,11 +283,11 @@ class StorageCheck(JudgedCheck):
     def _doubts(
         self, references: Mapping[str, Reference], unreferenced: str
     ) -> list[tuple[str, Doubt]]:
-        """Return the doubts about what this case will be compared with, by metric."""
+        """Return what the ceilings say against the references of this case, by metric."""
         plan, extras, metrics = self._plan, self._extras, self.promise()
         standing = self.standing_references()
         used = references_of(plan, metrics, references, extras, unreferenced, standing)
-        return list(doubts(plan, metrics, used, extras))
+        return list(beside_ceilings(plan, metrics, used, extras))
 
     @property
     def _time_limit_s(self) -> float:

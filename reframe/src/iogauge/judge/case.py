@@ -120,22 +120,19 @@ def references_of(
     return used
 
 
-def doubts(
+def beside_ceilings(
     plan: CasePlan,
     metrics: Sequence[Metric],
     references: Mapping[str, Reference],
     extras: PartitionExtras,
 ) -> Iterator[tuple[str, Doubt]]:
-    """Yield the doubts about the references of a case, each with the name of its metric."""
+    """Yield the references of a case that its ceilings put in doubt, with the name of the metric."""
     for metric in metrics:
         if reference := references.get(metric.name):
             access = access_of(plan, metric.name)
-            for doubt in (
-                of_bounds(reference),
-                reference_doubt(metric, reference, access, extras, plan.nodes, plan.servers),
-            ):
-                if doubt is not None:
-                    yield metric.name, doubt
+            doubt = reference_doubt(metric, reference, access, extras, plan.nodes, plan.servers)
+            if doubt is not None:
+                yield metric.name, doubt
 
 
 def doubtful(metric: str, doubt: Doubt) -> Finding:
@@ -169,7 +166,9 @@ def judge(
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
-    findings += [doubtful(name, doubt) for name, doubt in doubts(plan, metrics, used, extras)]
+    wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
+    low = beside_ceilings(plan, metrics, used, extras)
+    findings += [doubtful(name, doubt) for name, doubt in (*wide, *low)]
     decided = []
     for metric in metrics:
         metric_verdict = decide_metric(

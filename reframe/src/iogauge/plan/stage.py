@@ -138,8 +138,8 @@ class PlannedCase:
     """Cost of a case, as a dry run leaves it for ``iogauge plan``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data. ``doubts`` say of which metrics the reference proves little, ``refused`` of which it
-    proves nothing: such a case does not run.
+    plain data. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
+    prove nothing: such a case does not run.
     """
 
     order: JobOrder
