@@ -87,14 +87,12 @@ def reframe(
 
 def record_fio(folder: Path) -> None:
     """Record real results of the three metadata jobs, for the stand-in to print."""
-    from iogauge.site import machine
+    from iogauge.node.cores import usable_cores
     from iogauge.tools.fio.options import metadata_job
 
     jobs = folder / "jobs"
     jobs.mkdir()
-    processes = min(
-        machine.core_count(os.sched_getaffinity(0), machine.CPUS), 8
-    )  # as the site local
+    processes = min(usable_cores(), 8)  # as the site local
     files = 20_000 // processes
     for engine in ("filecreate", "filestat", "filedelete"):
         loops = 5 if engine == "filestat" else 1

@@ -20,8 +20,8 @@ import pytest
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.node.cores import usable_cores
 from iogauge.plan import launchers, stage
-from iogauge.site import machine
 from iogauge.tools.fio import options, output
 from support import hosts as support
 from support.hosts import Hosts
@@ -195,7 +195,7 @@ def test_all_hosts(job: Job) -> None:
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
-    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
+    cores = usable_cores()
     words = ["mpirun", "-np", "6", *launchers.host_options("mpirun", job.cluster.names)]
     words += launchers.placing_options("mpirun", 2, cyclic)
     words += launchers.binding_options("mpirun", 2, cores)

@@ -14,7 +14,7 @@ import pytest
 
 from e2e.rig import ROOT, Rig
 from e2e.test_hosts import open_mpi
-from iogauge.site import machine
+from iogauge.node.cores import usable_cores
 from iogauge.tools import mpi
 
 pytestmark = pytest.mark.needs_ior
@@ -32,7 +32,7 @@ def _binds() -> None:
     """Skips where the mpirun on PATH is not Open MPI's, or cannot bind."""
     if not open_mpi():
         pytest.skip("no mpirun of Open MPI on PATH")
-    if machine.core_count(os.sched_getaffinity(0), machine.CPUS) < 2:
+    if usable_cores() < 2:
         pytest.skip("one core only")
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     words = ["mpirun", "--report-bindings", "--bind-to", "core", "-np", "2", "true"]
@@ -66,7 +66,7 @@ def test_tasks_with_a_core_each(make_rig: Callable[..., Rig]) -> None:
 
 def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
     """They are bound to none, whatever the launcher's own settings are."""
-    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
+    cores = usable_cores()
     rig = make_rig(tools=("ior",), tasks=cores + 1)
     found = placement(measured(rig, "-n", ONE_CASE, **TO_CORES))
     assert found["outcome"] == "warn"
@@ -76,7 +76,7 @@ def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
 
 
 def test_more_tasks_than_cores_where_the_sweep_says_so(make_rig: Callable[..., Rig]) -> None:
-    cores = machine.core_count(os.sched_getaffinity(0), machine.CPUS)
+    cores = usable_cores()
     rig = make_rig(tools=("ior",), tasks=2)
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]

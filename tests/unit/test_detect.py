@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from iogauge.cli import doctor
+from iogauge.node import cores as node_cores
 from iogauge.node import mounts
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
@@ -133,7 +134,7 @@ def test_threads_are_no_cores(
         if text:
             (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
             (tmp_path / f"cpu{cpu}" / "topology" / name).write_text(f"{text}\n")
-    assert site_machine.core_count(cpus, tmp_path) == cores
+    assert node_cores.core_count(cpus, tmp_path) == cores
 
 
 def test_a_scale_has_a_task_for_each_core_that_may_be_used(
@@ -143,7 +144,7 @@ def test_a_scale_has_a_task_for_each_core_that_may_be_used(
         (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
         text = f"{cpu % 6},{cpu % 6 + 6}\n"
         (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(text)
-    monkeypatch.setattr(site_machine, "CPUS", tmp_path)
+    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5, 7, 8, 11})
     partition, _ = completed(tmp_path)
     assert partition["extras"]["node"]["cores"] == 3

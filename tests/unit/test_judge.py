@@ -99,7 +99,7 @@ def test_bindings_reach_the_guard(found: Evidence, cores: int, sweeps: bool, wor
         found, bindings=_SHARED, idle=(_IDLE,), nodes=({"cpu.cores": cores},)
     )
     plan = dataclasses.replace(PLAN, sweeps_tasks=sweeps)
-    (placed,) = [f for f in decide(seen, plan=plan).findings if f.guard == "G15"]
+    placed, _ = (f for f in decide(seen, plan=plan).findings if f.guard == "G15")
     assert "2 task(s) bound, at most 2 to a core" in placed.saw
     assert placed.outcome.value == ("warn" if words else "ok")
     assert words in placed.remedy

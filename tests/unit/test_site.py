@@ -137,7 +137,7 @@ def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -
             0,
             "topology.efficiency.read",
             "0",
-            "greater than 0",
+            "greater than or equal to 0.05",
         ),
         (f"{EXTRAS}.target", DELETE, "target", "nothing", "required"),
         (

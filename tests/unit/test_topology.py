@@ -88,9 +88,11 @@ def test_mistakes_are_refused(data: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("way", ["read", "write"])
-def test_an_efficiency_that_nothing_can_miss_is_refused(way: str) -> None:
-    with pytest.raises(ValidationError, match="greater than 0"):
-        topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0})
+def test_an_efficiency_that_hardly_anything_can_miss_is_refused(way: str) -> None:
+    topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0.05})
+    for share in (0, 0.049):
+        with pytest.raises(ValidationError, match=r"greater than or equal to 0\.05"):
+            topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: share})
 
 
 def test_a_part_of_the_servers_carries_its_part() -> None:

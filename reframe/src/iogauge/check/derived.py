@@ -25,7 +25,7 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core import paths
 from iogauge.core.measurement import Metric
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.judge.case import Judgement
+from iogauge.judge.case import Judgement, doubtful
 from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
 from iogauge.records import derive, journal
 from iogauge.records.derive import (
@@ -39,6 +39,7 @@ from iogauge.records.derive import (
 )
 from iogauge.records.record import MetricRecord, Record
 from iogauge.session.current import current, is_gate
+from iogauge.site.doubts import of_bounds
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 
@@ -203,8 +204,11 @@ class DerivedCheck(JudgedCheck):
                 verdicts.append((verdict, metric.name, f"{saw}. {self._remedy(sources, waiting)}"))
                 continue
             self._used[metric.name] = derived.used
+            reference = references.get(metric.name)
+            if reference and (doubt := of_bounds(reference)):
+                findings.append(doubtful(metric.name, doubt))
             metric_verdict = decide_metric(
-                metric, (derived.value,), (), references.get(metric.name), unreferenced
+                metric, (derived.value,), findings, reference, unreferenced
             )
             reason = metric_verdict.reason
             if lacking:

@@ -27,6 +27,7 @@ from iogauge.plan.launchers import (
 )
 from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.site.doubts import Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.workspace.directory import session_dir
 
@@ -35,8 +36,26 @@ from iogauge.workspace.directory import session_dir
 _CAPACITY_FACTOR: Final = 1.25
 
 
+def bound_tasks(job: Any, plan: CasePlan, extras: PartitionExtras, per_node: int) -> int:
+    """Return how many tasks mpirun binds to a core each on the node of the job script.
+
+    Returns 0 if it binds none, or if the script may run elsewhere, as with hosts of the site. Other
+    launchers share cores rather than abort.
+    """
+    name = job.launcher.registered_name
+    bound = "core" in binding_options(name, per_node, extras.node.cores)
+    started = any(phase.launch == "tasks" for phase in plan.phases)
+    return per_node if bound and started and not extras.hosts else 0
+
+
 def order_of(
-    plan: CasePlan, extras: PartitionExtras, session: str, case: str, time_limit_s: float, job: Any
+    plan: CasePlan,
+    extras: PartitionExtras,
+    session: str,
+    case: str,
+    time_limit_s: float,
+    job: Any,
+    bound_tasks: int = 0,
 ) -> JobOrder:
     """Return the order for the job's agent. ``job`` is ReFrame's job, with its time limit."""
     target, limits = extras.target, extras.limits
@@ -66,6 +85,8 @@ def order_of(
         max_of_free=limits.max_of_free,
         removals_per_second=limits.removals_per_second,
         time_limit_s=job.time_limit or 0,
+        bound_tasks=bound_tasks,
+        cores=extras.node.cores,
     )
 
 
@@ -79,8 +100,12 @@ def planned_case(
     name: str,
     partition: str,
     rests_on: Collection[str],
+    doubts: Collection[tuple[str, Doubt]] = (),
 ) -> PlannedCase:
-    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths."""
+    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths.
+
+    ``doubts`` are those about its references, with the names of the metrics.
+    """
     return PlannedCase(
         order=order,
         name=name,
@@ -94,6 +119,8 @@ def planned_case(
         seconds=footprint.seconds,
         rests_on=tuple(sorted(rests_on)),
         budget=budget.model_dump() if budget else None,
+        doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
+        refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
     )
 
 

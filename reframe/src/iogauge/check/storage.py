@@ -17,7 +17,7 @@ PASS ends in OK.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,14 @@ from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.text import visible_lines
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
-from iogauge.judge.case import Judgement, judge
+from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import Cost, metric_ceiling
 from iogauge.plan.script import shell_command
 from iogauge.session.current import current
+from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
@@ -177,11 +178,14 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
+        bind = self.variant != "published"
+        per_node = self.tasks_per_node
+        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
         order = job_files.order_of(
-            plan, extras, current().name, self.case_name, self._time_limit_s, self.job
+            plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
         )
         try:
-            references, _ = self._find_references()
+            references, unreferenced = self._find_references()
         except ReferencesError as error:
             self._refuse(Verdict.ERROR, str(error))
         speeds = {
@@ -201,12 +205,13 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             partition=self.current_partition.fullname,
             rests_on={speed.source for speed in speeds.values()},
+            doubts=self._doubts(references, unreferenced),
         )
         job_files.write_inputs(stage, planned, plan)
+        if planned.refused:
+            self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = job_files.launch(
-                self.job, plan, extras, stage, self.tasks_per_node, self.variant != "published"
-            )
+            launch = job_files.launch(self.job, plan, extras, stage, per_node, bind)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
         self.extra_resources = job_files.resources(plan, extras)
@@ -274,6 +279,15 @@ class StorageCheck(JudgedCheck):
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
         return self._references.resolve(self, self.promise(), foreign)
+
+    def _doubts(
+        self, references: Mapping[str, Reference], unreferenced: str
+    ) -> list[tuple[str, Doubt]]:
+        """Return what the ceilings say against the references of this case, by metric."""
+        plan, extras, metrics = self._plan, self._extras, self.promise()
+        standing = self.standing_references()
+        used = references_of(plan, metrics, references, extras, unreferenced, standing)
+        return list(beside_ceilings(plan, metrics, used, extras))
 
     @property
     def _time_limit_s(self) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +20,14 @@ from iogauge.core import deadline, paths
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
+from iogauge.guards.finding import Outcome
+from iogauge.guards.nodes import as_declared
+from iogauge.guards.preflight import cores
+from iogauge.node.cores import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Below, View, traits
+from iogauge.plan.launchers import binding_options
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
@@ -44,11 +51,19 @@ NEEDED_FOR: Final = {
 }
 
 
+State = Literal["ok", "note", "problem"]
+
+#: What to do about a declaration under which a PASS means little.
+DOUBT: Final = (
+    "a PASS means little there: correct it; if it is meant, let the file's sources say why"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Check:
     """One line of the doctor's report."""
 
-    state: Literal["ok", "note", "problem"]
+    state: State
     subject: str
     text: str
     remedy: str = ""
@@ -272,6 +287,42 @@ def _target_sessions(
         )
 
 
+def site_of_host(folders: Sequence[Path]) -> Path | None:
+    """Return the folder of the site that ReFrame selects on this host, or None."""
+    host = socket.gethostname()
+    for folder in folders:
+        for system in settings.read_site(folder)[0]["systems"]:
+            if any(re.match(pattern, host) for pattern in system.get("hostnames", [])):
+                return folder
+    return None
+
+
+def _declared_nodes(folder: Path) -> Iterator[Check]:
+    """Yield lines about partitions that run on this machine and declare it as another one."""
+    data, mistakes = settings.read_site(folder)
+    usable, memory = usable_cores(), site_machine.memory_bytes()
+    for partition in [] if mistakes else data["systems"][0]["partitions"]:
+        extras = PartitionExtras.of_partition(partition["extras"])
+        if partition["scheduler"] != "local" or extras.hosts:
+            continue
+        declared, tasks = extras.node, extras.scale.tasks_per_node
+        of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
+        findings = [
+            cores(bound_tasks=tasks if of_mpirun else 0, usable=usable, declared=declared.cores),
+            as_declared(
+                declared_cores=declared.cores,
+                cores=[usable],
+                declared_memory=declared.memory,
+                memories=[memory],
+            ),
+        ]
+        for finding in findings:
+            if finding.outcome is not Outcome.OK:
+                state: State = "problem" if finding.outcome is Outcome.INVALID else "note"
+                subject = f"site {folder.name}, partition {partition['name']}"
+                yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
+
+
 def examine() -> list[Check]:
     """Return all lines of the doctor's report: Python, programs, target, sites."""
     machine = site_machine.machine()
@@ -279,11 +330,13 @@ def examine() -> list[Check]:
     launch = launch_check(machine)
     checks += [launch] if launch else []
     checks += _target(site_machine.target_path())
-    for folder in settings.site_folders(paths.sites_dir()):
+    folders = settings.site_folders(paths.sites_dir())
+    for folder in folders:
         mistakes = site_mistakes(folder)
-        state: Literal["ok", "problem"] = "problem" if mistakes else "ok"
+        state: State = "problem" if mistakes else "ok"
         text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"
-        checks.append(
-            Check(state, f"site {folder.name}", text, "correct the file" if mistakes else "")
-        )
-    return checks
+        subject = f"site {folder.name}"
+        checks.append(Check(state, subject, text, "correct the file" if mistakes else ""))
+        checks += [Check("note", subject, str(doubt), DOUBT) for doubt in settings.doubts(folder)]
+    here = site_of_host(folders)
+    return [*checks, *(_declared_nodes(here) if here else ())]

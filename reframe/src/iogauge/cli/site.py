@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,11 +29,25 @@ from iogauge.site import machine, settings
 from iogauge.workspace import permission
 
 
+def _beside_ceilings(folder: Path) -> tuple[list[str], list[str]]:
+    """Return a site's references that its cases refuse for their ceilings, and the doubtful ones."""
+    if not settings.has_ceilings(folder):
+        return [], []
+    cases, _ = planned_cases([f"--system={folder.name}"])
+    return plan_table.refused(cases), plan_table.doubts(cases)
+
+
 def show_doctor() -> None:
     """Say what is available, what is missing, and what to do."""
     console = new_console()
     healthy = True
-    for check in doctor.examine():
+    checks = doctor.examine()
+    if here := doctor.site_of_host(settings.site_folders(sites_dir())):
+        refused, doubts = _beside_ceilings(here)
+        subject = f"site {here.name}"
+        checks += [doctor.Check("problem", subject, text, doctor.DOUBT) for text in refused]
+        checks += [doctor.Check("note", subject, text, doctor.DOUBT) for text in doubts]
+    for check in checks:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
@@ -61,6 +76,8 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
     over = plan_table.over_budget(cases)
     for line in over:
         console.print(f"[bold red]{plain(line)}[/]")
+    for line in plan_table.doubts(cases):
+        console.print(f"[yellow]{plain(line)}[/]")
     fits = not over
     for target in sorted({case.order.target for case in cases}):
         orders = [case.order for case in cases if case.order.target == target]
@@ -157,17 +174,23 @@ def allow(
 
 
 def validate() -> None:
-    """Check every site's settings and references; list every mistake, and the UUID of each target
-    that is mounted here.
+    """Check every site's settings and references; list every mistake, and every doubt.
+
+    A doubt is a declaration under which a PASS means little. References are held against the
+    ceilings of the cases that a dry run selects. Lists the UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
     for folder in settings.site_folders(sites_dir()):
-        site, mistakes = settings.read_site(folder)
+        site, found = settings.read_site(folder)
+        mistakes = [str(mistake) for mistake in found]
+        doubts = [str(doubt) for doubt in settings.doubts(folder)]
+        refused, doubtful = _beside_ceilings(folder)
+        mistakes, doubts = mistakes + refused, doubts + doubtful
         wrong += len(mistakes)
-        console.print(
-            f"{plain(folder.name)}: "
-            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
-        )
-        for line in mistakes or doctor.seen_targets(site):
+        words = [f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok"]
+        words += [f"[yellow]{len(doubts)} doubt(s)[/]"] if doubts else []
+        console.print(f"{plain(folder.name)}: {', '.join(words)}")
+        seen = [] if mistakes else doctor.seen_targets(site)
+        for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"))
     raise typer.Exit(1 if wrong else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
@@ -10,6 +11,20 @@ from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
+
+#: Bytes by which the memory that a node tells may exceed the real one: it tells whole GiB.
+MEMORY_ROUNDING: Final = 1 << 29
+
+
+def _larger_memory(declared: int, seen: int) -> int:
+    """Return M: the declared memory of a node in bytes, or what a node told if that is more."""
+    return seen if seen > declared + MEMORY_ROUNDING else declared
+
+
+def _say_memory(declared: int, seen: int) -> str:
+    larger = _larger_memory(declared, seen)
+    told = f", as a node says (node.memory: {format_bytes(declared)})" if larger != declared else ""
+    return f"M = {format_bytes(larger)}{told}"
 
 
 def client_cache(
@@ -20,6 +35,7 @@ def client_cache(
     traits: Traits,
     bytes_per_node: int,
     node_memory: int,
+    seen_memory: int = 0,
     memory_factor: float = 2.0,
     evictions: Sequence[Eviction] = (),
     expected_evictions: int = 0,
@@ -32,18 +48,20 @@ def client_cache(
     nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
     before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs, btrfs, overlay).
 
-    ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the number of
-    page caches of the N nodes, None if each node has its own. Containers of one kernel over one
-    mount share a page cache. Each eviction must have covered ``data_bytes``. ``fetched`` holds the
+    M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
+    told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
+    number of page caches of the N nodes, None if each node has its own. Containers of one kernel
+    over one mount share a page cache. Each eviction must have covered ``data_bytes``. ``fetched`` holds the
     bytes that the tasks fetched from storage in each repetition, None if their kernel does not
     count them.
     """
+    needed = _larger_memory(node_memory, seen_memory)
     rule = Rule(
         "G1",
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
         f"V >= {memory_factor:g} M, or a page cache proven empty before each read",
         "Use two nodes or more, the O_DIRECT variant, or raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * node_memory * nodes)}",
+        f"{format_bytes(memory_factor * needed * nodes)}",
     )
     if traits.cache == "memory":
         return rule.invalid(f"the target is memory, not storage{because(traits.why)}")
@@ -53,8 +71,8 @@ def client_cache(
     if task_offset is not None and nodes >= 2 and task_offset % nodes != 0 and not shared:
         return rule.ok(f"readers shifted by {task_offset % nodes} of {nodes} nodes")
     size = f"V = {format_bytes(bytes_per_node)} per node"
-    memory = f"M = {format_bytes(node_memory)}"
-    if bytes_per_node >= memory_factor * node_memory:
+    memory = _say_memory(node_memory, seen_memory)
+    if bytes_per_node >= memory_factor * needed:
         return rule.ok(f"{size}, {memory}")
     sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""
     past = _why_not_past(nodes, task_offset, o_direct, sharing) + because(traits.why)
@@ -117,6 +135,7 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
             traits=seen.case.traits,
             bytes_per_node=seen.bytes_per_node,
             node_memory=extras.node.memory,
+            seen_memory=max(seen.case.memories, default=0),
             memory_factor=extras.limits.memory_factor,
             evictions=evidence.evictions.get(seen.phase.name, ()),
             expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
@@ -159,9 +178,14 @@ def write_back(
     traits: Traits,
     bytes_per_node: int,
     node_memory: int,
+    seen_memory: int = 0,
     memory_factor: float = 2.0,
 ) -> Finding:
-    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or V >= 2 M."""
+    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or V >= 2 M.
+
+    M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
+    told.
+    """
     saw = (
         ("fsync in the timed region" if fsync else "no fsync")
         + (", O_DIRECT" if o_direct else ", buffered")
@@ -170,7 +194,7 @@ def write_back(
     holds = traits.cache != "memory" and (
         (fsync and not traits.unsynced)
         or (o_direct and traits.honours_o_direct)
-        or bytes_per_node >= memory_factor * node_memory
+        or bytes_per_node >= memory_factor * _larger_memory(node_memory, seen_memory)
     )
     if traits.cache == "memory":
         saw += f", the target is memory, not storage{because(traits.why)}"
@@ -181,7 +205,7 @@ def write_back(
     return Rule(
         "G2",
         f"fsync, or O_DIRECT that is honoured, or V >= {memory_factor:g} M "
-        f"(M = {format_bytes(node_memory)})",
+        f"({_say_memory(node_memory, seen_memory)})",
         "Let the tool fsync at the end of the write (IOR -e, fio end_fsync=1)",
     ).decide(holds, saw)
 
@@ -194,6 +218,7 @@ def write_back_of(seen: PhaseSeen) -> Iterator[Finding]:
             traits=seen.case.traits,
             bytes_per_node=seen.bytes_per_node,
             node_memory=seen.case.extras.node.memory,
+            seen_memory=max(seen.case.memories, default=0),
             memory_factor=seen.case.extras.limits.memory_factor,
         )
 

@@ -48,6 +48,7 @@ OF_TARGET: Final = (
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes, quota", preflight.inodes, _BEFORE, ""),
+    Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
 )
 
 OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
@@ -55,9 +56,11 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
     Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
+    Guard("G15", "nodes", nodes.as_declared, "remark", "`node.cores`, `node.memory`", nodes.as_declared_of),
     Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
+    Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
     Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
     Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
     Guard("G8", "holes", contents.stored, "INVALID", "", contents.stored_of),

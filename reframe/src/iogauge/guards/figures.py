@@ -19,6 +19,7 @@ from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import MetricSeen, PhaseSeen
 from iogauge.plan.case import DIR, REP
 from iogauge.plan.cost import metric_ceiling
+from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
 #: Below the second number it gets a remark.
@@ -209,7 +210,7 @@ def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def spread(*, samples: Sequence[float], limit: float) -> Finding:
-    """G17: coefficient of variation (n - 1) over the repetitions."""
+    """G17: coefficient of variation (n - 1) over the repetitions. A limit above 50 % yields a remark."""
     rule = Rule(
         "G17",
         f"at most {limit:.0%} over at least 2 repetitions",
@@ -219,6 +220,8 @@ def spread(*, samples: Sequence[float], limit: float) -> Finding:
         return rule.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
+    if cv <= limit and limit > DOUBTFUL_LIMIT:
+        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
     return rule.decide(cv <= limit, saw, Outcome.UNSTABLE)
 
 

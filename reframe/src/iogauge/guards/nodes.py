@@ -10,6 +10,7 @@ from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.changes import NodeActivity
+from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.tools.mpi import Binding
@@ -78,8 +79,7 @@ def placement(
 
 
 def placement_of(seen: CaseSeen) -> Iterator[Finding]:
-    evidence, per_node = seen.evidence, seen.tasks_per_node
-    cores = [n for node in evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
+    evidence, per_node, cores = seen.evidence, seen.tasks_per_node, seen.cores
     complete = len(cores) == len(evidence.idle) == len(evidence.nodes)
     yield placement(
         tasks_per_node=per_node,
@@ -88,6 +88,49 @@ def placement_of(seen: CaseSeen) -> Iterator[Finding]:
         governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
         bindings=evidence.bindings,
         oversubscribed=seen.plan.sweeps_tasks and per_node > min(cores, default=0),
+    )
+
+
+#: Memory of a node over the declared one, without a remark: 320 GB are written for 320 GiB.
+_MOST_MEMORY: Final = 1.1
+
+
+def as_declared(
+    *,
+    declared_cores: int,
+    cores: Sequence[int],
+    declared_memory: int,
+    memories: Sequence[int],
+) -> Finding:
+    """G15: no node has fewer physical cores than the site declares, or more than 110 % of the
+    memory. If the job's control group limits its memory, the limit counts.
+
+    ``cores`` and ``memories`` hold what the nodes told, in cores and bytes.
+    """
+    parts, right = [], []
+    least, most = min(cores, default=declared_cores), max(memories, default=0)
+    if least < declared_cores:
+        parts.append(f"a node has {least} physical core(s), node.cores is {declared_cores}")
+        right.append(f"cores: {least}")
+    if most > _MOST_MEMORY * declared_memory + MEMORY_ROUNDING:
+        seen, said = format_bytes(most), format_bytes(declared_memory)
+        parts.append(f"a node has {seen} of memory, node.memory is {said}")
+        right.append(f"memory: {most >> 20} MiB")
+    told = f"{len(cores)} node(s) told their cores, {len(memories)} their memory"
+    return Rule(
+        "G15",
+        "node.cores physical cores or more, and no more memory than node.memory",
+        f"Write into the partition's extras: node: {{{', '.join(right)}}}" if right else "",
+    ).decide(not parts, ", ".join(parts) or f"as declared: {told}", Outcome.WARN)
+
+
+def as_declared_of(seen: CaseSeen) -> Iterator[Finding]:
+    node = seen.extras.node
+    yield as_declared(
+        declared_cores=node.cores,
+        cores=seen.cores,
+        declared_memory=node.memory,
+        memories=seen.memories,
     )
 
 

@@ -5,6 +5,7 @@ to G14).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Rule
-from iogauge.node.mounts import Quota, Space, StorageTarget, Traits, View
+from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.node.uuids import differ
 
 if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
@@ -213,6 +214,45 @@ def health_of(seen: CaseSeen) -> Iterator[Finding]:
         )
 
 
+def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
+    """G12: the target is served from as many addresses as servers are declared, or up to twice as
+    many. A client of NFS talks to one address at least, so that N clients need not show more.
+
+    ``addresses`` are those that the nodes use now. ``clients`` is N on NFS, None on Lustre, where
+    every client talks to all servers. A server with two networks, or a standby server, adds an
+    address.
+    """
+    least = declared if clients is None else min(declared, clients)
+    return Rule(
+        "G12",
+        f"{least} to {2 * declared} addresses of servers (topology.servers.count: {declared})",
+        "If no server is down, write into the partition's extras: topology: {servers: {count: "
+        f"{len(addresses)}}}}}; the ceiling (G6) rests on it",
+    ).decide(
+        least <= len(addresses) <= 2 * declared,
+        f"the target is served from {len(addresses)} address(es)",
+        Outcome.WARN,
+    )
+
+
+def servers_of(seen: CaseSeen) -> Iterator[Finding]:
+    topology, opened, views = seen.extras.topology, seen.evidence.opened, seen.evidence.views
+    declared = topology.servers.count if topology and topology.servers else None
+    targets = opened.targets if opened else ()
+    known = {target.server for target in targets if target.server}
+    if declared and targets and all(target.server for target in targets):
+        yield servers(declared=declared, addresses=known)
+    shares = [view.mount for view in views if view.mount and view.mount.type in ("nfs", "nfs4")]
+    if declared and shares and len(shares) == len(views):
+        yield servers(declared=declared, addresses=set(map(_address, shares)), clients=len(views))
+
+
+def _address(share: Mount) -> str:
+    """Return the address that an NFS mount uses (nfs(5), ``addr``), or the name of its server."""
+    match = re.search(r"(?:^|,)addr=([^,]+)", share.options)
+    return match[1] if match else share.source.partition(":/")[0]
+
+
 def target_room(
     *,
     targets: Sequence[StorageTarget],
@@ -259,6 +299,24 @@ def target_room(
     if len(short) > 1:
         saw += f"; {len(short)} of {len(active)} storage targets are short of room"
     return rule.decide(not short, saw)
+
+
+def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
+    """G15: if mpirun binds each task to a core, the first node has a core for each of its tasks.
+    Else mpirun would abort, because ``node.cores`` promises more cores than there are.
+
+    ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical
+    cores that the job may use there.
+    """
+    return Rule(
+        "G15",
+        "a physical core for each task that is bound to one",
+        f"Write into the partition's extras: node: {{cores: {usable}}}, and lower "
+        "scale.tasks_per_node to as many; threads are no cores",
+    ).decide(
+        bound_tasks <= usable,
+        f"{bound_tasks} task(s) on {usable} physical core(s), node.cores is {declared}",
+    )
 
 
 def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:

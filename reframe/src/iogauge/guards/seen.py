@@ -90,6 +90,24 @@ class CaseSeen:
         """Return the number of tasks on each node."""
         return self.plan.tasks // self.plan.nodes
 
+    @property
+    def cores(self) -> list[int]:
+        """Return the physical cores of the nodes, as far as they told."""
+        return [n for node in self.evidence.nodes if isinstance(n := node.get("cpu.cores"), int)]
+
+    @property
+    def memories(self) -> list[int]:
+        """Return the bytes of memory that the job could use on each node, as far as they told.
+
+        This is the memory of the node, or the limit of the job's control group if that is smaller.
+        """
+        sizes = []
+        for node in self.evidence.nodes:
+            told = [node.get(key) for key in ("mem.bytes", "mem.limit")]
+            known = [size for size in told if isinstance(size, int)]
+            sizes += [min(known)] if known else []
+        return sizes
+
 
 @dataclass(frozen=True)
 class LayoutSeen:

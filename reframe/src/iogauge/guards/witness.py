@@ -15,6 +15,7 @@ from iogauge.evidence.witness import Moved, Testimony, seconds_of_activity
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.stage import PAUSE_S, PhaseRun
+from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Share by which the tool's and the kernel's count may differ.
 TOLERANCE: Final = 0.05
@@ -252,7 +253,7 @@ def foreign_load(
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
     tasks'. At most 10 % of the bytes that servers counted for jobs are other jobs', if their
-    accounts are readable. Less than 64 MiB are ignored.
+    accounts are readable. Less than 64 MiB are ignored. A limit above 50 % yields a remark.
 
     ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
     what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
@@ -273,15 +274,15 @@ def foreign_load(
     if jobs:
         theirs = sum(foreign for _, foreign in jobs)
         weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
-    return Rule(
+    rule = Rule(
         "G19",
         f"at most {max_share:.0%} of the bytes moved by others",
         "Run when others do not use the target, or ask for nodes of your own",
-    ).decide(
-        worst <= max_share,
-        "; ".join(parts) or "nothing was counted that the tasks' bytes can be compared with",
-        Outcome.CONTAMINATED,
     )
+    saw = "; ".join(parts) or "nothing was counted that the tasks' bytes can be compared with"
+    if worst <= max_share and max_share > DOUBTFUL_LIMIT:
+        return rule.warn(f"{saw}, and limits.max_foreign hardly excludes any")
+    return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
 
 
 def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:

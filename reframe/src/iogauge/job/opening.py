@@ -16,11 +16,19 @@ from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
-from iogauge.guards.preflight import health, inodes, room, share_of_free, target_room
+from iogauge.guards.preflight import (
+    cores,
+    health,
+    inodes,
+    room,
+    share_of_free,
+    target_room,
+)
 from iogauge.job.activity import Recorder
 from iogauge.job.looking import identify
 from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, layouts
+from iogauge.node.cores import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
@@ -181,6 +189,9 @@ def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str,
     """
     view = look_as_declared(target, order)
     findings = preflight(view, order)
+    if order.bound_tasks:
+        usable = usable_cores()
+        findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))
     refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)
     if not refused:
         directory.create(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.units import format_value
@@ -12,12 +13,16 @@ from iogauge.core.words import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, nodes
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
-from iogauge.guards.finding import Finding
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, MetricSeen
 from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
 from iogauge.plan.case import CasePlan, access_of
-from iogauge.plan.cost import ceiling_reference
+from iogauge.plan.cost import ceiling_reference, reference_doubt
+from iogauge.site.doubts import Doubt, of_bounds
 from iogauge.site.extras import PartitionExtras
+
+#: Name, in place of a guard's number, of the findings about the reference itself.
+REFERENCE: Final = "reference"
 
 
 def _ask(guards: Sequence[Guard[Seen]], seen: Seen) -> list[Finding]:
@@ -92,6 +97,50 @@ def _summary(metrics: Sequence[MetricVerdict], verdict: Verdict) -> str:
     return "; ".join(f"{m.metric.name}: {m.reason}" for m in metrics if m.verdict is verdict)
 
 
+def references_of(
+    plan: CasePlan,
+    metrics: Sequence[Metric],
+    references: Mapping[str, Reference],
+    extras: PartitionExtras,
+    unreferenced: str = "",
+    standing: Mapping[str, Reference] = MappingProxyType({}),
+) -> dict[str, Reference]:
+    """Return what each metric is compared with: the site's reference, a standing one, the ceiling.
+
+    Arguments as for :func:`judge`. A metric without any has no key.
+    """
+    used: dict[str, Reference] = {}
+    for metric in metrics:
+        reference = references.get(metric.name) or standing.get(metric.name)
+        if reference is None and not unreferenced:
+            access = access_of(plan, metric.name)
+            reference = ceiling_reference(metric, access, extras, plan.nodes, plan.servers)
+        if reference is not None:
+            used[metric.name] = reference
+    return used
+
+
+def beside_ceilings(
+    plan: CasePlan,
+    metrics: Sequence[Metric],
+    references: Mapping[str, Reference],
+    extras: PartitionExtras,
+) -> Iterator[tuple[str, Doubt]]:
+    """Yield the references of a case that its ceilings put in doubt, with the name of the metric."""
+    for metric in metrics:
+        if reference := references.get(metric.name):
+            access = access_of(plan, metric.name)
+            doubt = reference_doubt(metric, reference, access, extras, plan.nodes, plan.servers)
+            if doubt is not None:
+                yield metric.name, doubt
+
+
+def doubtful(metric: str, doubt: Doubt) -> Finding:
+    """Return a doubt about a metric's reference as a finding, which no number can clear."""
+    outcome = Outcome.INVALID if doubt.refused else Outcome.WARN
+    return Finding(REFERENCE, outcome, doubt.saw, doubt.demands, doubt.remedy, metric)
+
+
 def judge(
     plan: CasePlan,
     evidence: model.Evidence,
@@ -119,14 +168,14 @@ def judge(
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values))
+    used = references_of(plan, metrics, references, extras, unreferenced, standing)
+    wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
+    low = beside_ceilings(plan, metrics, used, extras)
+    findings += [doubtful(name, doubt) for name, doubt in (*wide, *low)]
     decided = []
     for metric in metrics:
-        reference = references.get(metric.name) or standing.get(metric.name)
-        if reference is None and not unreferenced:
-            access = access_of(plan, metric.name)
-            reference = ceiling_reference(metric, access, extras, plan.nodes, plan.servers)
         metric_verdict = decide_metric(
-            metric, values[metric.name], findings, reference, unreferenced
+            metric, values[metric.name], findings, used.get(metric.name), unreferenced
         )
         notes = "; ".join(_notes(plan, evidence, metric.name))
         decided.append(

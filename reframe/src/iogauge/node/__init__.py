@@ -3,6 +3,7 @@
 - below: the stack below a mount, down to the disks
 - client_settings: settings of the Lustre client that a case changes, and their restoration
 - contents: a sample of the contents of files
+- cores: physical cores of the node
 - counters: bytes and connections, counted before and after the phases
 - getstripe: layouts of files as ``lfs getstripe`` prints them
 - layouts: the layout to request, and the layout obtained

@@ -16,7 +16,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from iogauge.core.text import text_digest
@@ -246,12 +246,38 @@ def _processor(node: _Node) -> Fingerprint:
 def _memory(node: _Node) -> Fingerprint:
     facts: Fingerprint = {}
     if match := re.search(r"^MemTotal:\s*(\d+) kB", node.text("proc/meminfo"), re.MULTILINE):
-        facts["mem.bytes"] = round(int(match[1]) * 1024 / _GIB) * _GIB
+        total = int(match[1]) * 1024
+        facts["mem.bytes"] = round(total / _GIB) * _GIB
+        limits = _memory_limits(node)
+        if limits and min(limits) < total:
+            facts["mem.limit"] = min(limits)
     with contextlib.suppress(OSError):
         pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
         if match := re.search(r"\[(\w+)\]", pages):
             facts["mem.thp"] = match[1]
     return facts
+
+
+def _memory_limits(node: _Node) -> list[int]:
+    """Return the limits of memory of this process's control group and of those above it, in bytes.
+
+    A control group also pays for the pages that it reads into the page cache, so that the cache of
+    a job is no larger. A group outside of what is mounted here tells nothing.
+    """
+    limits = []
+    with contextlib.suppress(OSError):
+        for line in node.text("proc/self/cgroup").splitlines():
+            _, controllers, path = line.split(":", 2)
+            version_1 = "memory" in controllers.split(",")
+            if (controllers and not version_1) or ".." in path.split("/"):
+                continue
+            top = "sys/fs/cgroup/memory" if version_1 else "sys/fs/cgroup"
+            file = "memory.limit_in_bytes" if version_1 else "memory.max"
+            group = PurePosixPath(f"/{path}")
+            for place in (group, *group.parents):
+                with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                    limits.append(int(node.text(f"{top}{place}/{file}")))
+    return limits
 
 
 def _driver_info(interface: str) -> tuple[str, str]:

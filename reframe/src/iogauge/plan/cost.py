@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Reference
-from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes
+from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
 from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
+
+#: Most that a reference may be of its ceiling, as a measured value (G6).
+_MOST_SHARE: Final = 1.02
+
+#: Share of a single client's, server's or device's rate below which a bound proves nothing. A file on
+#: a single device, or written by a single client, reaches far more.
+_LEAST_OF_PART: Final = 0.01
 
 #: Bandwidth of a node if nothing is declared.
 ASSUMED_BYTES_S: Final = 200 * 2**20
@@ -141,4 +149,40 @@ def ceiling_reference(
         upper=None,
         unit=metric.unit,
         source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
+    )
+
+
+def reference_doubt(
+    metric: Metric,
+    reference: Reference,
+    access: Access,
+    extras: PartitionExtras,
+    nodes: int,
+    servers: int | None = None,
+) -> Doubt | None:
+    """Return the doubt about a reference beside its ceiling; None if there is none, or no ceiling.
+
+    If the scenario drives the target to its ceiling, the bound must be a fifth of it. A bound below a
+    hundredth of what a single client, server or device carries is refused.
+    """
+    limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
+    if limit is None or extras.topology is None:
+        return None
+    ceiling = f"the ceiling {format_value(limit.value)} {metric.unit} ({limit.limited_by})"
+    if reference.value > _MOST_SHARE * limit.value:
+        return Doubt(
+            f"the reference is {reference.value / limit.value:.0%} of {ceiling}",
+            f"at most {_MOST_SHARE:.0%}",
+            "More than the ceiling is INVALID (G6): correct the reference or the topology",
+        )
+    least = max(reference.least, 0.0)
+    if access.saturates != dimension(metric.unit) or least >= DOUBTFUL_SHARE * limit.value:
+        return None
+    way: Literal["read", "write"] = "read" if access.direction == "read" else "write"
+    part = extras.topology.smallest_part(way) if access.saturates == "bandwidth" else None
+    return Doubt(
+        f"{format_value(least)} {metric.unit} pass, {least / limit.value:.2g} of {ceiling}",
+        f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
+        "Raise the reference, or correct the topology",
+        refused=part is not None and convert(least, metric.unit, "B/s") < _LEAST_OF_PART * part,
     )

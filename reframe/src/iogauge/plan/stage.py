@@ -99,7 +99,9 @@ class JobOrder:
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
     target each. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
-    ``max_of_free`` are shares of the target.
+    ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
+    binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
+    declared count of cores.
     """
 
     target: str
@@ -125,6 +127,8 @@ class JobOrder:
     max_of_free: float
     removals_per_second: int
     time_limit_s: float
+    bound_tasks: int = 0
+    cores: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -142,7 +146,8 @@ class PlannedCase:
     """Cost of a case, as a dry run leaves it for ``iogauge plan``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data.
+    plain data. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
+    prove nothing: such a case does not run.
     """
 
     order: JobOrder
@@ -157,6 +162,8 @@ class PlannedCase:
     seconds: float
     rests_on: tuple[str, ...]
     budget: Mapping[str, float | None] | None
+    doubts: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

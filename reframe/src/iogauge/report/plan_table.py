@@ -76,6 +76,26 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     ]
 
 
+def doubts(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return a line for each doubt about references; the first of several cases stands for all."""
+    return _by_text((case, text) for case in cases for text in case.doubts)
+
+
+def refused(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return a line for each reference that would prove nothing, as :func:`doubts` does."""
+    return _by_text((case, text) for case in cases for text in case.refused)
+
+
+def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
+    names: dict[str, list[str]] = {}
+    for case, text in said:
+        names.setdefault(text, []).append(record.short_name(case.name))
+    return [
+        f"{first}{f' and {len(others)} more' if others else ''}: {text}"
+        for text, (first, *others) in names.items()
+    ]
+
+
 def _written(case: PlannedCase) -> tuple[float, str]:
     """Return the bytes that a case writes, as a number to compare and as text."""
     return case.written_bytes, format_bytes(case.written_bytes)

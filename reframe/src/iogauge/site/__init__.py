@@ -1,5 +1,6 @@
 """What a site declares: partitions, targets, limits, topology, references.
 
+- doubts: declarations under which a PASS means little, or nothing
 - extras: what a partition's ``extras`` say
 - machine: what this machine has: programs, cores, memory
 - references: the site's reference file, read strictly

@@ -158,7 +158,7 @@ class Limits(SiteModel):
     #: be asked.
     lock_lease: Seconds = 120.0
     #: How far a single storage target or node may be below the median of all, as a share.
-    max_deviation: Annotated[Fraction, Field(gt=0, lt=1)] = 0.2
+    max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
     #: Write and read at least this many times the memory if only size defeats a cache (G1).
     memory_factor: Annotated[float, Field(ge=1, strict=True)] = 2.0
     #: All repetitions write before the first one reads; the files of each are kept until then.

@@ -7,7 +7,6 @@ cached beside the records until the program file changes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import mmap
 import os
@@ -15,7 +14,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
 from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
 from iogauge.node import below
+from iogauge.node.cores import usable_cores
 from iogauge.node.mounts import Below, Mount, Space, find_mount, space_of, traits
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
@@ -35,8 +34,6 @@ QUICK_BYTES = 1 << 30
 #: Files of a quick case. A local file system answers metadata operations from memory, and needs
 #: many files for a meaningful figure. Over a network a tenth is plenty.
 QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
-#: The kernel's description of each CPU.
-CPUS = Path("/sys/devices/system/cpu")
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )
@@ -201,23 +198,6 @@ def memory_bytes() -> int:
     return int(match[1]) * 1024
 
 
-def core_count(cpus: Iterable[int], tree: Path) -> int:
-    """Count the physical cores of CPUs, which are hardware threads. Launchers bind a task to a
-    core.
-
-    If the kernel does not tell the core of a CPU, this CPU counts as a core.
-    """
-    return len({_threads_of_core(cpu, tree) for cpu in cpus})
-
-
-def _threads_of_core(cpu: int, tree: Path) -> str:
-    """Return the kernel's list of the CPUs that share a core with this one."""
-    for name in ("core_cpus_list", "thread_siblings_list"):  # since Linux 5.3, and before
-        with contextlib.suppress(OSError):
-            return (tree / f"cpu{cpu}" / "topology" / name).read_text(encoding="ascii").strip()
-    return str(cpu)
-
-
 def target_path() -> str:
     """Return ``$IOGAUGE_TARGET``, or the current directory."""
     path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
@@ -254,7 +234,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
         target.setdefault("honours_o_direct", known.honours_o_direct)
     if looked.below.compresses:
         target.setdefault("compresses", True)
-    cores = core_count(os.sched_getaffinity(0), CPUS)
+    cores = usable_cores()
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
     tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))
     points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})

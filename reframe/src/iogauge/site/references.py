@@ -29,6 +29,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.paths import sites_dir
 from iogauge.core.units import UnitError, convert, dimension, format_value
 from iogauge.core.yamlfile import Mistake, YamlError, load, show
+from iogauge.site.doubts import DOUBTFUL_SLACK, loose
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -103,7 +104,7 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
         dimension(str(unit))
     except UnitError as error:
         mistakes.append(Mistake(file, f"{key}[3]", show(unit), str(error)))
-    return mistakes
+    return mistakes or list(loose(file, key, value))
 
 
 def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
@@ -187,6 +188,15 @@ class References:
                     )
                 )
         return mistakes
+
+    def doubts(self) -> list[Mistake]:
+        """Return the references that a number half as good as the value meets, or a worse one."""
+        leaves = [
+            (key, leaf[2] if leaf[0] == XFAIL else leaf)
+            for check in (() if self.mistakes else self.checks)
+            for key, _, leaf in _leaves(self.file.name, check, self.data[check])
+        ]
+        return [m for key, leaf in leaves for m in loose(str(self.file), key, leaf, DOUBTFUL_SLACK)]
 
     def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
         """Return mistakes: entries for checks that do not exist."""

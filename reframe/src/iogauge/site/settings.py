@@ -27,6 +27,7 @@ from iogauge.core.yamlfile import Mistake, YamlError, show
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.mounts import traits
 from iogauge.site import machine, stack
+from iogauge.site.doubts import of_extras
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References, known_checks
 from iogauge.tools import mpi
@@ -371,6 +372,33 @@ def read_site(
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
     return data, []
+
+
+def partitions(folder: Path) -> dict[str, PartitionExtras]:
+    """Return the extras of a site's partitions, by name; empty if the site has mistakes."""
+    data, mistakes = read_site(folder)
+    found = [] if mistakes else data["systems"][0]["partitions"]
+    return {one["name"]: PartitionExtras.of_partition(one["extras"]) for one in found}
+
+
+def doubts(folder: Path) -> list[Mistake]:
+    """Return the declarations of a site under which a PASS means little; empty if it has mistakes."""
+    found = References.of_site(folder.name).doubts()
+    for name, extras in partitions(folder).items():
+        key = f"systems.{folder.name}.partitions.{name}.extras"
+        found += of_extras(str(folder / SETTINGS), key, extras)
+    return found
+
+
+def has_ceilings(folder: Path) -> bool:
+    """Return whether a partition of a site declares a bandwidth that nothing can exceed."""
+    topologies = [extras.topology for extras in partitions(folder).values()]
+    return any(
+        topology.bandwidth_ceiling(way, 1)
+        for topology in topologies
+        if topology
+        for way in ("read", "write")
+    )
 
 
 def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:

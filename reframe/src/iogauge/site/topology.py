@@ -62,11 +62,11 @@ class Devices(SiteModel):
 class Efficiency(SiteModel):
     """Share of the ceiling that a healthy target must reach if it has no reference yet.
 
-    A share of 0 is refused, because nothing could fail.
+    A share below 5 % is refused, because hardly anything could fail.
     """
 
-    read: Annotated[Fraction, Field(gt=0)]
-    write: Annotated[Fraction, Field(gt=0)]
+    read: Annotated[Fraction, Field(ge=0.05)]
+    write: Annotated[Fraction, Field(ge=0.05)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,12 @@ class Topology(SiteModel):
                 text = f"{devices:g} device(s) x {format_bytes(rate)}/s"
                 parts.append(Ceiling(devices * rate, text))
         return min(parts, key=lambda part: part.value, default=None)
+
+    def smallest_part(self, direction: Direction) -> float | None:
+        """Return the bytes/s of the slowest single client, server or device, or None if undeclared."""
+        device = getattr(self.devices, direction, None)
+        nics = [part.nic for part in (self.clients, self.servers) if part]
+        return min([*nics, *([device] if device else [])], default=None)
 
     def operations_ceiling(
         self, direction: Direction, servers: int | None = None

@@ -1,0 +1,205 @@
+"""What a site declares of its nodes and expects of its storage, against the real ones."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import Rig, Run
+from iogauge.node.cores import usable_cores
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.skipif(os.getuid() != 0, reason="needs root")]
+
+#: Readers of the published form read what they wrote: only the size of the data speaks for them.
+BURST = ("-n", "^Burst$", "-S", "variant=published")
+OF_BURST = """\
+$sources: {Burst: made up by a test}
+Burst:
+  $index: [$partition, variant]
+  rig:default:
+    published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
+"""
+DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
+CGROUPS = Path("/sys/fs/cgroup/memory")
+MIB = 1 << 20
+
+
+def system(*words: str) -> str:
+    """Run a program as root; returns what it printed."""
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """An ext4 on a loop device with direct I/O."""
+    image, point = tmp_path / "image", tmp_path / "mnt"
+    point.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(3 << 30)
+    try:
+        device = system("losetup", "--find", "--show", "--direct-io=on", str(image))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no loop device with direct I/O: {error}")
+    try:
+        system("mkfs.ext4", "-q", "-m", "0", device)
+        system("mount", device, str(point))
+        try:
+            yield point
+        finally:
+            system("umount", str(point))
+    finally:
+        system("losetup", "--detach", device)
+
+
+def declares(rig: Rig, **parts: dict[str, Any]) -> None:
+    """Change a rig's declarations: keys of its partition's extras."""
+    data = rig.settings()
+    extras = data["systems"][0]["partitions"][0]["extras"]
+    for name, values in parts.items():
+        extras[name] = extras.get(name, {}) | values
+    rig.write_settings(data)
+
+
+def findings(run: Run, guard: str) -> list[dict[str, Any]]:
+    """The only record's findings of a guard."""
+    return [finding for finding in run.record["findings"] if finding["guard"] == guard]
+
+
+def bounds(*leaf: Any) -> dict[str, Any]:
+    return {"write_bw": [*leaf, "MiB/s"], "read_bw": [*leaf, "MiB/s"]}
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_loop
+def test_memory_that_is_declared_too_small_proves_nothing(
+    make_rig: Callable[..., Rig], disk: Path
+) -> None:
+    """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
+    rig = make_rig(tools=("ior",), target=disk / "own")
+    declares(rig, node={"memory": "12 MiB"})
+    rig.write_references(OF_BURST)
+    run = rig.run(*BURST)
+    run.never_passed(r"G1: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)")
+    (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
+    assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
+    assert "node: {memory: " in node["remedy"]
+
+
+@contextmanager
+def limited(name: str, size: int) -> Iterator[Path]:
+    """A control group of so many bytes of memory."""
+    group = CGROUPS / name
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(size))
+    except OSError as error:
+        pytest.skip(f"no control group of memory, version 1: {error}")
+    try:
+        yield group
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.needs_loop
+def test_memory_is_what_the_job_may_use(make_rig: Callable[..., Rig], disk: Path) -> None:
+    """In a job that is limited to 400 MiB, 1 GiB is more than the page cache can hold."""
+    rig = make_rig(tools=("ior",), target=disk / "own", limits={"case_bytes": "1 GiB"})
+    declares(rig, node={"memory": "400 MiB"})
+    rig.write_references(OF_BURST)
+    words = ["reframe", "-c", "checks/", "-r", *BURST]
+    with limited(f"iogauge-test-{os.getpid()}", 400 * MIB) as group:
+        enter = f'echo $$ >"{group}/cgroup.procs" && exec "$@"'
+        run = rig.finish(rig.start(["sh", "-c", enter, "sh", *words]))
+    assert run.record["verdict"] == "PASS", run.out
+    assert run.record["fingerprint"]["mem.limit"] == 400 * MIB
+    (cached,) = [found for found in findings(run, "G1") if found["metric"] == "read_bw"]
+    assert cached["saw"].endswith("M = 400 MiB")
+    assert [found["outcome"] for found in findings(run, "G15")][1] == "ok"
+
+
+# --- cores ----------------------------------------------------------------------------------------
+
+
+def test_cores_that_are_not_there_are_refused_before_the_launch(
+    make_rig: Callable[..., Rig],
+) -> None:
+    """Open MPI would abort; the case and the doctor say what to write."""
+    cores = usable_cores()
+    rig = make_rig(tools=("ior",), tasks=cores + 1)
+    declares(rig, node={"cores": 2 * cores})
+    saw = f"{cores + 1} task(s) on {cores} physical core(s), node.cores is {2 * cores}"
+    run = rig.run(*DIRECT)
+    assert run.record["verdict"] == "INVALID", run.out
+    assert f"refused before a byte was written: G15: {saw}" in run.record["reason"]
+    assert f"node: {{cores: {cores}}}" in run.record["reason"]
+    rig.assert_clean()
+    doctor = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target))
+    text = " ".join(doctor.out.split())
+    assert doctor.rc == 1, doctor.out
+    assert f"problem site rig, partition default: G15: {saw}" in text
+    assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
+
+
+def test_cores_that_no_task_needs_are_remarked_on(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("ior",), tasks=1)
+    declares(rig, node={"cores": 64})
+    run = rig.run(*DIRECT)
+    assert run.record["verdict"] == "UNREFERENCED", run.out
+    (node,) = [found for found in findings(run, "G15") if "node.cores" in found["demands"]]
+    assert node["outcome"] == "warn"
+    assert f"a node has {usable_cores()} physical core(s), node.cores is 64" in node["saw"]
+
+
+# --- references -----------------------------------------------------------------------------------
+
+#: A device that the disk below the tests does not reach.
+FAST = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
+
+
+def test_a_bound_that_every_number_meets_is_refused(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("ior",))
+    rig.write_references({"IorPosix": bounds(500, -0.99, None)})
+    rig.run(*DIRECT).never_passed("a number 10 times worse than the value does not meet")
+    valid = rig.iogauge("validate")
+    assert valid.rc == 1 and "IorPosix.rig:default.write_bw[1]: found -0.99" in valid.out
+
+
+def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:
+    """A tenth of a MiB/s beside 20 GB/s: nothing is run."""
+    rig = make_rig(tools=("ior",), topology=FAST)
+    rig.write_references({"IorPosix": bounds(0.1, -0.1, None)})
+    run = rig.run(*DIRECT)
+    assert (run.record["verdict"], run.record["metrics"]) == ("ERROR", []), run.out
+    run.never_passed("nothing could fail: write_bw: 0.09000 MiB/s pass, 4.7e-06 of the ceiling")
+    valid = rig.iogauge("validate")
+    assert valid.rc == 1, valid.out
+    assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
+    assert "rig: 2 mistake(s)" in valid.out
+
+
+def test_a_reference_below_a_fifth_of_its_ceiling_is_doubtful(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(
+        tools=("ior",), topology={**FAST, "devices": {"read": "5 GB/s", "write": "5 GB/s"}}
+    )
+    rig.write_references({"IorPosix": bounds(100, -0.5, None)})
+    run = rig.run(*DIRECT)
+    said = {(found["metric"], found["saw"][:22]) for found in findings(run, "reference")}
+    assert said == {
+        (metric, saw)
+        for metric in ("write_bw", "read_bw")
+        for saw in ("50.00 MiB/s pass, 0.01", "a number 2.000 times w")
+    }
+    assert all(found["outcome"] == "warn" for found in findings(run, "reference"))
+    valid = rig.iogauge("validate")
+    assert valid.rc == 0, valid.out
+    assert "rig: ok, 6 doubt(s)" in valid.out
+    assert "limits.max_spread: found 100%; allowed: at most 50%" in valid.out

@@ -1,0 +1,587 @@
+"""What a site declares is held against its nodes, its servers and its ceilings."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from iogauge.check import job_files
+from iogauge.cli import doctor
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.words import Fingerprint
+from iogauge.evidence import collect
+from iogauge.evidence.model import Evidence
+from iogauge.guards import figures, nodes, preflight
+from iogauge.guards.cache import client_cache, write_back
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.judge import case
+from iogauge.judge.verdict import Verdict
+from iogauge.node import cores as node_cores
+from iogauge.node import probes
+from iogauge.node.mounts import Mount, StorageTarget, Traits
+from iogauge.plan import cost
+from iogauge.plan.case import Access
+from iogauge.plan.stage import PlannedCase
+from iogauge.report import plan_table
+from iogauge.site import doubts, settings
+from iogauge.site import machine as site_machine
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.references import References
+from support import stage as healthy
+from support.extras import EXTRAS, extras
+from support.orders import job_order
+
+MIB, GIB = 1 << 20, 1 << 30
+CACHED = Traits("page-cache", True)
+PLAN = healthy.plan()
+OK, WARN, INVALID = Outcome.OK, Outcome.WARN, Outcome.INVALID
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Evidence:
+    return collect.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
+
+
+def judged(found: Evidence, *told: Fingerprint, site: Any = None, **more: Any) -> case.Judgement:
+    """The verdict on a case whose nodes told these facts."""
+    seen = dataclasses.replace(found, nodes=told)
+    given = {"references": {}, "extras": site or extras(), "tier": "quick", "plan": PLAN, **more}
+    return case.judge(evidence=seen, metrics=healthy.METRICS, **given)
+
+
+def of_guard(judgement: case.Judgement, guard: str) -> list[Finding]:
+    return [finding for finding in judgement.findings if finding.guard == guard]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen", "needed", "told"),
+    [
+        (12 * MIB, 24 * GIB, 48 * GIB, "M = 24 GiB, as a node says (node.memory: 12 MiB)"),
+        (512 * GIB, 24 * GIB, 1024 * GIB, "M = 512 GiB"),
+        (16 * GIB, 0, 32 * GIB, "M = 16 GiB"),
+        # Nodes tell whole GiB: 23.6 GiB become 24.
+        (int(23.6 * GIB), 24 * GIB, 2 * int(23.6 * GIB), "M = 23.6 GiB"),
+        (int(23.4 * GIB), 24 * GIB, 48 * GIB, "M = 24 GiB, as a node says"),
+    ],
+)
+def test_the_larger_memory_counts(declared: int, seen: int, needed: int, told: str) -> None:
+    for size, outcome in ((needed, OK), (needed - 1, INVALID)):
+        memory = {"bytes_per_node": size, "node_memory": declared, "seen_memory": seen}
+        read = client_cache(nodes=1, task_offset=None, o_direct=False, traits=CACHED, **memory)
+        write = write_back(fsync=False, o_direct=False, traits=CACHED, **memory)
+        assert (read.outcome, write.outcome) == (outcome, outcome)
+        assert told in read.saw and told in write.demands
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ({}, Verdict.PASS),  # nothing but the declaration speaks
+        ({"mem.bytes": 24 * GIB}, Verdict.INVALID),
+        ({"mem.bytes": 24 * GIB, "mem.limit": 64 * MIB}, Verdict.PASS),
+        ({"mem.bytes": 24 * GIB, "mem.limit": 2 * GIB}, Verdict.INVALID),
+    ],
+)
+def test_memory_that_a_node_told_reaches_the_guards(
+    found: Evidence, told: Fingerprint, verdict: Verdict
+) -> None:
+    """A write without fsync and a read of the same, neither with O_DIRECT."""
+    write, read = PLAN.repeat
+    plan = dataclasses.replace(
+        PLAN,
+        repeat=[
+            dataclasses.replace(write, access=Access(direction="write")),
+            dataclasses.replace(read, access=Access(direction="read"), data_bytes=190013440),
+        ],
+    )
+    references = {
+        "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
+        "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
+    }
+    site = extras(node={"memory": "64 MiB"})
+    decided = judged(found, told, site=site, plan=plan, references=references)
+    assert [m.verdict for m in decided.metrics] == [verdict] * 2, decided.reason
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "limit"),
+    [
+        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
+        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": "max\n"}, None),
+        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": f"{512 * GIB}\n"}, None),
+        # The limits of all groups above hold too.
+        ("0::/job/step_0\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
+        (
+            "0::/job/step_0\n",
+            {
+                "sys/fs/cgroup/job/memory.max": f"{GIB}\n",
+                "sys/fs/cgroup/job/step_0/memory.max": f"{2 * GIB}\n",
+            },
+            GIB,
+        ),
+        # In a container, whose own group is the top of what is mounted.
+        ("0::/\n", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, GIB),
+        # Version 1, and both versions side by side.
+        (
+            "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n",
+            {"sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{GIB}\n"},
+            GIB,
+        ),
+        (
+            "4:memory:/job\n",
+            {"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "9223372036854771712\n"},
+            None,
+        ),
+        # A group outside of what is mounted here, and none at all.
+        ("0::/../job\n", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, None),
+        ("", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, None),
+    ],
+)
+def test_a_control_group_limits_memory(
+    tmp_path: Path, groups: str, files: dict[str, str], limit: int | None
+) -> None:
+    told = {"proc/meminfo": "MemTotal: 263816952 kB\n", "proc/self/cgroup": groups, **files}
+    for name, text in told.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    facts = probes.collect(str(tmp_path), root=tmp_path, deadline=60)
+    assert facts["mem.bytes"] == 252 * GIB
+    assert facts.get("mem.limit") == limit
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+NODE: dict[str, Any] = {
+    "declared_cores": 12,
+    "cores": [12, 24],
+    "declared_memory": 16 * GIB,
+    "memories": [17 * GIB, 2 * GIB],
+}
+
+
+def test_nodes_that_are_as_declared() -> None:
+    finding = nodes.as_declared(**NODE)
+    assert (finding.outcome, finding.remedy) == (OK, "")
+    assert finding.saw == "as declared: 2 node(s) told their cores, 2 their memory"
+    assert nodes.as_declared(**{**NODE, "cores": [], "memories": []}).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("change", "saw", "right"),
+    [
+        ({"cores": [12, 11]}, "a node has 11 physical core(s), node.cores is 12", "cores: 11"),
+        (
+            {"memories": [19 * GIB]},
+            "a node has 19 GiB of memory, node.memory is 16 GiB",
+            "memory: 19456 MiB",
+        ),
+        ({"declared_memory": 12 * MIB}, "node.memory is 12 MiB", "memory: 17408 MiB"),
+        ({"cores": [1], "memories": [1 << 40]}, "12, a node", "cores: 1, memory: 1048576 MiB"),
+    ],
+)
+def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> None:
+    finding = nodes.as_declared(**{**NODE, **change})
+    assert (finding.guard, finding.outcome) == ("G15", WARN)
+    assert saw in finding.saw
+    assert finding.remedy == f"Write into the partition's extras: node: {{{right}}}"
+
+
+def test_what_the_nodes_told_is_remarked_on(found: Evidence) -> None:
+    told: Fingerprint = {"cpu.cores": 2, "mem.bytes": 24 * GIB}
+    _, remark = of_guard(judged(found, told), "G15")
+    assert remark.outcome is WARN
+    assert "2 physical core(s), node.cores is 4, a node has 24 GiB" in remark.saw
+
+
+# --- cores, before the launch ---------------------------------------------------------------------
+
+
+def test_tasks_that_mpirun_binds_need_a_core_each() -> None:
+    assert preflight.cores(bound_tasks=12, usable=12, declared=24).outcome is OK
+    finding = preflight.cores(bound_tasks=13, usable=12, declared=24)
+    assert (finding.guard, finding.outcome) == ("G15", INVALID)
+    assert finding.saw == "13 task(s) on 12 physical core(s), node.cores is 24"
+    assert "node: {cores: 12}" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("launcher", "tasks", "hosts", "started", "bound"),
+    [
+        ("mpirun", 4, (), "tasks", 4),
+        ("mpirun-openmpi", 3, (), "tasks", 3),
+        ("mpirun", 5, (), "tasks", 0),  # more than are declared: bound to none
+        ("mpirun", 4, ("n1",), "tasks", 0),  # the script runs on another host
+        ("srun", 4, (), "tasks", 0),  # shares cores, and does not abort
+        ("mpirun", 4, (), "once", 0),
+        ("local", 1, (), "tasks", 0),
+    ],
+)
+def test_only_a_launch_that_would_abort_is_counted(
+    launcher: str, tasks: int, hosts: tuple[str, ...], started: Any, bound: int
+) -> None:
+    job = SimpleNamespace(launcher=SimpleNamespace(registered_name=launcher))
+    write, _ = PLAN.repeat
+    plan = dataclasses.replace(PLAN, repeat=[dataclasses.replace(write, launch=started)])
+    site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
+    assert job_files.bound_tasks(job, plan, site, tasks) == bound
+
+
+# --- servers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "addresses", "clients", "outcome"),
+    [
+        (4, 4, None, OK),
+        (4, 8, None, OK),  # two networks, or standby servers
+        (4, 9, None, WARN),
+        (4, 3, None, WARN),
+        (4, 1, 1, OK),  # a client of NFS needs one
+        (4, 3, 3, OK),
+        (4, 2, 3, WARN),
+        (2, 1, 8, WARN),
+        (1, 1, 8, OK),
+    ],
+)
+def test_servers_against_addresses(
+    declared: int, addresses: int, clients: int | None, outcome: Outcome
+) -> None:
+    seen = [f"10.0.0.{n}@tcp" for n in range(addresses)]
+    finding = preflight.servers(declared=declared, addresses=seen, clients=clients)
+    assert (finding.guard, finding.outcome) == ("G12", outcome)
+    assert f"{addresses} address(es)" in finding.saw
+    assert f"topology: {{servers: {{count: {addresses}}}}}" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("servers", "outcomes"),
+    [
+        (("a@tcp", "b@tcp", "a@tcp", "b@tcp"), [OK]),
+        (("a@tcp", "a@tcp", "a@tcp", "a@tcp"), [WARN]),
+        (("a@tcp", None, "a@tcp", "a@tcp"), []),  # one is not known: nothing is said
+        ((), []),
+    ],
+)
+def test_servers_of_lustre(
+    found: Evidence, servers: tuple[str | None, ...], outcomes: list[Outcome]
+) -> None:
+    targets = tuple(
+        StorageTarget(index=n, uuid=f"OST{n}", active=True, server=server)
+        for n, server in enumerate(servers)
+    )
+    opened = dataclasses.replace(healthy.VIEW, targets=targets)
+    seen = dataclasses.replace(found, opened=opened)
+    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
+    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
+    assert of_guard(judged(seen), "G12") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "outcomes"),
+    [
+        ("nfs4", ("rw,addr=10.0.0.1,x", "rw,clientaddr=10.0.0.9,addr=10.0.0.2"), [OK]),
+        ("nfs", ("addr=10.0.0.1", "clientaddr=10.0.0.9,addr=10.0.0.1"), [WARN]),
+        ("nfs", ("rw", "rw"), [WARN]),  # the source names one server
+        ("ext4", ("addr=10.0.0.1", "addr=10.0.0.1"), []),
+    ],
+)
+def test_servers_of_nfs(
+    found: Evidence, kind: str, options: tuple[str, ...], outcomes: list[Outcome]
+) -> None:
+    views = tuple(
+        dataclasses.replace(healthy.VIEW, host=f"n{n}", mount=Mount(1, "/s", "srv:/e", kind, text))
+        for n, text in enumerate(options)
+    )
+    seen = dataclasses.replace(found, views=views)
+    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
+    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
+
+
+# --- references: how wide -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "unit", "times"),
+    [
+        (-0.5, None, "MiB/s", 2.0),
+        (-0.9, 0.0, "ops/s", 10.0),
+        (-1, 0.5, "MiB/s", float("inf")),
+        (None, 0.5, "s", 1.5),
+        (-0.99, 3, "us", 4.0),
+        (0, None, "ms", float("inf")),
+        # A ratio, whichever way is the worse one.
+        (-0.9862, 0, "1", 1.0),
+        (-0.5395, None, "1", 1 / 0.4605),
+        (None, 9, "%", 10.0),
+    ],
+)
+def test_how_much_worse_passes(
+    lower: float | None, upper: float | None, unit: str, times: float
+) -> None:
+    assert doubts.slack(lower, upper, unit) == pytest.approx(times)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "doubtful", "refused"),
+    [
+        ([100, -0.49, None, "MiB/s"], "", ""),
+        ([100, -0.5, None, "MiB/s"], "[1]", ""),
+        ([100, -0.9, None, "MiB/s"], "[1]", ""),
+        ([100, -0.91, None, "MiB/s"], "", "[1]"),
+        ([100, -0.99, 0.1, "ops/s"], "", "[1]"),
+        ([100, -1, 0.1, "ops/s"], "", "[1]"),
+        ([100, None, 0.99, "us"], "", ""),
+        ([100, -1, 1, "us"], "[2]", ""),
+        ([100, None, 9.5, "s"], "", "[2]"),
+        ([144, -0.9862, 0, "1"], "", ""),
+        ([65.15, -0.5395, None, "1"], ":", ""),
+        ([1, -0.99, None, "1"], "", ":"),
+        ([1, -0.99, 50, "1"], "", ":"),
+        (["$xfail", "a, until 2030-01-01", [100, -0.6, None, "MiB/s"]], "[1]", ""),
+        (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", "[1]"),
+    ],
+)
+def test_wide_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaf: list[Any], doubtful: str, refused: str
+) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
+    (tmp_path / "here" / "references.yaml").write_text(yaml.safe_dump(data))
+    references = References.of_site("here")
+    for wanted, said in ((refused, list(references.mistakes)), (doubtful, references.doubts())):
+        assert len(said) == bool(wanted), said
+        for mistake in said:
+            assert mistake.key == f"Ior.disk.m{wanted.strip(':')}"
+            assert "times worse than the value does not meet" in mistake.allowed
+
+
+def test_a_wide_bound_is_remarked_on_in_the_case(found: Evidence) -> None:
+    def remarks(lower: float) -> list[tuple[str | None, Outcome]]:
+        references = {"write_bw": Reference(500.0, lower, None, "MiB/s", "run 1")}
+        decided = judged(found, references=references)
+        return [(f.metric, f.outcome) for f in of_guard(decided, case.REFERENCE)]
+
+    assert remarks(-0.49) == []
+    assert remarks(-0.5) == [("write_bw", WARN)]
+    assert remarks(-0.99) == [("write_bw", INVALID)]
+
+
+# --- references: beside the ceiling ---------------------------------------------------------------
+
+WRITE = Access(direction="write", saturates="bandwidth")
+PARTS = {
+    "source": "offer",
+    "clients": {"nic": "100 MB/s"},
+    "servers": {"count": 4, "nic": "50 MB/s"},
+    "devices": {"count": 8, "write": "20 MB/s"},
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "lower", "access", "refused"),
+    [
+        # The ceiling of two clients is 8 x 20 MB/s, the smallest part a device.
+        (160, 0, WRITE, None),
+        (163, -0.1, WRITE, None),
+        (164, -0.1, WRITE, False),
+        (32, 0, WRITE, None),
+        (35, -0.1, WRITE, False),
+        (19.2, 0, WRITE, False),  # 12 %
+        (0.2, 0, WRITE, False),
+        (0.19, 0, WRITE, True),
+        (160, -0.9999, WRITE, True),
+        (160, None, WRITE, True),
+        # What does not drive the target to its ceiling may be far below.
+        (0.1, 0, Access(direction="write"), None),
+        (0.1, 0, Access(direction="write", saturates="operations"), None),
+        (164, 0, Access(direction="write"), False),
+        # No ceiling is declared for reads by devices, but the servers' holds.
+        (201, 0, Access(direction="read"), None),
+        (205, 0, Access(direction="read"), False),
+        (0.1, 0, Access(direction="metadata"), None),
+    ],
+)
+def test_references_beside_their_ceiling(
+    value: float, lower: float | None, access: Access, refused: bool | None
+) -> None:
+    reference = Reference(value, lower, None, "MB/s", "x")
+    site = extras(topology=PARTS)
+    doubt = cost.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
+    assert (doubt and doubt.refused) is refused, doubt
+    assert doubt is None or " of the ceiling " in doubt.saw
+    assert cost.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
+
+
+def test_what_proves_nothing_passes_nothing(found: Evidence) -> None:
+    site = extras(topology={"source": "x", "devices": {"write": "600 MB/s"}})
+
+    def decided(value: float) -> tuple[Verdict, list[Outcome]]:
+        references = {"write_bw": Reference(value, 0.0, None, "MiB/s", "run 1")}
+        judgement = judged(found, site=site, references=references)
+        said = [finding.outcome for finding in of_guard(judgement, case.REFERENCE)]
+        return judgement.metrics[0].verdict, said
+
+    assert decided(500) == (Verdict.PASS, [])
+    assert decided(0.12 * 600e6 / 2**20) == (Verdict.PASS, [WARN])
+    assert decided(0.1) == (Verdict.INVALID, [INVALID])
+
+
+def test_an_efficiency_is_a_reference_too(found: Evidence) -> None:
+    topology: dict[str, Any] = {"source": "x", "devices": {"write": "600 MB/s"}}
+    for share, said in ((0.2, []), (0.1, [WARN])):
+        topology["efficiency"] = {"read": share, "write": share}
+        judgement = judged(found, site=extras(topology=topology))
+        assert judgement.metrics[0].verdict is Verdict.PASS
+        assert [f.outcome for f in of_guard(judgement, case.REFERENCE)] == said
+
+
+def test_a_plan_names_each_doubt_once() -> None:
+    values = {
+        "order": job_order("/s"),
+        "check": "Ior",
+        "partition": "here:disk",
+        "written_bytes": 1,
+        "read_bytes": 1,
+        "passing_files": 1,
+        "nodes": 1,
+        "node_minutes": 1.0,
+        "seconds": 1.0,
+        "rests_on": (),
+        "budget": None,
+    }
+    cases = [
+        PlannedCase(name=f"Ior {n}", doubts=("bw: little",), refused=texts, **values)
+        for n, texts in enumerate([(), ("bw: nothing",), ("bw: nothing",)])
+    ]
+    assert plan_table.doubts(cases) == ["Ior 0 and 2 more: bw: little"]
+    assert plan_table.refused(cases) == ["Ior 1 and 1 more: bw: nothing"]
+    assert PlannedCase.from_json(cases[1].to_json()) == cases[1]
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def test_limits_that_exclude_hardly_anything_are_doubtful() -> None:
+    def keys(**parts: Any) -> list[str]:
+        return [mistake.key for mistake in doubts.of_extras("f", "k", extras(**parts))]
+
+    assert keys(limits={"max_spread": 0.5, "max_foreign": 0.5, "max_deviation": 0.5}) == []
+    assert keys(limits={"max_spread": 0.51, "max_foreign": "60 %", "max_deviation": 0.9}) == [
+        f"k.limits.{name}" for name in ("max_spread", "max_foreign", "max_deviation")
+    ]
+    assert keys(tiers={"quick": {"max_spread": 0.8}}, cases={"Ior": {"max_spread": 0.8}}) == [
+        "k.tiers.quick.max_spread",
+        "k.cases.Ior.max_spread",
+    ]
+    parts = {"source": "x", "devices": {"write": "1 GB/s"}}
+    shares = {"read": 0.2, "write": 0.19}
+    assert keys(topology={**parts, "efficiency": shares}) == ["k.topology.efficiency.write"]
+
+
+def test_a_deviation_that_everything_meets_is_refused() -> None:
+    with pytest.raises(ValueError, match="max_deviation"):
+        extras(limits={"max_deviation": 0.91})
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(0.5, OK), (0.51, WARN)])
+def test_a_case_says_that_its_limits_exclude_hardly_anything(
+    limit: float, outcome: Outcome
+) -> None:
+    spread = figures.spread(samples=[1.0, 1.1], limit=limit)
+    foreign = nodes.foreign_load(changes=[], own_read=0, own_written=0, max_share=limit)
+    assert (spread.outcome, foreign.outcome) == (outcome, outcome)
+    assert ("max_spread" in spread.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
+
+
+# --- what the doctor says -------------------------------------------------------------------------
+
+
+def test_shipped_sites_are_as_they_should_be() -> None:
+    sites = Path(__file__).parents[2] / "site-configs"
+    said = [d.key for folder in settings.site_folders(sites) for d in settings.doubts(folder)]
+    # The bound is the document's own: a speed-up of 30.
+    assert said == ["StripeSpeedup.kaust-shaheen2:lustre.MPIIO|NCMPI.write_speedup"]
+
+
+def site(folder: Path, **change: Any) -> Path:
+    """A site's folder whose only partition runs on this machine."""
+    partition = {
+        "name": "disk",
+        "scheduler": "local",
+        "launcher": "mpirun",
+        "environs": ["tools"],
+        "max_jobs": 1,
+        "time_limit": "10m",
+        "extras": {**EXTRAS, **change},
+    }
+    name = folder.name
+    data = {
+        "systems": [{"name": name, "hostnames": [".*"], "partitions": [partition]}],
+        "environments": [{"name": "tools", "target_systems": [name], "features": ["ior"]}],
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "settings.yaml").write_text(yaml.safe_dump(data))
+    return folder
+
+
+def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
+    monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)
+
+    def said(**change: Any) -> list[tuple[str, str]]:
+        folder = site(tmp_path / "here", **change)
+        assert doctor.site_of_host([folder]) == folder
+        return [(check.state, check.text[:24]) for check in doctor._declared_nodes(folder)]
+
+    big = {"cores": 4, "memory": "24 GiB"}
+    assert said(node=big) == []
+    assert said(node={**big, "memory": "12 MiB"}) == [("note", "G15: a node has 24 GiB o")]
+    assert said(node={**big, "cores": 8}) == [("note", "G15: a node has 4 physic")]
+    assert said(node={**big, "cores": 8}, scale={"tasks_per_node": 8}) == [
+        ("problem", "G15: 8 task(s) on 4 phys"),
+        ("note", "G15: a node has 4 physic"),
+    ]
+    # With hosts of its own the partition does not run here.
+    assert said(node={**big, "cores": 8}, hosts=["n1"]) == []
+
+
+def test_the_doctor_names_no_site_for_a_foreign_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    folder = site(tmp_path / "here")
+    text = (folder / "settings.yaml").read_text().replace(".*", "elsewhere[0-9]$")
+    (folder / "settings.yaml").write_text(text)
+    assert doctor.site_of_host([folder]) is None
+
+
+def test_a_site_has_ceilings_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    assert not settings.has_ceilings(site(tmp_path / "here"))
+    rates = {"source": "x", "devices": {"count": 4}}
+    assert not settings.has_ceilings(site(tmp_path / "here", topology=rates))
+    rates["devices"] = {"read": "1 GB/s"}
+    assert settings.has_ceilings(site(tmp_path / "here", topology=rates))
+
+
+def test_cores_are_those_that_this_process_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cpu in range(4):
+        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
+        (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(
+            f"{cpu % 2},{cpu % 2 + 2}"
+        )
+    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 3})
+    assert node_cores.usable_cores() == 2
