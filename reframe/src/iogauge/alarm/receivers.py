@@ -79,8 +79,9 @@ class Message:
         """Body for a webhook: ``text`` is what Slack, Mattermost and Teams show, the rest is for programs."""
         return {
             "text": self.markup,
-            "failed": self.alarm.failed,
-            "summary": self.alarm.summary,
+            "failed": bool(self.alarm.ending.status),
+            "word": self.alarm.ending.word.value,
+            "summary": self.alarm.ending.sentence,
             "systems": list(self.alarm.systems),
             "sessions": list(self.alarm.sessions),
             "troubles": [trouble.to_json() for trouble in self.alarm.troubles],

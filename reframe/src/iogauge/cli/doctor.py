@@ -20,16 +20,8 @@ from iogauge.node import lustre_targets
 from iogauge.node.mounts import View, traits
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
-from iogauge.site.machine import Machine, mpi_environment
+from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
-
-#: The command that installs a missing program.
-BRINGS: Final = {
-    "ior": "ci/build-stack",
-    "mdtest": "ci/build-stack",
-    "fio": "apt install fio (or: dnf install fio, spack install fio)",
-    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
-}
 
 #: The checks that need a program, in words.
 NEEDED_FOR: Final = {
@@ -56,32 +48,6 @@ def describe_stack(machine: Machine) -> list[str]:
         f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
         for p in machine.programs.values()
     ]
-
-
-def not_run(machine: Machine, target: str) -> list[str]:
-    """Return what could not run, each with the one command that provides it."""
-    lines = [
-        f"not run: {NEEDED_FOR[name]}: {name} is missing. It comes with: {BRINGS[name]}"
-        for name in ("ior", "mdtest", "fio")
-        if name not in machine.programs
-    ]
-    if "mpirun" not in machine.programs and {"ior", "mdtest"} & set(machine.programs):
-        lines.append(
-            f"not run: {NEEDED_FOR['mpirun']}: mpirun is missing. It comes with: {BRINGS['mpirun']}"
-        )
-    for program in machine.programs.values():
-        if program.problem:
-            lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
-    try:
-        mount = deadline.call(target, lambda: lustre_targets.look(target)).mount
-    except OSError:
-        return lines
-    if mount and not traits(mount.type).honours_o_direct:
-        lines.append(
-            f"not run: random reads with O_DIRECT: {mount.type} is not known to honour O_DIRECT. "
-            "Where it does, say so: target.honours_o_direct: true"
-        )
-    return lines
 
 
 def launch_check(machine: Machine) -> Check | None:
