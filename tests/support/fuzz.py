@@ -524,7 +524,7 @@ def _history(data: bytes) -> object:
         console = _quiet()
         console.print(table.table(table.rows(found), "t"))
         console.print(table.cost_table(table.costs(found)))
-        assert found.summary() and found.exit_status(True) in (0, 1)
+        assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number, record in enumerate(found):
             try:
                 one = subjects.of_record(str(number), record)
@@ -554,7 +554,7 @@ def _alarm(data: bytes) -> object:
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
-        ElementTree.fromstring(junit.junit(found, True))
+        ElementTree.fromstring(junit.junit(found, True, raised.ending))
         for curve in raised.curves:
             ElementTree.fromstring(figure.svg(curve, alone=True))
         missing.gone(missing.seen_before(file.parent, "-n x"), found, "mysite")

@@ -58,6 +58,11 @@ class Alarm:
     curves: tuple[Curve, ...]
 
     @property
+    def failed(self) -> bool:
+        """Return whether somebody must be told."""
+        return bool(self.ending.status)
+
+    @property
     def title(self) -> str:
         """Return one line that sums up the sessions."""
         return f"iogauge {', '.join(self.systems) or '-'}: {self.ending}"

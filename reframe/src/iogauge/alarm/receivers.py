@@ -79,7 +79,7 @@ class Message:
         """Body for a webhook: ``text`` is what Slack, Mattermost and Teams show, the rest is for programs."""
         return {
             "text": self.markup,
-            "failed": bool(self.alarm.ending.status),
+            "failed": self.alarm.failed,
             "word": self.alarm.ending.word.value,
             "summary": self.alarm.ending.sentence,
             "systems": list(self.alarm.systems),

@@ -123,7 +123,8 @@ def require_ready(system: Any) -> None:
             f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
             "Correct them and run again; nothing was measured."
         )
-    _tell_the_listing(system)
+    if selected.LISTING in os.environ:
+        _tell_the_listing(system)
     environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
     missing = [text for e in environments.values() if (text := e.get(NOT_INSTALLED))]
     if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):

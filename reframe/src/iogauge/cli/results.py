@@ -158,7 +158,7 @@ def raise_alarm(
     typer.echo(visible_lines(alarm.text))
     if figures:
         _write_figures(figures, alarm)
-    if alarm.ending.status:
+    if alarm.failed:
         everybody_has_it = _send(receivers.Message(alarm, link), wanted)
         raise typer.Exit(1 if everybody_has_it else 3)
 
