@@ -162,13 +162,20 @@ def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
     lost = journal.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
     found = collected(tmp_path, [record(0)], damaged=[lost])
     (trouble,) = found.troubles
-    assert found.failed
+    assert str(found.ending) == "FAILED: 1 passed; 1 line(s) of the history are no record"
     assert trouble.headline == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
+
+
+def test_a_record_that_contradicts_itself_is_not_ok(tmp_path: Path) -> None:
+    bad = record(0, verdict="PASS", metrics=[metric(verdict="FAIL", reference=None)])
+    found = collected(tmp_path, [bad])
+    assert str(found.ending) == "FAILED: 1 passed; 1 trouble(s)"
 
 
 def test_a_partition_that_was_not_measured(tmp_path: Path) -> None:
     found = collected(tmp_path, [record(0)], expected=["site:scratch", "site:home"])
     assert [(t.kind, t.where) for t in found.troubles] == [("ERROR", "site:home")]
+    assert str(found.ending) == "FAILED: 1 passed; nothing was measured on site:home"
     assert collected(tmp_path / "none", [], 0, expected=["site:home"]).failed
 
 
@@ -194,7 +201,8 @@ def series(drop: float, after: int = 6, day: int = 40, verdict: str = "PASS") ->
 def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
     found = collected(tmp_path, series(0.08))
     (trouble,) = found.troubles
-    assert found.failed and trouble.kind == DRIFT
+    assert str(found.ending) == "FAILED: 1 passed; 1 metric(s) have become worse (DRIFT)"
+    assert trouble.kind == DRIFT
     assert trouble.since == "2026-02-14 01:00 UTC, session s40"
     assert re.match(
         r"-[78]\.\d% \(-\d+\.\d% to -[67]\.\d%\) against the level of (99|100)\.", trouble.trend
