@@ -72,8 +72,8 @@ MUTANTS = (
     # alarm
     Mutant(
         "alarm-forgets-damage", "alarm", "collect.py",
-        "        *map(_of_damage, damaged),\n",
-        "        *map(_of_damage, ()),\n",
+        "    damage = [_of_damage(line) for line in damaged]\n",
+        "    damage: list[Trouble] = []\n",
         "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
         "the alarm is silent about a damaged record, which may have been a failure",
     ),
@@ -157,22 +157,22 @@ MUTANTS = (
     # cli
     Mutant(
         "reframe-died", "cli", "running.py",
-        "    worst = max(status, records.exit_status(gate))",
-        "    worst = records.exit_status(gate)",
+        "    if status and not end.status:",
+        "    if False:",
         "tests/e2e/test_faults.py::TestKilled::test_reframe_below_our_own_command",
-        "`iogauge run` ends with 0 though ReFrame was killed",
+        "`iogauge run` says ok though ReFrame was killed",
     ),
     Mutant(
         "gone-from-the-gate", "cli", "running.py",
-        "    if not wrong or accept:",
-        "    if wrong or accept:",
+        "        missed += gone(before, records, system)",
+        "        gone(before, records, system)",
         "tests/e2e/test_cli.py::TestRun::test_gate_misses_what_it_had_before",
         "a gate passes though a case that it always measured is gone",
     ),
     Mutant(
         "report-of-damage", "cli", "results.py",
-        "show_outcome(console, records, gate, 1 if damaged else 0)",
-        "show_outcome(console, records, gate, 0)",
+        "asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))",
+        "asked.records.ending(asked.gate, asked.unmeasured)",
         "tests/e2e/test_history.py::test_a_line_that_is_no_record_may_have_been_a_failure",
         "`iogauge report` ends with 0 for a session with a damaged record",
     ),
@@ -474,11 +474,27 @@ MUTANTS = (
     ),
     # report
     Mutant(
-        "one-pass-opens-the-gate", "report", "outcome.py",
-        "        return int(any(verdict.is_trouble(gate) for verdict in verdicts))",
-        "        return int(all(verdict.is_trouble(gate) for verdict in verdicts))",
+        "one-pass-opens-the-gate", "report", "ending.py",
+        "    trouble = any(n and verdict.is_trouble(gate) for verdict, n in counts.items())",
+        "    trouble = all(n and verdict.is_trouble(gate) for verdict, n in counts.items())",
         "tests/unit/test_report.py::test_the_worst_case_decides",
         "one case that passes opens the gate",
+        passes=True,
+    ),
+    Mutant(
+        "unproven-is-ok", "report", "ending.py",
+        "    elif not passed:",
+        "    elif not passed and not counts:",
+        "tests/unit/test_ending.py::test_without_a_pass_the_word_is_never_ok",
+        "a session of UNREFERENCED cases ends with ok",
+        passes=True,
+    ),
+    Mutant(
+        "left-out-is-ok", "report", "ending.py",
+        "    elif unproven or lack.left_out or absent:",
+        "    elif unproven or absent:",
+        "tests/unit/test_ending.py::test_ok_leaves_nothing_unproven",
+        "a session ends with ok though a missing tool kept cases from running",
         passes=True,
     ),
     Mutant(

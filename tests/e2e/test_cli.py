@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -146,21 +148,21 @@ class TestRun:
         run = rig.iogauge("run", "--gate", *METADATA)
         assert run.rc == 0, run.out
         assert run.record["verdict"] == "PASS" and run.record["gate"]
-        assert "1 case(s): 1 PASS (gate)" in flat(run.out)
+        assert "iogauge: ok: 1 passed (gate)" in flat(run.out)
         again = rig.iogauge("report")
-        assert again.rc == 0 and "1 case(s): 1 PASS (gate)" in flat(again.out)
+        assert again.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(again.out)
         assert "create_rate" in again.out
 
     def test_gate_without_references(self, rig: Rig) -> None:
         run = rig.iogauge("run", "--gate", *METADATA)
         assert run.rc == 1
-        assert "1 UNREFERENCED" in flat(run.out) and "FAILED" in run.out
+        assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
         assert rig.iogauge("report").rc == 1
 
     def test_gate_with_nothing(self, rig: Rig) -> None:
         run = rig.iogauge("run", "--gate", "-n", "NoSuchCheck")
         assert run.rc == 1
-        assert "nothing was measured" in flat(run.out)
+        assert "iogauge: FAILED: no case was measured" in flat(run.out)
 
     def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig()
@@ -177,8 +179,14 @@ class TestRun:
             run = rig.iogauge(*chosen)
             assert run.rc == 1, run.out
             text = flat(run.out)
-            assert "not run: FioRandomRead: no partition" in text
-            assert "missing: FioRandomRead %block=4KiB (rig:default, tools) was recorded" in text
+            assert (
+                "not run: FioRandomRead (1 case(s)): partition rig:default lacks o_direct" in text
+            )
+            assert re.search(
+                r"iogauge: FAILED: 1 passed; 1 not run \(FioRandomRead: no o_direct\); "
+                r"FioRandomRead %block=4KiB \(rig:default, tools\) was recorded in \S+, and is gone",
+                text,
+            )
         accepted = rig.iogauge("run", "--gate", "--accept-missing", *chosen[2:])
         assert accepted.rc == 0, accepted.out
         assert rig.iogauge(*chosen).rc == 0
@@ -187,7 +195,8 @@ class TestRun:
         rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
         run = rig.iogauge("run", "--gate", *METADATA, "-n", "FioMetadta")
         assert run.rc == 1, run.out
-        assert "missing: -n FioMetadta selects no case" in flat(run.out)
+        said = "1 passed; -n FioMetadta selects no case (did you mean FioMetadata?) (gate)"
+        assert f"iogauge: FAILED: {said}" in flat(run.out)
 
     def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
         rig.time_limit = "2s"
@@ -207,6 +216,62 @@ class TestRun:
         assert "no-such-session" in flat(run.out)
 
 
+def told(rig: Rig) -> dict[str, str]:
+    """What each way of showing the newest session says: word and sentence."""
+    page, xml = rig.base / "page.html", rig.base / "junit.xml"
+    run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
+    (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
+    text = html.unescape(page.read_text())
+    (word,) = re.findall(r'<h1><span class="word">(.*?)</span>', text)
+    (sentence,) = re.findall(r"</h1>\s*<p>(.*?)</p>", text)
+    (alarm,) = re.findall(r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE)
+    junit = str(ElementTree.parse(xml).getroot().get("name")).removeprefix("iogauge: ")
+    return {"report": line, "page": f"{word}: {sentence}", "junit": junit, "alarm": alarm}
+
+
+@pytest.mark.needs_fio
+class TestEnding:
+    """The word ok is for what is proven; all ways of showing a session use the same words."""
+
+    def test_name_that_fits_nothing(self, rig: Rig) -> None:
+        said = (
+            "nothing proven: no case was measured; -n FioMetadta selects no case "
+            "(did you mean FioMetadata?)"
+        )
+        run = rig.iogauge("run", "-n", "FioMetadta")
+        assert f"iogauge: {said}" in flat(run.out)
+        assert (run.rc, run.records) == (0, [])
+        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
+        gate = rig.iogauge("run", "--gate", "-n", "FioMetadta")
+        assert gate.rc == 1 and "iogauge: FAILED: no case was measured; -n" in flat(gate.out)
+        assert rig.iogauge("report").rc == 1
+
+    def test_only_unreferenced(self, rig: Rig) -> None:
+        run = rig.iogauge("run", *METADATA)
+        assert run.rc == 0 and run.record["verdict"] == "UNREFERENCED", run.out
+        said = "nothing proven: 1 proves nothing (UNREFERENCED)"
+        assert f"iogauge: {said}" in flat(run.out)
+        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
+
+    def test_missing_tool(self, rig: Rig) -> None:
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        chosen = ("-n", "^FioMetadata|^Mdtest")
+        reason = (
+            "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
+            "site-configs/rig/settings.yaml does not declare it. Add it to the features of tools"
+        )
+        planned = rig.iogauge("plan", *chosen)
+        assert planned.rc == 0 and reason in flat(planned.out), planned.out
+        run = rig.iogauge("run", *chosen)
+        assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
+        said = "partly proven: 1 passed; 2 not run (MdtestEasy, MdtestHard: no mdtest)"
+        assert f"iogauge: {said} {reason}" in flat(run.out)
+        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
+        # Whoever does not want them leaves them out of the selection.
+        without = rig.iogauge("run", *chosen, "-x", "Mdtest")
+        assert "iogauge: ok: 1 passed" in flat(without.out)
+
+
 @pytest.mark.needs_fio
 @pytest.mark.slow
 def test_bench(rig: Rig) -> None:
@@ -222,6 +287,7 @@ def test_bench(rig: Rig) -> None:
     assert run.record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), run.out
     assert run.record["verdict"] in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
+    assert "iogauge: nothing proven: 1 proves nothing" in run.out
     rig.assert_clean()
 
 

@@ -109,7 +109,7 @@ def test_healthy_is_green_and_slowed_is_red(
     healthy = project.run()
     assert healthy.rc == 0, healthy.out
     assert healthy.jobs == dict.fromkeys([*MEASURED, "iogauge-judge", "iogauge-report"], "PASS")
-    assert "iogauge rig: ok: 1 case(s): 1 PASS" in healthy.out
+    assert "iogauge rig: ok: 1 passed (gate)" in healthy.out
     assert receiver.got == []
     (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")

@@ -45,7 +45,7 @@ from iogauge.node import (
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import View, parse_lfs_quota, parse_mountinfo, traits
 from iogauge.plan import stage
-from iogauge.records import journal, missing, query
+from iogauge.records import journal, missing, query, selected
 from iogauge.records.record import Record
 from iogauge.report import compare, history_table, junit, outcome, subjects, table
 from iogauge.report.compare import CompareError
@@ -531,7 +531,7 @@ def _history(data: bytes) -> object:
         console = _quiet()
         console.print(table.table(table.rows(found), "t"))
         console.print(table.cost_table(table.costs(found)))
-        assert found.summary() and found.exit_status(True) in (0, 1)
+        assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number, record in enumerate(found):
             try:
                 one = subjects.of_record(str(number), record)
@@ -561,7 +561,7 @@ def _alarm(data: bytes) -> object:
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
-        ElementTree.fromstring(junit.junit(found, True))
+        ElementTree.fromstring(junit.junit(found, True, raised.ending))
         for curve in raised.curves:
             ElementTree.fromstring(figure.svg(curve, alone=True))
         missing.gone(missing.seen_before(file.parent, "-n x"), found, "mysite")
@@ -600,6 +600,40 @@ def _undecided(data: bytes) -> object:
     assert isinstance(found, list)
     for record in found:
         _history(record.to_line())
+    return found
+
+
+UNMEASURED = json.dumps(
+    asdict(
+        missing.Unmeasured(
+            gate=True,
+            left_out=(
+                selected.LackingCase(
+                    check="MdtestEasy",
+                    case="MdtestEasy",
+                    derived=False,
+                    place="mysite:lustre",
+                    holder="environment default",
+                    feature="mdtest",
+                    why="mdtest is not on PATH",
+                ),
+            ),
+            unfit=("TargetNeedle",),
+            unmatched=("-n x selects no case",),
+            gone=("a was recorded in s, and is gone",),
+        )
+    )
+).encode()
+
+
+def _unmeasured(data: bytes) -> object:
+    """What a session did not measure, as the line, the page and JUnit take it."""
+    found = _file(data, "mysite/20270131T120000-n1-1.json", missing.load)
+    assert isinstance(found, missing.Unmeasured)
+    nothing = outcome.SessionRecords()
+    end = nothing.ending(False, found)
+    assert end.word.value in ("nothing proven", "FAILED")
+    ElementTree.fromstring(junit.junit(nothing, False, end, found.left_out))
     return found
 
 
@@ -814,6 +848,7 @@ READERS: tuple[Reader, ...] = (
         "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
     ),
     Reader("alarm", [LINE, LINE + b"\n" + LINE + b"\n", SELECTED], _alarm),
+    Reader("missing.load", [UNMEASURED], _unmeasured, (ValueError, TypeError)),
     Reader("report.undecided", [RUN_REPORT], _undecided, (ValueError,), "run.json"),
     Reader(
         "stack.read",

@@ -15,11 +15,13 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.alarm import collect, figure, page
-from iogauge.alarm.collect import DRIFT, Alarm, Trouble
+from iogauge.alarm.collect import Alarm
 from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
+from iogauge.report.ending import conclude
 from iogauge.report.junit import junit
 from iogauge.report.outcome import SessionRecords
 from support import records
@@ -57,7 +59,7 @@ def collected(folder: Path, found: Sequence[Record], newest: int = 1, **options:
 def test_nothing_to_say(tmp_path: Path) -> None:
     found = collected(tmp_path, [record(0), record(1)])
     assert (found.failed, found.troubles) == (False, ())
-    assert found.text == "iogauge site: ok: 1 case(s): 1 PASS"
+    assert found.text == "iogauge site: ok: 1 passed"
 
 
 def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Path) -> None:
@@ -160,13 +162,20 @@ def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
     lost = journal.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
     found = collected(tmp_path, [record(0)], damaged=[lost])
     (trouble,) = found.troubles
-    assert found.failed
+    assert str(found.ending) == "FAILED: 1 passed; 1 line(s) of the history are no record"
     assert trouble.headline == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
+
+
+def test_a_record_that_contradicts_itself_is_not_ok(tmp_path: Path) -> None:
+    bad = record(0, verdict="PASS", metrics=[metric(verdict="FAIL", reference=None)])
+    found = collected(tmp_path, [bad])
+    assert str(found.ending) == "FAILED: 1 passed; 1 trouble(s)"
 
 
 def test_a_partition_that_was_not_measured(tmp_path: Path) -> None:
     found = collected(tmp_path, [record(0)], expected=["site:scratch", "site:home"])
     assert [(t.kind, t.where) for t in found.troubles] == [("ERROR", "site:home")]
+    assert str(found.ending) == "FAILED: 1 passed; nothing was measured on site:home"
     assert collected(tmp_path / "none", [], 0, expected=["site:home"]).failed
 
 
@@ -192,7 +201,8 @@ def series(drop: float, after: int = 6, day: int = 40, verdict: str = "PASS") ->
 def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
     found = collected(tmp_path, series(0.08))
     (trouble,) = found.troubles
-    assert found.failed and trouble.kind == DRIFT
+    assert str(found.ending) == "FAILED: 1 passed; 1 metric(s) have become worse (DRIFT)"
+    assert trouble.kind == DRIFT
     assert trouble.since == "2026-02-14 01:00 UTC, session s40"
     assert re.match(
         r"-[78]\.\d% \(-\d+\.\d% to -[67]\.\d%\) against the level of (99|100)\.", trouble.trend
@@ -297,8 +307,7 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
     alarm = Alarm(
         sessions=(NASTY,),
         systems=(NASTY,),
-        summary=NASTY,
-        failed=True,
+        ending=conclude({}, gate=True, problems=[NASTY]),
         troubles=(Trouble(kind="FAIL", **texts),),
         curves=(),
     )
@@ -311,7 +320,7 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
 def test_junit_calls_nothing_but_pass_a_pass() -> None:
     found = SessionRecords(record(k, verdict=v.value) for k, v in enumerate(Verdict))
     for gate in (False, True):
-        (suite,) = ElementTree.fromstring(junit(found, gate).encode())
+        (suite,) = ElementTree.fromstring(junit(found, gate, found.ending(gate)).encode())
         kinds = {
             str(case.get("name")) + str(k): [
                 child.tag for child in case if child.tag != "system-out"
@@ -329,7 +338,8 @@ def test_junit_calls_nothing_but_pass_a_pass() -> None:
 
 
 def test_junit_says_why() -> None:
-    text = junit(SessionRecords([record(0, 60.0, "FAIL", reason=NASTY)]), gate=False)
+    found = SessionRecords([record(0, 60.0, "FAIL", reason=NASTY)])
+    text = junit(found, False, found.ending(False))
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
     assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)

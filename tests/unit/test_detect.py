@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from iogauge.cli import doctor
+from iogauge.core import words
 from iogauge.node import cores as node_cores
 from iogauge.node import mounts
 from iogauge.site import machine as site_machine
@@ -80,8 +81,7 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
     program = site_machine.machine().programs[name]
     assert program.features == ()
     assert f"does not answer as {name} would" in program.problem
-    (line,) = [x for x in doctor.not_run(site_machine.machine(), "/") if program.path in x]
-    assert program.problem in line
+    assert program.problem in site_machine.machine().lacks()[name]
 
 
 def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
@@ -201,6 +201,7 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
     put(programs, "mpirun", MPIRUN)
     library = put_darshan(programs)
     _, (used, other) = completed(tmp_path)
+    assert set(used["extras"].pop("lacks")) == words.ENVIRONMENT - {"darshan"}
     assert used["extras"] == {"mpi": "ompio5", "darshan": str(library)}
     assert used["features"] == ["darshan"]
     assert "extras" not in other
@@ -209,7 +210,7 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
 def test_an_mpi_that_is_not_known_is_not_guessed(programs: Path, tmp_path: Path) -> None:
     put(programs, "mpirun", "echo 'a launcher of our own'")
     _, (used, _) = completed(tmp_path)
-    assert used["extras"] == {}
+    assert set(used["extras"]) == {"lacks"}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +236,7 @@ def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Pat
         {"name": "e", "extras": {"mpi": "romio", "darshan": "/site/libdarshan.so"}}
     ]
     site_machine.complete(partition, environments)
+    del environments[0]["extras"]["lacks"]
     assert environments[0]["extras"] == {"mpi": "romio", "darshan": "/site/libdarshan.so"}
 
 
@@ -274,20 +276,14 @@ def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> No
 
 
 def test_what_is_missing_is_named_with_the_command_that_brings_it(programs: Path) -> None:
-    lines = doctor.not_run(site_machine.machine(), "/nowhere")
-    assert [line.partition("It comes with: ")[2] for line in lines] == [
-        doctor.BRINGS[name] for name in ("ior", "mdtest", "fio")
-    ]
+    lacks = site_machine.machine().lacks()
+    assert set(lacks) == words.ENVIRONMENT
+    assert lacks["fio"] == "fio is not on PATH. It comes with: " + site_machine.BRINGS["fio"]
     put_ior(programs)
-    assert any(
-        "mpirun is missing" in line for line in doctor.not_run(site_machine.machine(), "/nowhere")
-    )
-
-
-def test_a_target_that_may_not_honour_o_direct_is_named() -> None:
-    lines = doctor.not_run(site_machine.Machine(), "/proc")
-    assert "proc is not known to honour O_DIRECT" in lines[-1]
-    assert "target.honours_o_direct: true" in lines[-1]
+    assert "needs mpirun, which is not on PATH" in site_machine.machine().lacks()["ior"]
+    put(programs, "mpirun", MPIRUN)
+    assert "ior" not in site_machine.machine().lacks()
+    assert "was built without it" in site_machine.machine().lacks()["ior-hdf5"]
 
 
 def test_the_stack_is_described() -> None:

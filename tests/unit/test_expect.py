@@ -98,12 +98,24 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
     [
         ([], []),
         (["-n", "IorPosix%files=shared", "--name=Mdtest"], []),
-        (["-n", "IorPosix", "-n", "FioMetadata"], ["FioMetadata"]),
-        (["--name", "^Posix"], ["^Posix"]),
-        (["-n", "/deadbeef", "-n", "/0"], ["/0"]),
+        (
+            ["-n", "IorPosix", "-n", "FioMetadata"],
+            ["FioMetadata selects no case that can run here"],
+        ),
+        (["--name", "^Posix"], ["^Posix selects no case"]),
+        (["-n", "MdtstEasy"], ["MdtstEasy selects no case (did you mean MdtestEasy?)"]),
+        (
+            ["-n", "IorPosix %files=shared"],
+            ["IorPosix %files=shared selects no case (names have no blanks here: "],
+        ),
+        (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
         (["-n", "MdtestEasy@0"], []),
         (["-t", "daily"], []),
     ],
 )
 def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
-    assert missing.without_match(words, LISTED) == wrong
+    listed = [*LISTED, "FioMetadata /00000001"]
+    found = missing.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix"])
+    assert len(found) == len(wrong)
+    assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
+    assert all(one.endswith(("here", "case", ")")) for one in found)

@@ -38,11 +38,7 @@ def record(verdict: str = "PASS", **change: Any) -> Record:
 
 
 def exit_status(found: Sequence[Record], gate: bool) -> int:
-    return SessionRecords(found).exit_status(gate)
-
-
-def summary(found: Sequence[Record]) -> str:
-    return SessionRecords(found).summary()
+    return SessionRecords(found).ending(gate).status
 
 
 #: What the command tells of the run that a case belongs to.
@@ -181,18 +177,6 @@ def test_every_verdict_is_written_out(verdict: str) -> None:
 def test_a_scenario_is_named_once() -> None:
     both = [metric(), metric(name="read_bw")]
     assert shown([record(metrics=both)]).count("Ior posix") == 1
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "text"),
-    [
-        ([], "0 case(s): nothing was measured"),
-        (["FAIL", "PASS", "PASS"], "3 case(s): 2 PASS, 1 FAIL"),
-        (["ERROR", "UNREFERENCED"], "2 case(s): 1 UNREFERENCED, 1 ERROR"),
-    ],
-)
-def test_summary(verdicts: list[str], text: str) -> None:
-    assert summary([record(v) for v in verdicts]) == text
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------
@@ -419,7 +403,7 @@ def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
     session = SessionRecords([first, second])
     assert [session.is_unconfirmed(record) for record in session] == [status == 0, False]
     assert session.counts(first) == bool(status)
-    assert ("not confirmed" in summary([first, second])) == (status == 0)
+    assert ("not confirmed" in session.ending(False).sentence) == (status == 0)
 
 
 def test_only_a_failure_can_be_refuted() -> None:

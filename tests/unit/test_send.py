@@ -22,10 +22,12 @@ from typing import Any
 import pytest
 
 from iogauge.alarm import receivers
-from iogauge.alarm.collect import Alarm, Trouble
+from iogauge.alarm.collect import Alarm
 from iogauge.alarm.figure import Curve, Run
 from iogauge.alarm.receivers import Message, SendError
+from iogauge.alarm.trouble import Trouble
 from iogauge.judge.verdict import Verdict
+from iogauge.report.ending import conclude
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 Answer = tuple[int, dict[str, str], str]
@@ -41,8 +43,7 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
         Alarm(
             sessions=("s1",),
             systems=("site",),
-            summary="1 case(s): 1 FAIL",
-            failed=True,
+            ending=conclude({Verdict.FAIL: 1}, gate=False),
             troubles=(trouble,),
             curves=(),
         ),
@@ -152,7 +153,7 @@ def test_a_webhook_gets_text_and_values(serve: Callable[..., Server]) -> None:
     assert headers["content-type"] == "application/json"
     told = json.loads(body)
     assert told["text"].startswith(
-        "```\niogauge site: FAILED: 1 case(s): 1 FAIL\n\nFAIL site:scratch"
+        "```\niogauge site: FAILED: 1 failed (FAIL)\n\nFAIL site:scratch"
     )
     assert told["text"].endswith("```\nhttps://ci.invalid/1")
     assert told["troubles"][0]["runs"] == [60.0]

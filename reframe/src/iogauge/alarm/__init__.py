@@ -4,4 +4,5 @@
 - figure: the runs of a metric as SVG, or as a line of text
 - page: a session as one page of HTML
 - receivers: a command, a webhook, a note on a merge request
+- trouble: one problem that somebody must look at
 """

@@ -1,7 +1,6 @@
 """Collect the alarm after a run: what failed and what became worse, in words that need no context.
 
-:func:`collect` reads the records of the sessions and the history. A :class:`Trouble` names case,
-metric, value and expectation, since when, and what changed just before.
+:func:`collect` reads the records of the sessions and the history.
 :mod:`iogauge.alarm.receivers` sends it.
 """
 
@@ -16,22 +15,22 @@ from typing import Any, Final
 
 import polars as pl
 
-from iogauge.alarm.figure import Curve, Run, bars
+from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
+from iogauge.records.missing import Unmeasured
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.ending import Ending
+from iogauge.report.outcome import SessionRecords, of_damage
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
 
-#: Kind of trouble for a series that has become worse although its newest run met its reference.
-DRIFT: Final = "DRIFT"
-
-#: Runs in a figure, and in a line of bars.
-SHOWN, BARS = 60, 30
+#: Runs in a figure.
+SHOWN: Final = 60
 
 #: Most changes of a fingerprint to name.
 _NAMED: Final = 6
@@ -49,80 +48,30 @@ _UNCHANGED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """One problem that somebody must look at; all text is safe for a terminal.
-
-    ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
-    is None if the metric has no valid run.
-    """
-
-    kind: str
-    where: str
-    case: str
-    metric: str = ""
-    measured: str = ""
-    expected: str = ""
-    reason: str = ""
-    since: str = ""
-    trend: str = ""
-    cause: str = ""
-    remedy: str = ""
-    curve: Curve | None = None
-
-    @property
-    def headline(self) -> str:
-        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
-        name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
-        value = self.measured or self.reason
-        return f"{name}: {value}" if value else name
-
-    @property
-    def paragraph(self) -> str:
-        """Return the headline, and a line for each known fact."""
-        facts = {
-            "expected": self.expected,
-            "reason": self.reason if self.measured else "",
-            "since": self.since,
-            "trend": self.trend,
-            "cause": self.cause,
-            "remedy": self.remedy,
-            "runs": bars([p.value for p in self.curve.points[-BARS:]]) if self.curve else "",
-        }
-        lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
-        return "\n".join([self.headline, *lines])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the same facts as JSON values."""
-        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "since")
-        facts = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
-        runs = self.curve.points[-BARS:] if self.curve else ()
-        return facts | {
-            "unit": self.curve.unit if self.curve else "",
-            "runs": [p.value for p in runs],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """The state of some sessions; ``failed`` may be true without any trouble."""
+    """The state of some sessions; the ending may be FAILED without any trouble."""
 
     sessions: tuple[str, ...]
     systems: tuple[str, ...]
-    summary: str
-    failed: bool
+    ending: Ending
     troubles: tuple[Trouble, ...]
     curves: tuple[Curve, ...]
 
     @property
+    def failed(self) -> bool:
+        """Return whether somebody must be told."""
+        return bool(self.ending.status)
+
+    @property
     def title(self) -> str:
         """Return one line that sums up the sessions."""
-        word = "FAILED" if self.failed else "ok"
-        return f"iogauge {', '.join(self.systems) or '-'}: {word}: {self.summary}"
+        return f"iogauge {', '.join(self.systems) or '-'}: {self.ending}"
 
     @property
     def text(self) -> str:
-        """Return the title, and a paragraph for each trouble."""
-        return "\n\n".join([self.title, *(trouble.paragraph for trouble in self.troubles)])
+        """Return the title, what was not run, and a paragraph for each trouble."""
+        title = "\n".join([self.title, *self.ending.remarks])
+        return "\n\n".join([title, *(trouble.paragraph for trouble in self.troubles)])
 
 
 def collect(
@@ -131,28 +80,36 @@ def collect(
     *,
     gate: bool,
     expected: Iterable[str] = (),
-    damaged: Iterable[journal.Damaged] = (),
+    damaged: Sequence[journal.Damaged] = (),
+    unmeasured: Unmeasured | None = None,
 ) -> Alarm:
     """Return what the records of some sessions, and the trend of what they measured, have to say.
 
     ``folder`` is the history. ``expected`` are partitions (``system:partition``) that must have
     been measured. ``damaged`` are lines of the sessions that are not records: each is a trouble,
     since it may have been one. In a gate everything but PASS is a trouble. Failures that a second
-    run refuted are not, nor are those that a reference says to expect.
+    run refuted are not, nor are those that a reference says to expect. ``unmeasured`` is what the
+    sessions were asked for and did not measure.
     """
     history = _History(folder, {record.line for record in records})
     named: set[tuple[str, str]] = set()
-    troubles = [
-        *_of_records(records, history, gate, named),
-        *_of_trend(history, named),
-        *_of_absent(records, expected),
-        *map(_of_damage, damaged),
+    failures = _of_records(records, history, gate, named)
+    drifts = _of_trend(history, named)
+    absent = _of_absent(records, expected)
+    damage = [_of_damage(line) for line in damaged]
+    troubles = [*failures, *drifts, *absent, *damage]
+    problems = [
+        *([f"{len(drifts)} metric(s) have become worse ({DRIFT})"] if drifts else []),
+        *(f"nothing was measured on {trouble.where}" for trouble in absent),
+        *of_damage(damaged),
     ]
+    ending = records.ending(gate, unmeasured, problems)
+    if troubles and not ending.status:  # a record that contradicts itself
+        ending = records.ending(gate, unmeasured, [f"{len(troubles)} trouble(s)"])
     return Alarm(
         sessions=tuple(dict.fromkeys(r.session for r in records)),
         systems=tuple(sorted({visible(r.system) for r in records})),
-        summary=records.summary(),
-        failed=bool(troubles) or records.exit_status(gate) != 0,
+        ending=ending,
         troubles=tuple(troubles),
         curves=tuple(history.curve(*key) for key in history.measured()),
     )

@@ -26,7 +26,6 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
     others = [curve for curve in alarm.curves if curve.points and curve.points not in drawn]
     return _TEMPLATES.get_template("page.html").render(
         alarm=alarm,
-        word="FAILED" if alarm.failed else "OK",
         systems=", ".join(alarm.systems),
         span=" to ".join(dict.fromkeys(times[:1] + times[-1:])),
         rows=table.rows(records),

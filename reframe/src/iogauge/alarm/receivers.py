@@ -80,7 +80,8 @@ class Message:
         return {
             "text": self.markup,
             "failed": self.alarm.failed,
-            "summary": self.alarm.summary,
+            "word": self.alarm.ending.word.value,
+            "summary": self.alarm.ending.sentence,
             "systems": list(self.alarm.systems),
             "sessions": list(self.alarm.sessions),
             "troubles": [trouble.to_json() for trouble in self.alarm.troubles],

@@ -12,12 +12,23 @@ from reframe.core.logging import getlogger
 
 from iogauge.core.paths import state_dir
 from iogauge.core.text import visible
+from iogauge.core.words import ENVIRONMENT
 from iogauge.core.yamlfile import YamlError
 from iogauge.core.yamlfile import load as load_yaml
+from iogauge.records import selected
 from iogauge.session.current import current, is_gate, runs_cases
 from iogauge.session.gate import guard_gate
+from iogauge.site.machine import LACKS
 from iogauge.site.references import FILE as REFERENCES
-from iogauge.site.settings import COMMON, MISTAKES, NOT_INSTALLED, SETTINGS, read_site, site_folders
+from iogauge.site.settings import (
+    COMMON,
+    MISTAKES,
+    NOT_INSTALLED,
+    SETTINGS,
+    STACK,
+    read_site,
+    site_folders,
+)
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
@@ -48,8 +59,10 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
+    # A listing tells what would run: only software that is installed counts.
+    runs = selected.LISTING in os.environ or runs_cases(sys.argv[1:])
     for site in site_folders(base):
-        data, mistakes = read_site(site, current().name, runs_cases(sys.argv[1:]))
+        data, mistakes = read_site(site, current().name, runs)
         parts.append(data)
         for mistake in mistakes:
             message = visible(f"iogauge: site {site.name} is disabled: {mistake}")
@@ -59,6 +72,37 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
             merged[section] = merged.get(section, []) + entries
     guard_gate()
     return merged
+
+
+def _tell_the_listing(system: Any) -> None:
+    """Note the features of the selected system's partitions, and why environments lack others."""
+    for partition in system.partitions:
+        environments = [
+            selected.NotedEnvironment(
+                name=one.name,
+                features=(*one.features, *one.extras),
+                why=one.extras.get(LACKS) or _why_lacking(system.name, one),
+            )
+            for one in partition.environs
+        ]
+        selected.note(
+            selected.NotedPlace(
+                place=partition.fullname,
+                features=(*partition.features, *partition.extras),
+                environments=tuple(environments),
+            )
+        )
+
+
+def _why_lacking(site: str, environment: Any) -> dict[str, str]:
+    """Return why a declared environment lacks a feature, and what brings it, by feature."""
+    stack = environment.extras.get(STACK)
+    why = f"site-configs/{site}/{SETTINGS} does not declare it. Add it to the features of {environment.name}"
+    if stack:
+        why = (
+            f"the stack environments/{stack} is built without it. Add it there, then ci/build-stack"
+        )
+    return dict.fromkeys(ENVIRONMENT, environment.extras.get(NOT_INSTALLED) or why)
 
 
 def require_ready(system: Any) -> None:
@@ -79,6 +123,8 @@ def require_ready(system: Any) -> None:
             f"iogauge: site {system.name!r} is selected and has {len(mistakes)} mistake(s):\n  {lines}\n"
             "Correct them and run again; nothing was measured."
         )
+    if selected.LISTING in os.environ:
+        _tell_the_listing(system)
     environments = {e.name: e.extras for partition in system.partitions for e in partition.environs}
     missing = [text for e in environments.values() if (text := e.get(NOT_INSTALLED))]
     if missing and len(missing) == len(environments) and runs_cases(sys.argv[1:]):

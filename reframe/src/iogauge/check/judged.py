@@ -26,12 +26,14 @@ class, the attribute and the expected value.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import reframe as rfm
 import reframe.core.builtins as builtins
+import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
 from reframe.utility import nodelist_abbrev
@@ -43,7 +45,7 @@ from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint
 from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
-from iogauge.records import journal
+from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate
 from iogauge.site.extras import PartitionExtras
@@ -149,6 +151,24 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             raise ReframeFatalError(
                 f"iogauge: {type(self).__name__}: {mistake}: expected {expected}. Correct the class of the check"
             )
+
+    @builtins.run_after("init", always_last=True)
+    def _tell_the_listing(self) -> None:
+        """Note what the case asks for, before ReFrame's options change it."""
+        if selected.LISTING not in os.environ:
+            return
+        fitting = runtime.valid_sysenv_comb(self.valid_systems, self.valid_prog_environs)
+        selected.note(
+            selected.NotedCase(
+                hash=self.hashcode,
+                case=self.display_name,
+                check=type(self).__name__,
+                derived="derived" in self.tags,
+                systems=tuple(self.valid_systems),
+                environments=tuple(self.valid_prog_environs),
+                runs_on=tuple(place.fullname for place, fits in fitting.items() if fits),
+            )
+        )
 
     def disable_hook(self, hook_name: str) -> None:
         """Refuse ReFrame's ``--disable-hook`` for every hook of this suite.

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from iogauge.core import deadline, paths
-from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Outcome
@@ -31,16 +30,8 @@ from iogauge.plan.launchers import binding_options
 from iogauge.site import machine as site_machine
 from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.machine import Machine, mpi_environment
+from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
-
-#: The command that installs a missing program.
-BRINGS: Final = {
-    "ior": "ci/build-stack",
-    "mdtest": "ci/build-stack",
-    "fio": "apt install fio (or: dnf install fio, spack install fio)",
-    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
-}
 
 #: The checks that need a program, in words.
 NEEDED_FOR: Final = {
@@ -75,34 +66,6 @@ def describe_stack(machine: Machine) -> list[str]:
         f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
         for p in machine.programs.values()
     ]
-
-
-def not_run(machine: Machine, target: str) -> list[str]:
-    """Return what could not run, each with the one command that provides it."""
-    lines = [
-        f"not run: {NEEDED_FOR[name]}: {name} is missing. It comes with: {BRINGS[name]}"
-        for name in ("ior", "mdtest", "fio")
-        if name not in machine.programs
-    ]
-    if "mpirun" not in machine.programs and {"ior", "mdtest"} & set(machine.programs):
-        lines.append(
-            f"not run: {NEEDED_FOR['mpirun']}: mpirun is missing. It comes with: {BRINGS['mpirun']}"
-        )
-    for program in machine.programs.values():
-        if program.problem:
-            lines.append(f"not run: {NEEDED_FOR[program.name]}: {program.path} {program.problem}")
-    try:
-        view = deadline.call(target, lambda: look(target))
-    except OSError:
-        return lines
-    known = traits(view.mount.type).over(view.below) if view.mount else None
-    if view.mount and known and not known.honours_o_direct:
-        hint = "" if known.why else "Where it does, say so: target.honours_o_direct: true"
-        lines.append(
-            f"not run: random reads with O_DIRECT: {view.mount.type} is not known to honour O_DIRECT"
-            f"{because(known.why)}. {hint}".rstrip()
-        )
-    return lines
 
 
 def launch_check(machine: Machine) -> Check | None:

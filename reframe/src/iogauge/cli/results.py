@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from iogauge.cli.running import new_console, show_outcome
+from iogauge.cli.running import new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal
-from iogauge.report import compare, subjects
+from iogauge.records import journal, missing
+from iogauge.records.missing import Unmeasured
+from iogauge.records.record import Record
+from iogauge.report import compare, outcome, subjects
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
@@ -25,15 +28,28 @@ if TYPE_CHECKING:
     from iogauge.alarm.receivers import Message, Receiver
 
 
-def _sessions(
-    console: Console, names: list[str]
-) -> tuple[SessionRecords, bool, list[journal.Damaged]]:
-    """Return the records of the named sessions, whether any ran as a gate, and the damaged lines.
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is known of some sessions: records, damaged lines, and what they did not measure."""
 
-    Without names it is the newest session. Raises BadParameter for an unknown session.
+    records: SessionRecords = field(default_factory=SessionRecords)
+    unmeasured: Unmeasured = field(default_factory=Unmeasured)
+    damaged: tuple[journal.Damaged, ...] = ()
+
+    @property
+    def gate(self) -> bool:
+        """Return whether any of the sessions ran as a gate."""
+        return self.unmeasured.gate or any(record.gate for record in self.records)
+
+
+def _sessions(console: Console, names: list[str]) -> _Asked:
+    """Return what is known of the named sessions; without names, of the newest session.
+
+    Raises BadParameter for an unknown session.
     """
-    files = sorted(paths.history_dir().glob("*/*.jsonl"), key=lambda file: file.name)
-    sessions = [file.stem for file in files]
+    files = sorted(paths.history_dir().glob("*/*.json*"), key=lambda file: file.name)
+    files = [file for file in files if file.suffix in (".json", ".jsonl")]
+    sessions = list(dict.fromkeys(file.stem for file in files))
     wanted = names or sessions[-1:]
     for name in wanted or [""]:
         if name not in sessions:
@@ -41,15 +57,26 @@ def _sessions(
             raise typer.BadParameter(
                 visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
             )
-    records, damaged = [], []
+    records: list[Record] = []
+    damaged: list[journal.Damaged] = []
+    lacks: list[Unmeasured] = []
     for file in files:
-        for record in journal.read_whole(file) if file.stem in wanted else ():
+        if file.stem not in wanted:
+            continue
+        if file.suffix == ".json":
+            try:
+                lacks.append(missing.load(file))
+            except (OSError, ValueError, TypeError) as error:
+                damaged.append(journal.Damaged(file, 0, f"cannot be read: {error}"))
+            continue
+        for record in journal.read_whole(file):
             if isinstance(record, journal.Damaged):
-                console.print(plain(f"{record.file}:{record.line}: skipped: {record.problem}"))
                 damaged.append(record)
             else:
                 records.append(record)
-    return SessionRecords(records), any(record.gate for record in records), damaged
+    for line in damaged:
+        console.print(plain(f"{line.file}:{line.line}: skipped: {line.problem}"))
+    return _Asked(SessionRecords(records), missing.joined(lacks), tuple(damaged))
 
 
 def show_report(
@@ -63,19 +90,28 @@ def show_report(
 ) -> None:
     """Show the table of a session again; with --html and --junit also write files."""
     console = new_console()
-    records, gate, damaged = _sessions(console, names or [])
+    asked = _sessions(console, names or [])
+    ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
         from iogauge.alarm.collect import collect  # with SciPy and polars
         from iogauge.alarm.page import page
 
-        alarm = collect(paths.history_dir(), records, gate=gate, damaged=damaged)
-        html.write_text(page(alarm, records), encoding="utf-8")
+        alarm = collect(
+            paths.history_dir(),
+            asked.records,
+            gate=asked.gate,
+            damaged=asked.damaged,
+            unmeasured=asked.unmeasured,
+        )
+        ending = alarm.ending
+        html.write_text(page(alarm, asked.records), encoding="utf-8")
     if junit:
         from iogauge.report.junit import junit as as_junit
 
-        junit.write_text(as_junit(records, gate), encoding="utf-8")
-    # A damaged record may have been a failure.
-    raise typer.Exit(show_outcome(console, records, gate, 1 if damaged else 0))
+        text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
+        junit.write_text(text, encoding="utf-8")
+    show_ending(console, asked.records, ending)
+    raise typer.Exit(ending.status)
 
 
 def raise_alarm(
@@ -107,17 +143,14 @@ def raise_alarm(
     console = new_console()
     try:
         wanted = receivers.receivers(os.environ) if send else {}
-        records, was_gate, damaged = (
-            (SessionRecords(), False, [])
-            if expect and not names
-            else _sessions(console, names or [])
-        )
+        asked = _Asked() if expect and not names else _sessions(console, names or [])
         alarm = collect(
             paths.history_dir(),
-            records,
-            gate=gate or was_gate,
+            asked.records,
+            gate=gate or asked.gate,
             expected=expect or (),
-            damaged=damaged,
+            damaged=asked.damaged,
+            unmeasured=asked.unmeasured,
         )
     except ValueError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,14 +24,17 @@ from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
-from iogauge.records import journal
-from iogauge.records.missing import gone, seen_before, selection, without_match
+from iogauge.records import journal, selected
+from iogauge.records.missing import Unmeasured, gone, save, seen_before, selection, without_match
 from iogauge.records.record import Record
-from iogauge.report import outcome, plan_table, table
+from iogauge.records.selected import Selected
+from iogauge.report import ending, outcome, plan_table, table
+from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current
 from iogauge.site import machine, settings
+from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -61,8 +65,17 @@ def _environment(**extra: str) -> dict[str, str]:
     return defaults | os.environ | {"PYTHONPATH": python_path} | extra
 
 
-def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, list[Record]]:
-    """Run ReFrame; return its exit status and the session's records, including undecided cases.
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """One run of ReFrame: its session, its exit status, and its records."""
+
+    session: str
+    status: int
+    records: list[Record]
+
+
+def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
+    """Run ReFrame; the records include undecided cases.
 
     ``confirms`` names the session whose failures are measured once more.
     """
@@ -118,92 +131,120 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> tuple[int, lis
         except journal.NotRecorded as error:
             typer.echo(visible_lines(f"iogauge: {error}"), err=True)
             status = status or 1
-    return status, [*records, *missing]
+    return _Ran(name, status, [*records, *missing])
 
 
 #: ReFrame's options that select cases; each takes a value.
 _CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
 
 
-def _confirm(
-    arguments: list[str], status: int, records: list[Record], gate: bool
-) -> tuple[int, list[Record]]:
-    """Measure every failed case once more; return the exit status of both runs, and all records."""
+def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
+    """Measure every failed case once more; return all runs.
+
+    If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
+    """
     kept, skip = [], False
     for word in arguments:
         if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
             kept.append(word)
         skip = word in _CHOOSING and not skip
+    records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
-    again: list[Record] = []
+    again: list[_Ran] = []
     for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
         failures = [r for r in failed if r.place == place]
         hashes = [word for r in failures for word in ("-n", f"/{r.hash}")]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        again += _run([*kept, *where, *hashes], False, confirms=failures[0].session)[1]
-    records = [*records, *again]
-    if SessionRecords(records).exit_status(gate) == 0:
-        status = 0  # ReFrame's own status covers the first run only
-    return status, records
+        one = _run([*kept, *where, *hashes], False, confirms=failures[0].session)
+        again.append(replace(one, status=0))
+        records += one.records
+    if SessionRecords(records).ending(gate).status == 0:
+        ran = [replace(one, status=0) for one in ran]
+    return [*ran, *again]
 
 
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
 
-
-def _listed(*arguments: str) -> list[str]:
-    """Return the cases that ReFrame's arguments select, each followed by its hash."""
-    words = _reframe_command(["-l", *arguments])
-    done = subprocess.run(words, env=_environment(), capture_output=True, text=True, check=False)
-    return re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
+#: ReFrame's options that multiply the selected cases; each may take a value.
+_MULTIPLYING = re.compile("--(distribute|repeat)(=|$)")
 
 
-def _selects_derived(arguments: list[str]) -> bool:
-    """Return whether ReFrame's arguments select both derived checks and others."""
-    return bool(_listed(*arguments, "-t", _DERIVED)) and bool(_listed(*arguments, "-T", _DERIVED))
+def _selection(arguments: list[str]) -> Selected | None:
+    """Return what ReFrame's arguments select, also cases that ReFrame would leave out.
 
-
-def _not_measured(
-    console: Console, arguments: list[str], records: list[Record], accept: bool
-) -> int:
-    """Say what a gate did not measure; return 1 if it should have been measured, else 0.
-
-    It should have been if ``-n`` names it, or if an earlier gate of the selection recorded it.
+    Returns None if ReFrame cannot list them: a run then says why.
     """
-    names, chosen = _listed(*arguments), selection(arguments)
-    everywhere = _listed(*arguments, "--skip-system-check", "--skip-prgenv-check")
-    lacking = sorted({name.split()[0] for name in everywhere} - {name.split()[0] for name in names})
-    if lacking:
-        console.print(
-            f"not run: {plain(', '.join(lacking))}: no partition and environment of this site has what they need "
-            "(features, sweeps: docs/checks.md)"
-        )
-    wrong = [f"-n {text} selects no case" for text in without_match(arguments, names)]
+    words, skip = [], False
+    for word in arguments:
+        if not _MULTIPLYING.match(word) and not (skip and not word.startswith("-")):
+            words.append(word)
+        skip = word in ("--distribute", "--repeat")
+    words = _reframe_command(["-l", "--skip-system-check", "--skip-prgenv-check", *words])
+    with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
+        notes = Path(scratch, "notes")
+        environment = _environment(**{selected.LISTING: str(notes)})
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+        listed = re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
+        if done.returncode != 0 or not notes.exists():
+            return None
+        return selected.select(listed, notes.read_text(encoding="utf-8"))
+
+
+def _unmeasured(
+    arguments: list[str], chosen: Selected, records: list[Record], gate: bool, accept: bool
+) -> Unmeasured:
+    """Return what a run was asked for and did not measure."""
+    checks = known_checks(project_root() / "checks")
+    unmatched = without_match(arguments, chosen.runnable, chosen.listed, checks)
+    missed: list[str] = []
     sessions = {record.session for record in records}
-    for system in dict.fromkeys(record.system for record in records):
-        before = seen_before(history_dir() / system, chosen, sessions)
-        wrong += gone(before, records, system)
-    for line in wrong:
-        console.print(f"[bold red]missing: {plain(line)}[/]")
-    if not wrong or accept:
-        return 0
-    console.print(
-        "iogauge: FAILED: what a gate has measured must not go unnoticed. If it is gone on purpose, say so "
-        "once: iogauge run --gate --accept-missing ..."
+    for system in dict.fromkeys(record.system for record in records) if gate else ():
+        before = seen_before(history_dir() / system, selection(arguments), sessions)
+        missed += gone(before, records, system)
+    nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
+    return Unmeasured(
+        gate=gate,
+        accepted=accept,
+        left_out=chosen.left_out,
+        unfit=chosen.unfit,
+        unmatched=tuple(unmatched),
+        gone=tuple(missed),
+        nothing=(selection(arguments) or "none given") if nothing else "",
     )
-    return 1
 
 
-def show_outcome(console: Console, records: SessionRecords, gate: bool, status: int) -> int:
-    """Print the table and the summary; return the exit status of the whole."""
+def unmeasured_remarks(arguments: list[str]) -> list[str]:
+    """Return a line for each reason why cases that the arguments name would not be measured."""
+    chosen = _selection(arguments)
+    if chosen is None:
+        return []
+    lack = _unmeasured(arguments, chosen, [], gate=False, accept=False)
+    return [*lack.unmatched, *ending.remarks(lack)]
+
+
+def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
+    """Keep what a session did not measure beside its records, for ``iogauge report``."""
+    if ran.records and lack == Unmeasured(gate=lack.gate, accepted=lack.accepted):
+        return
+    for system in chosen.systems:
+        file = history_dir() / system / f"{ran.session}.json"
+        try:
+            save(file, lack)
+        except OSError as error:
+            typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
+
+
+def show_ending(console: Console, records: SessionRecords, end: Ending) -> None:
+    """Print the table, the ending, and what was not run."""
     if records:
         console.print(table.table(table.rows(records), "What was measured"))
     if prices := table.costs(records):
         console.print(table.cost_table(prices))
-    worst = max(status, records.exit_status(gate))
-    word = "ok" if worst == 0 else "FAILED"
-    console.print(f"iogauge: {word}: {records.summary()}" + (" (gate)" if gate else ""))
+    console.print(plain(f"iogauge: {end}"), soft_wrap=True)
+    for line in end.remarks:
+        console.print(plain(line), soft_wrap=True)
     if any(r.tier == "quick" and r.metrics for r in records):
         console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
@@ -211,7 +252,32 @@ def show_outcome(console: Console, records: SessionRecords, gate: bool, status: 
             "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
             "Add references to site-configs/<site>/references.yaml."
         )
-    return worst
+
+
+def _end(
+    arguments: list[str], chosen: Selected | None, ran: list[_Ran], gate: bool, accept: bool = False
+) -> int:
+    """Print how a run ended, keep what it did not measure, and return its exit status.
+
+    ``ran`` are the sessions: of measured cases, then of derived ones, then of confirmations.
+    """
+    records = [record for one in ran for record in one.records]
+    status = max(one.status for one in ran)
+    lack = Unmeasured(gate=gate, accepted=accept)
+    if chosen is not None:
+        lack = _unmeasured(arguments, chosen, records, gate, accept)
+        _keep_unmeasured(lack, chosen, ran[0])
+    found = SessionRecords(records)
+    end = found.ending(gate, lack)
+    if status and not end.status:
+        end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
+    show_ending(new_console(), found, end)
+    if gate and not accept and (lack.unmatched or lack.gone):
+        typer.echo(
+            "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
+            "iogauge run --gate --accept-missing ..."
+        )
+    return max(status, end.status)
 
 
 def run(
@@ -244,22 +310,18 @@ def run(
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(sites_dir()):
         _keep_budget(context.args)
-    if any(word.startswith("--distribute") for word in context.args):
+    arguments = context.args
+    if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
-        status, records = _run([*context.args, "-T", _DERIVED], gate)
-    elif any("derived" in word for word in context.args) or not _selects_derived(context.args):
-        status, records = _run(context.args, gate)
+        arguments = [*arguments, "-T", _DERIVED]
+    chosen = _selection(arguments)
+    if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
+        ran = [_run(arguments, gate)]
     else:
-        status, records = _run([*context.args, "-T", _DERIVED], gate)
-        after, derived = _run([*context.args, "-t", _DERIVED], gate)
-        status, records = max(status, after), [*records, *derived]
-    if confirm and any(record.needs_confirmation for record in records):
-        status, records = _confirm(context.args, status, records, gate)
-    console = new_console()
-    status = show_outcome(console, SessionRecords(records), gate, status)
-    if gate:
-        status = max(status, _not_measured(console, context.args, records, accept_missing))
-    raise typer.Exit(status)
+        ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
+    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
+        ran = _confirm(arguments, ran, gate)
+    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing))
 
 
 def _keep_budget(arguments: list[str]) -> None:
@@ -296,11 +358,9 @@ def bench(context: typer.Context) -> None:
                 f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
-    status, records = _run([*arguments, *context.args], current.is_gate())
-    code = show_outcome(console, SessionRecords(records), current.is_gate(), status)
-    for line in doctor.not_run(machine.machine(), target):
-        console.print(plain(line))
-    raise typer.Exit(code)
+    arguments += context.args
+    chosen, gate = _selection(arguments), current.is_gate()
+    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate))
 
 
 def _probe(target: str) -> tuple[float, int]:

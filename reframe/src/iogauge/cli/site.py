@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from iogauge.cli import doctor
-from iogauge.cli.running import new_console, planned_cases
+from iogauge.cli.running import new_console, planned_cases, unmeasured_remarks
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
@@ -64,8 +64,10 @@ def plan(context: typer.Context) -> None:
     cases, problem = planned_cases(context.args)
     if problem:
         console.print(plain(problem))
-        raise typer.Exit(1)
-    raise typer.Exit(0 if _show_plan(console, cases) else 1)
+    fits = not problem and _show_plan(console, cases)
+    for line in unmeasured_remarks(context.args):
+        console.print(plain(line), soft_wrap=True)
+    raise typer.Exit(0 if fits else 1)
 
 
 def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:

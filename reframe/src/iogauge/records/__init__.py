@@ -5,7 +5,8 @@
 - derive: quantities computed from records of several cases
 - form: JSON objects as dataclasses that keep unknown keys
 - journal: append to the history, and read it
-- missing: cases that a gate should have measured
+- missing: what a session should have measured and did not
 - query: the history as columns, with its cache
 - record: the form of a record
+- selected: the cases that options select, and what keeps some from running
 """

@@ -1,26 +1,75 @@
-"""Find cases that a gate should have measured: a check that is gone fails nothing by itself.
+"""What a session should have measured and did not: a check that is gone fails nothing by itself.
 
 If a site has lost a tool, or a feature or pattern is misspelt, ReFrame selects fewer cases and
-passes. So a gate compares itself with earlier gates of the same selection, which is the words on
-its command line.
+passes. So a run keeps beside its records what it did not measure (:class:`Unmeasured`). A gate also
+compares itself with earlier gates of the same selection, which is the words on its command line.
 """
 
 from __future__ import annotations
 
 import contextlib
+import difflib
+import json
 import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from iogauge.core import untrusted
+from iogauge.core.files import replace_file
 from iogauge.records import journal
 from iogauge.records.record import Record
+from iogauge.records.selected import LackingCase
 
 #: Most sessions of a selection to look back at; a run with derived checks has two.
 _SESSIONS: Final = 30
 
 CaseKey = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmeasured:
+    """What a session was asked for and did not measure; the default says that nothing is known.
+
+    ``unmatched`` and ``gone`` are sentences: of each ``-n`` that selects no case, and of each case
+    that earlier gates recorded. ``accepted`` says that somebody accepts them. ``nothing`` holds the
+    words on the command line if they select no case at all.
+    """
+
+    gate: bool = False
+    accepted: bool = False
+    left_out: tuple[LackingCase, ...] = ()
+    unfit: tuple[str, ...] = ()
+    unmatched: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    nothing: str = ""
+
+
+def joined(lacks: Sequence[Unmeasured]) -> Unmeasured:
+    """Return what several sessions did not measure, as if they were one session."""
+    return Unmeasured(
+        gate=any(one.gate for one in lacks),
+        accepted=any(one.accepted for one in lacks),
+        left_out=tuple(case for one in lacks for case in one.left_out),
+        unfit=tuple(check for one in lacks for check in one.unfit),
+        unmatched=tuple(line for one in lacks for line in one.unmatched),
+        gone=tuple(line for one in lacks for line in one.gone),
+        nothing=next((one.nothing for one in lacks if one.nothing), ""),
+    )
+
+
+def save(file: Path, unmeasured: Unmeasured) -> None:
+    """Write what a session did not measure; raises OSError."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, json.dumps(asdict(unmeasured)).encode())
+
+
+def load(file: Path) -> Unmeasured:
+    """Read what :func:`save` wrote; raises OSError, TypeError or ValueError."""
+    found: Unmeasured = untrusted.build(Unmeasured, untrusted.read_json(file))
+    return found
 
 
 def selection(arguments: Sequence[str]) -> str:
@@ -69,23 +118,43 @@ def gone(before: Mapping[CaseKey, str], records: Iterable[Record], system: str) 
     ]
 
 
-def without_match(arguments: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Return the values of ``-n`` that fit no listed case.
+def without_match(
+    arguments: Sequence[str],
+    runnable: Iterable[str],
+    listed: Iterable[str] = (),
+    checks: Collection[str] = (),
+) -> list[str]:
+    """Return a sentence for each value of ``-n`` that fits no case which can run.
 
-    ``names`` are ReFrame's, each followed by its hash. Several ``-n`` are alternatives, so ReFrame
-    does not report a value without a match.
+    ``runnable`` and ``listed`` are ReFrame's names, each followed by its hash; ``listed`` holds
+    those that cannot run, too. ``checks`` are the names of all checks. Several ``-n`` are
+    alternatives, so ReFrame does not report a value without a match.
     """
     patterns = [
         after if word in ("-n", "--name") else word.partition("=")[2]
         for word, after in zip(arguments, [*arguments, ""][1:], strict=True)
         if word in ("-n", "--name") or word.startswith("--name=")
     ]
-    cases = [name.rpartition(" /") for name in names]
 
-    def fits(pattern: str) -> bool:
+    def fits(pattern: str, names: Iterable[str]) -> bool:
+        cases = [name.rpartition(" /") for name in names]
         if pattern.startswith("/"):
             return any(pattern[1:] == case[2] for case in cases)
         test = pattern.rpartition("@")[0]
         return any(re.search(test or pattern, case[0].replace(" ", "")) for case in cases)
 
-    return [pattern for pattern in patterns if not fits(pattern)]
+    return [
+        f"-n {pattern} selects no case"
+        + (" that can run here" if fits(pattern, listed) else _hint(pattern, checks))
+        for pattern in patterns
+        if not fits(pattern, runnable)
+    ]
+
+
+def _hint(pattern: str, checks: Collection[str]) -> str:
+    """Return what may have been meant by a value of ``-n`` that fits no case."""
+    if " " in pattern:
+        return f" (names have no blanks here: -n '{pattern.replace(' ', '')}')"
+    check = re.split(r"[^\w]", pattern.lstrip("^"))[0]
+    similar = [] if check in checks else difflib.get_close_matches(check, checks, 1)
+    return f" (did you mean {similar[0]}?)" if similar else ""

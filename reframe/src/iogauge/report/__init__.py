@@ -1,10 +1,11 @@
 """What a session found, as people and pipelines read it.
 
 - compare: two subjects side by side
+- ending: the word and the sentence that a session ends with
 - history_table: the history in a terminal
 - junit: a session as JUnit's XML
-- outcome: what records mean for the exit status
+- outcome: a session's records, and cases without one
 - plan_table: what the selected cases will cost
 - subjects: records and Darshan logs as subjects of a comparison
-- table: one row a metric, and a line that sums it up
+- table: one row a metric
 """

@@ -5,13 +5,16 @@ ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from xml.etree import ElementTree
 
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import Record
+from iogauge.records.record import Record, short_name
+from iogauge.records.selected import LackingCase
+from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords
 
 _ELEMENT: Final = {
@@ -21,44 +24,50 @@ _ELEMENT: Final = {
 }
 
 
-def junit(records: SessionRecords, gate: bool) -> str:
+def junit(
+    records: SessionRecords, gate: bool, ending: Ending, left_out: Iterable[LackingCase] = ()
+) -> str:
     """Return the XML: a suite for each partition, with a test case for each case.
 
     The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
     are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
-    refuted it.
+    refuted it. A case that a missing feature keeps from running is skipped. What no case shows has
+    a test case of its own: it fails with the session, else it is skipped.
     """
-    top = ElementTree.Element("testsuites", name="iogauge")
-    suites: dict[str, ElementTree.Element] = {}
-    counts: dict[str, dict[str, int]] = {}
+    top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
     for record in records:
         place = visible(f"{record.system}:{record.partition}")
-        if place not in suites:
-            suites[place] = ElementTree.SubElement(top, "testsuite", name=place)
-            counts[place] = {"tests": 0, "failure": 0, "error": 0, "skipped": 0}
-        case = ElementTree.SubElement(
-            suites[place],
-            "testcase",
-            classname=f"{place}.{visible(record.check)}",
-            name=visible(record.short_name),
-        )
-        counts[place]["tests"] += 1
+        case = _case(top, place, record.check, record.short_name)
         if record.verdict is not Verdict.PASS:
             kind = _ELEMENT.get(record.verdict, "failure" if gate else "skipped")
             if not records.counts(record):
                 kind = "skipped"
-            counts[place][kind] += 1
             message = f"{record.verdict.value}: {visible(record.reason)}"
-            problem = ElementTree.SubElement(case, kind, message=message)
-            problem.text = _table(record)
+            ElementTree.SubElement(case, kind, message=message).text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)
-    for place, suite in suites.items():
-        suite.set("tests", str(counts[place]["tests"]))
-        suite.set("failures", str(counts[place]["failure"]))
-        suite.set("errors", str(counts[place]["error"]))
-        suite.set("skipped", str(counts[place]["skipped"]))
+    for one in left_out:
+        case = _case(top, visible(one.place), one.check, short_name(one.case))
+        message = visible(f"not run: {one.holder} lacks {one.feature}: {one.why}")
+        ElementTree.SubElement(case, "skipped", message=message)
+    if ending.besides:
+        case = _case(top, "iogauge", "session", "session")
+        ElementTree.SubElement(case, "failure" if ending.status else "skipped", message=str(ending))
+    for suite in top:
+        suite.set("tests", str(len(suite)))
+        for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(key, str(len(suite.findall(f"testcase/{kind}"))))
     ElementTree.indent(top)
     return ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(top: ElementTree.Element, place: str, check: str, name: str) -> ElementTree.Element:
+    """Add a test case to the suite of a partition, which is made for the first one."""
+    suite = next((one for one in top if one.get("name") == place), None)
+    if suite is None:
+        suite = ElementTree.SubElement(top, "testsuite", name=place)
+    return ElementTree.SubElement(
+        suite, "testcase", classname=f"{place}.{visible(check)}", name=visible(name)
+    )
 
 
 def _table(record: Record) -> str:

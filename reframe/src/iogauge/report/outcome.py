@@ -1,17 +1,20 @@
-"""What a session's records mean for its exit status, and which cases have no record."""
+"""What a session's records mean for its ending, and which cases have no record."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.judge.verdict import Verdict
+from iogauge.records import journal
+from iogauge.records.missing import Unmeasured
 from iogauge.records.record import Record
+from iogauge.report.ending import Ending, conclude
 
 
 class SessionRecords(tuple[Record, ...]):
@@ -34,26 +37,23 @@ class SessionRecords(tuple[Record, ...]):
         """Return whether a record counts: neither expected nor unconfirmed failures do."""
         return not record.expected and not self.is_unconfirmed(record)
 
-    def summary(self) -> str:
-        """Return the number of cases by verdict, the best first: ``12 case(s): 3 PASS, 9
-        UNREFERENCED``.
-        """
-        counts = Counter(record.verdict for record in self)
-        parts = [f"{counts[v]} {v.value}" for v in Verdict if counts[v]]
-        if refuted := sum(map(self.is_unconfirmed, self)):
-            parts.append(f"of which {refuted} FAIL not confirmed by a second run")
-        return f"{len(self)} case(s): " + (", ".join(parts) or "nothing was measured")
+    def ending(
+        self, gate: bool, unmeasured: Unmeasured | None = None, problems: Collection[str] = ()
+    ) -> Ending:
+        """Return the word and the sentence of the session; see :func:`conclude`."""
+        return conclude(
+            Counter(record.verdict for record in self if self.counts(record)),
+            gate=gate,
+            expected=sum(bool(record.expected) for record in self),
+            refuted=sum(map(self.is_unconfirmed, self)),
+            unmeasured=unmeasured,
+            problems=problems,
+        )
 
-    def exit_status(self, gate: bool) -> int:
-        """Return 0 if the run succeeded, 1 if it failed; a gate without any PASS fails too.
 
-        An expected failure does not fail a run, but is no PASS. Nor does a failure that a
-        confirmation run, if the user asked for it, did not confirm.
-        """
-        verdicts = [record.verdict for record in self if self.counts(record)]
-        if gate and Verdict.PASS not in verdicts:
-            return 1
-        return int(any(verdict.is_trouble(gate) for verdict in verdicts))
+def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:
+    """Return a sentence that damaged lines fail a session: each may have been a failure."""
+    return [f"{len(damaged)} line(s) of the history are no record"] if damaged else []
 
 
 def undecided(

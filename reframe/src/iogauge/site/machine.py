@@ -16,7 +16,7 @@ import subprocess
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
@@ -34,6 +34,30 @@ QUICK_BYTES = 1 << 30
 #: Files of a quick case. A local file system answers metadata operations from memory, and needs
 #: many files for a meaningful figure. Over a network a tenth is plenty.
 QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
+
+#: Key that is added to an environment's ``extras``: for each feature that the machine's programs do
+#: not give, why, and what brings it.
+LACKS: Final = "lacks"
+
+#: The command that installs a missing program.
+BRINGS: Final = {
+    "ior": "ci/build-stack",
+    "mdtest": "ci/build-stack",
+    "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
+    "darshan": "ci/build-stack",
+}
+
+#: The program that gives an environment a feature.
+_PROGRAM_OF: Final = {
+    IOR: "ior",
+    IOR_MPIIO: "ior",
+    IOR_HDF5: "ior",
+    IOR_NCMPI: "ior",
+    IOR_LUSTRE: "ior",
+    MDTEST: "mdtest",
+    FIO: "fio",
+}
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )
@@ -78,6 +102,27 @@ class Machine:
                 continue
             names.update(program.features)
         return sorted(names)
+
+    def lacks(self) -> dict[str, str]:
+        """Return, for each feature of programs that this machine lacks, why, and what brings it."""
+        missing = {
+            feature: self._why_not(feature, name)
+            for feature, name in _PROGRAM_OF.items()
+            if feature not in self.features
+        }
+        return missing | {
+            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}"
+        }
+
+    def _why_not(self, feature: str, name: str) -> str:
+        program = self.programs.get(name)
+        if program is None:
+            return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
+        if program.problem:
+            return f"{program.path} {program.problem}. A sound one comes with: {BRINGS[name]}"
+        if "mpirun" not in self.programs and name in ("ior", "mdtest"):
+            return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
+        return f"{program.path} was built without it. One with it comes with: {BRINGS[name]}"
 
 
 def _output(words: list[str]) -> str:
@@ -270,6 +315,8 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
             has = [*here.features, *([DARSHAN] if library else [])]
             environment["features"] = sorted({*environment.get("features", []), *has})
             environment["extras"] = detected | environment.get("extras", {})
+            lacks = {name: why for name, why in here.lacks().items() if name not in has}
+            environment["extras"][LACKS] = lacks
             if built:
                 environment["extras"]["installed"] = built.to_record()
 

@@ -1,0 +1,178 @@
+"""The cases that ReFrame's options select, and what keeps some of them from running.
+
+ReFrame leaves out a case without a word if no partition and environment has the features that it
+asks for. So a listing that ignores features is compared with what each check asks for. While
+ReFrame loads checks and partitions, they call :func:`note`, which writes a line into the file that
+``$IOGAUGE_LISTING`` names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from iogauge.core import untrusted, words
+
+#: Variable with the path of the file for the notes of a listing; unset in any other run.
+LISTING: Final = "IOGAUGE_LISTING"
+
+#: Why a partition lacks a feature, and what brings it.
+_PARTITION_LACKS: Final = {
+    words.O_DIRECT: "its target is not known to honour O_DIRECT. If it does, declare "
+    "target.honours_o_direct: true",
+    words.CHECKSUMS: "its cases may not switch Lustre's checksums. If they may, declare "
+    f"rights: [{words.CHECKSUMS}]",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedEnvironment:
+    """An environment as the listing knows it; ``why`` says why it lacks a feature, by feature."""
+
+    name: str
+    features: tuple[str, ...]
+    why: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedPlace:
+    """A partition, as ``system:partition``, with its environments."""
+
+    place: str
+    features: tuple[str, ...]
+    environments: tuple[NotedEnvironment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotedCase:
+    """A case, what it asks for in ReFrame's words, and the partitions that it can run on."""
+
+    hash: str
+    case: str
+    check: str
+    derived: bool
+    systems: tuple[str, ...]
+    environments: tuple[str, ...]
+    runs_on: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LackingCase:
+    """A selected case that cannot run on a partition, the missing feature, and why it is missing."""
+
+    check: str
+    case: str
+    derived: bool
+    place: str
+    holder: str
+    feature: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What the options select.
+
+    ``listed`` and ``runnable`` are ReFrame's names, each followed by its hash. ``unfit`` are checks
+    that no partition asks for: it declares no points, hosts or targets for them.
+    """
+
+    listed: tuple[str, ...] = ()
+    runnable: tuple[str, ...] = ()
+    derived: frozenset[bool] = frozenset()
+    left_out: tuple[LackingCase, ...] = ()
+    unfit: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+
+
+def note(fact: NotedPlace | NotedCase) -> None:
+    """Append a fact to the notes of the listing, if this process makes a listing."""
+    if file := os.environ.get(LISTING):
+        with open(file, "a", encoding="utf-8") as notes:
+            notes.write(json.dumps(asdict(fact)) + "\n")
+
+
+def select(listed: Sequence[str], notes: str) -> Selected:
+    """Return what is selected: ``listed`` are the names and hashes of a listing without features.
+
+    A case without a note counts as one that can run. Raises ValueError or TypeError for notes of
+    another form.
+    """
+    values = [untrusted.parse_json(line) for line in notes.splitlines()]
+    # ReFrame imports the package of the checks, which notes the places, more than once.
+    places = {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one}
+    cases = {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one}
+    runnable: list[str] = []
+    left_out: list[LackingCase] = []
+    unfit: list[str] = []
+    derived: set[bool] = set()
+    for name in listed:
+        case = cases.get(name.rpartition("/")[2])
+        if case is None or case.runs_on:
+            runnable.append(name)
+            derived.add(case is not None and case.derived)
+        if case is not None:
+            lacking = [out for place in places.values() for out in _lacking(case, place)]
+            left_out += lacking
+            unfit += [] if lacking or case.runs_on else [case.check]
+    systems = dict.fromkeys(place.partition(":")[0] for place in places)
+    return Selected(
+        tuple(listed),
+        tuple(runnable),
+        frozenset(derived),
+        tuple(left_out),
+        tuple(dict.fromkeys(unfit)),
+        tuple(systems),
+    )
+
+
+def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[LackingCase]:
+    """Yield the reason why a case cannot run on a partition that it was made for."""
+    if place.place in case.runs_on:
+        return
+    system = place.place.partition(":")[0]
+    missing = _missing(case.systems, {place.place, system}, place.features)
+    if missing is None:
+        return
+    holder = f"partition {place.place}"
+    why: Mapping[str, str] = _PARTITION_LACKS
+    if not missing:
+        found = [
+            (lacks, environment)
+            for environment in place.environments
+            if (lacks := _missing(case.environments, {environment.name}, environment.features))
+        ]
+        if not found:
+            return
+        missing, nearest = min(found, key=lambda one: len(one[0]))
+        holder, why = f"environment {nearest.name}", nearest.why
+    reasons = dict.fromkeys(why.get(name, f"{place.place} declares none") for name in missing)
+    yield LackingCase(
+        check=case.check,
+        case=case.case,
+        derived=case.derived,
+        place=place.place,
+        holder=holder,
+        feature=", ".join(missing),
+        why="; ".join(reasons),
+    )
+
+
+def _missing(
+    asked: Sequence[str], names: Collection[str], features: Collection[str]
+) -> list[str] | None:
+    """Return the features that are missing, empty if all are there; None if it is not asked for.
+
+    ``asked`` are alternatives in ReFrame's words: ``*``, a name, or ``+feature +feature``.
+    """
+    if "*" in asked or set(asked) & set(names):
+        return []
+    lacks = [
+        [word[1:] for word in spec.split() if word[1:] not in features]
+        for spec in asked
+        if spec.startswith("+")
+    ]
+    return min(lacks, key=len, default=None)

@@ -1,0 +1,311 @@
+"""The word and the sentence that a session ends with: ok needs a PASS and leaves nothing open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.alarm import collect, page
+from iogauge.judge.verdict import Verdict
+from iogauge.records import missing, selected
+from iogauge.records.missing import Unmeasured
+from iogauge.records.selected import LackingCase, NotedCase, NotedEnvironment, NotedPlace
+from iogauge.report.ending import Ending, Word, conclude
+from iogauge.report.junit import junit
+from iogauge.report.outcome import SessionRecords
+from support import records
+
+
+def left_out(check: str = "MdtestEasy", feature: str = "mdtest", **change: Any) -> LackingCase:
+    plain = {"case": check, "derived": False, "place": "s:p", "holder": "environment e"}
+    return LackingCase(
+        **{"check": check, "feature": feature, "why": "no such program"} | plain | change
+    )
+
+
+COUNTS = st.dictionaries(st.sampled_from(Verdict), st.integers(0, 3))
+LACKS = st.builds(
+    Unmeasured,
+    gate=st.booleans(),
+    accepted=st.booleans(),
+    left_out=st.sampled_from([(), (left_out(),)]),
+    unfit=st.sampled_from([(), ("TargetNeedle",)]),
+    unmatched=st.sampled_from([(), ("-n X selects no case",)]),
+    gone=st.sampled_from([(), ("a was recorded, and is gone",)]),
+    nothing=st.sampled_from(["", "-t quik"]),
+)
+SMALL = st.integers(0, 2)
+PROBLEMS = st.sampled_from([(), ("ReFrame ended with status 1",)])
+
+
+def of(counts: dict[Verdict, int], lack: Unmeasured | None = None, **more: Any) -> Ending:
+    return conclude(counts, **{"gate": False, "unmeasured": lack, **more})
+
+
+@given(COUNTS, st.booleans(), SMALL, SMALL, LACKS, PROBLEMS)
+def test_without_a_pass_the_word_is_never_ok(
+    counts: dict[Verdict, int],
+    gate: bool,
+    expected: int,
+    refuted: int,
+    lack: Unmeasured,
+    problems: tuple[str, ...],
+) -> None:
+    counts[Verdict.PASS] = 0
+    more = {"expected": expected, "refuted": refuted, "problems": problems}
+    ending = of(counts, lack, gate=gate, **more)
+    assert ending.word in (Word.NOTHING_PROVEN, Word.FAILED)
+    assert "ok" not in str(ending).split(":")[0] and "passed" not in ending.sentence
+    assert not gate or ending.status == 1
+    assert ending.sentence and "\n" not in ending.sentence
+
+
+@given(COUNTS, st.booleans(), LACKS, PROBLEMS)
+def test_ok_leaves_nothing_unproven(
+    counts: dict[Verdict, int], gate: bool, lack: Unmeasured, problems: tuple[str, ...]
+) -> None:
+    ending = of(counts, lack, gate=gate, problems=problems)
+    others = [v for v, n in counts.items() if n and v is not Verdict.PASS]
+    open_ends = lack.left_out or (not lack.accepted and (lack.unmatched or lack.gone))
+    proven = bool(counts.get(Verdict.PASS)) and not others and not open_ends and not problems
+    assert (ending.word is Word.OK) == proven
+    for verdict in others:
+        assert verdict.value in ending.sentence
+
+
+@given(COUNTS, LACKS, PROBLEMS)
+def test_a_gate_is_never_milder(
+    counts: dict[Verdict, int], lack: Unmeasured, problems: tuple[str, ...]
+) -> None:
+    mild, strict = (of(counts, lack, gate=gate, problems=problems) for gate in (False, True))
+    assert strict.status >= mild.status
+    assert strict.sentence == mild.sentence + " (gate)"
+
+
+@pytest.mark.parametrize(
+    ("counts", "lack", "text"),
+    [
+        ({"PASS": 5}, {}, "ok: 5 passed"),
+        (
+            {"PASS": 5, "UNREFERENCED": 2},
+            {},
+            "partly proven: 5 passed; 2 prove nothing (UNREFERENCED)",
+        ),
+        ({"UNREFERENCED": 1}, {}, "nothing proven: 1 proves nothing (UNREFERENCED)"),
+        ({"UNSTABLE": 3}, {}, "nothing proven: 3 prove nothing (UNSTABLE)"),
+        ({"CONTAMINATED": 1}, {}, "nothing proven: 1 proves nothing (CONTAMINATED)"),
+        (
+            {"PASS": 4, "UNSTABLE": 1, "UNREFERENCED": 1, "FAIL": 1, "ERROR": 2},
+            {},
+            "FAILED: 4 passed; 3 failed (1 FAIL, 2 ERROR); 2 prove nothing (1 UNREFERENCED, 1 UNSTABLE)",
+        ),
+        ({}, {}, "nothing proven: no case was measured"),
+        (
+            {},
+            {"nothing": "-t quik"},
+            "nothing proven: no case was measured; these options select no case: -t quik",
+        ),
+        (
+            {},
+            {"unfit": ("TargetNeedle",)},
+            "nothing proven: no case was measured; TargetNeedle: not for this site",
+        ),
+        ({"PASS": 1}, {"unfit": ("TargetNeedle",)}, "ok: 1 passed"),
+        (
+            {"PASS": 1},
+            {"left_out": (left_out(), left_out("MdtestHard"), left_out("IorPosix", "ior"))},
+            "partly proven: 1 passed; 3 not run (MdtestEasy, MdtestHard: no mdtest; IorPosix: no ior)",
+        ),
+        (
+            {},
+            {"left_out": (left_out(),)},
+            "nothing proven: 1 not run (MdtestEasy: no mdtest); no case was measured",
+        ),
+        (
+            {"PASS": 1},
+            {"unmatched": ("-n Foo selects no case",)},
+            "partly proven: 1 passed; -n Foo selects no case",
+        ),
+        ({"PASS": 1}, {"gone": ("a is gone",), "accepted": True}, "ok: 1 passed"),
+    ],
+)
+def test_sentences(counts: dict[str, int], lack: dict[str, Any], text: str) -> None:
+    found = of({Verdict(name): n for name, n in counts.items()}, Unmeasured(**lack))
+    assert str(found) == text
+
+
+def test_failures_that_do_not_count_are_named() -> None:
+    ending = of({Verdict.PASS: 2}, expected=1, refuted=1)
+    assert str(ending) == "ok: 2 passed; 1 failed as expected; 1 FAIL not confirmed by a second run"
+    assert of({}, expected=1).word is Word.NOTHING_PROVEN
+
+
+def test_what_was_not_run_is_explained_by_reason() -> None:
+    lack = Unmeasured(left_out=(left_out(), left_out("MdtestHard")), unfit=("TargetNeedle",))
+    assert of({}, lack).remarks == (
+        "not run: MdtestEasy, MdtestHard (2 case(s)): environment e lacks mdtest: no such program",
+        "not for this site: TargetNeedle: no partition declares points, hosts or targets for them "
+        "(docs/checks.md)",
+    )
+
+
+def test_text_from_outside_is_shown_not_obeyed() -> None:
+    lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
+    ending = of({}, lack)
+    assert "\x1b" not in "".join([str(ending), *ending.besides, *ending.remarks])
+
+
+@pytest.mark.parametrize("verdict", [v.value for v in Verdict])
+@pytest.mark.parametrize("gate", [False, True])
+def test_page_junit_and_alarm_say_the_same_sentence(
+    verdict: str, gate: bool, tmp_path: Path
+) -> None:
+    found = SessionRecords([records.record(verdict)])
+    lack = Unmeasured(gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",))
+    ending = found.ending(gate, lack)
+    alarm = collect.collect(tmp_path, found, gate=gate, unmeasured=lack)
+    assert alarm.ending == ending
+    assert str(ending) in alarm.title and ending.remarks[0] in alarm.text
+    text = page.page(alarm, found)
+    assert f'<header class="{ending.word.style}">' in text
+    assert f'<span class="word">{ending.word.value}</span>' in text
+    assert f"<p>{ending.sentence}</p>" in text and f"<p>{ending.remarks[0]}</p>" in text
+    top = ElementTree.fromstring(junit(found, gate, ending, lack.left_out).encode())
+    assert top.get("name") == f"iogauge: {ending}"
+    told = {str(case.get("name")): case for case in top.iter("testcase")}
+    (session,) = told["session"]
+    assert (session.tag, session.get("message")) == (
+        "failure" if ending.status else "skipped",
+        str(ending),
+    )
+    (skipped,) = told["MdtestEasy"]
+    assert skipped.tag == "skipped" and "lacks mdtest" in str(skipped.get("message"))
+    for suite in top:
+        assert int(suite.get("tests", 0)) == len(suite)
+
+
+def test_each_word_has_a_colour_of_its_own_on_the_page() -> None:
+    text = Path(page.__file__).with_name("page.html").read_text()
+    colours = {word: text.partition(f".{word.style}{{--tone:")[2][:12] for word in Word}
+    assert "green" in colours[Word.OK]
+    assert all("green" not in colour for word, colour in colours.items() if word is not Word.OK)
+    assert all(colours.values())
+
+
+# --- what is kept beside the records --------------------------------------------------------------
+
+
+@given(LACKS)
+def test_what_was_not_measured_is_kept(
+    tmp_path_factory: pytest.TempPathFactory, lack: Unmeasured
+) -> None:
+    file = tmp_path_factory.mktemp("kept") / "site" / "session.json"
+    missing.save(file, lack)
+    assert missing.load(file) == lack
+
+
+def test_several_sessions_are_told_as_one() -> None:
+    one = Unmeasured(gate=True, left_out=(left_out(),))
+    other = Unmeasured(nothing="-t x", unmatched=("-n y",), accepted=True)
+    both = missing.joined([one, other])
+    assert both == Unmeasured(
+        gate=True, accepted=True, left_out=(left_out(),), nothing="-t x", unmatched=("-n y",)
+    )
+    assert missing.joined([]) == Unmeasured()
+
+
+# --- which cases cannot run -----------------------------------------------------------------------
+
+
+def noted(*facts: NotedPlace | NotedCase, monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+    """The notes of a listing, as ReFrame's process writes them."""
+    monkeypatch.setenv(selected.LISTING, str(folder / "notes"))
+    for fact in facts:
+        selected.note(fact)
+    return (folder / "notes").read_text()
+
+
+def place(name: str = "s:p", *features: str, **environments: tuple[str, ...]) -> NotedPlace:
+    inside = tuple(
+        NotedEnvironment(name=one, features=has, why={"ior": "ior is gone"})
+        for one, has in environments.items()
+    )
+    return NotedPlace(place=name, features=("target", *features), environments=inside)
+
+
+def asks(check: str, *environments: str, **change: Any) -> NotedCase:
+    plain = {"hash": check.lower(), "case": f"{check} %x=1", "check": check, "derived": False}
+    plain |= {"systems": ("+target",), "environments": environments or ("+ior",), "runs_on": ()}
+    return NotedCase(**plain | change)
+
+
+def chosen(*facts: NotedPlace | NotedCase, **more: Any) -> selected.Selected:
+    names = [f"{one.case} /{one.hash}" for one in facts if isinstance(one, NotedCase)]
+    return selected.select(names, noted(*facts, **more))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    return {"monkeypatch": monkeypatch, "folder": tmp_path}
+
+
+def test_a_missing_feature_of_an_environment_is_named(kept: dict[str, Any]) -> None:
+    found = chosen(place(e=("fio",)), asks("Ior"), asks("Fio", "+fio", runs_on=("s:p",)), **kept)
+    assert found.runnable == ("Fio %x=1 /fio",)
+    (out,) = found.left_out
+    assert (out.check, out.place, out.holder) == ("Ior", "s:p", "environment e")
+    assert (out.feature, out.why) == ("ior", "ior is gone")
+    assert (found.unfit, found.systems) == ((), ("s",))
+
+
+def test_the_nearest_environment_counts(kept: dict[str, Any]) -> None:
+    here = place(far=(), near=("ior-mpiio",))
+    (out,) = chosen(here, asks("Aggregators", "+ior-mpiio +darshan"), **kept).left_out
+    assert (out.holder, out.feature) == ("environment near", "darshan")
+    assert out.why == "s:p declares none"
+
+
+def test_a_missing_feature_of_a_partition_is_named_for_each_partition(kept: dict[str, Any]) -> None:
+    case = asks("Fio", systems=("+target +o_direct",), runs_on=("s:q",))
+    found = chosen(place(e=("ior",)), place("s:q", "o_direct", e=("ior",)), case, **kept)
+    (out,) = found.left_out
+    assert (out.place, out.holder, out.feature) == ("s:p", "partition s:p", "o_direct")
+    assert "target.honours_o_direct: true" in out.why
+    assert found.runnable == ("Fio %x=1 /fio",)
+
+
+def test_a_check_that_is_not_for_a_site_is_no_loss(kept: dict[str, Any]) -> None:
+    found = chosen(place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept)
+    assert (found.left_out, found.runnable) == ((), ())
+    assert found.unfit == ("Needle", "B")
+
+
+def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept: dict[str, Any]) -> None:
+    (out,) = chosen(place(e=()), asks("Scaling", systems=("s:p",)), **kept).left_out
+    assert out.feature == "ior"
+
+
+def test_kinds_of_runnable_cases(kept: dict[str, Any]) -> None:
+    facts = [asks("A", runs_on=("s:p",)), asks("B", runs_on=("s:p",), derived=True), asks("C")]
+    assert chosen(place(e=()), *facts, **kept).derived == {False, True}
+
+
+def test_a_case_without_a_note_can_run() -> None:
+    assert selected.select(["Foreign /0a"], "").runnable == ("Foreign /0a",)
+
+
+def test_nothing_is_noted_outside_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(selected.LISTING, raising=False)
+    selected.note(place())
+
+
+@pytest.mark.parametrize("line", ["5", "{", '{"place": 1}', json.dumps({"hash": "x"})])
+def test_notes_of_another_form_are_refused(line: str) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        selected.select([], line)
