@@ -7,7 +7,8 @@ tasks on how many nodes there are. What a command line asks for and is not repla
 Environment:
 
 * ``REPLAY_FIGURES``: a JSON file, from a case (:func:`case_key`) to its figures: ``write_bw`` and ``read_bw``
-  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``.
+  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``; and ``stripes``, the number that
+  every layout gets, whatever was asked.
 * ``LFS_OSTS`` and what else tests/support/lustre/standin.py knows, where Lustre stripes the target. Below
   ``LFS_STATE``, which lies on the target's file system, every case has a state of its own.
 
@@ -112,6 +113,8 @@ def of_this_case() -> Any:
     info = os.statvfs(top)
     standin.BLOCKS = info.f_blocks * info.f_frsize // 1024 // standin.ost_count()
     standin.RESERVED = 0
+    if os.path.exists("footprint.json") and "stripes" in figures():
+        os.environ["LFS_LIE_COUNT"] = str(figures()["stripes"])
     return standin
 
 
