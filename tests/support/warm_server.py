@@ -7,6 +7,7 @@ session, standard streams, /proc, exit status. Nothing but imports happens befor
 from __future__ import annotations
 
 import array
+import gc
 import importlib
 import json
 import os
@@ -120,6 +121,9 @@ def main() -> int | str | None:
     for module in pkgutil.iter_modules(iogauge.check.__path__, "iogauge.check."):
         importlib.import_module(module.name)
     del sys.path[0]
+    # What is imported stays shared: the collector of a fork would copy every page of it.
+    gc.collect()
+    gc.freeze()
     threads = os.listdir("/proc/self/task")
     if len(threads) != 1:
         raise SystemExit(f"a process of {len(threads)} threads cannot be forked")

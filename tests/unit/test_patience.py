@@ -40,6 +40,22 @@ def test_silence_ends_and_names_the_place() -> None:
     assert 0.9 < time.monotonic() - start < 5
 
 
+def test_a_site_may_say_how_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_SILENCE_S", "1")
+    with pytest.raises(NoAnswer, match="/t does not answer since 1 s: "):
+        deadline.call("/t", lambda: time.sleep(60))
+    # The seconds that a caller gives are a part of its own promise.
+    with pytest.raises(NoAnswer, match="/t does not answer since 2 s: "):
+        deadline.call("/t", lambda: time.sleep(60), 2.0)
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "30 s", "inf", "nan", "1e3", "99999", "٣"])
+def test_seconds_that_are_none_are_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_SILENCE_S", text)
+    with pytest.raises(NoAnswer, match=r"/t was not asked: IOGAUGE_SILENCE_S is .*: expected seconds"):
+        deadline.call("/t", lambda: None)
+
+
 def test_who_is_getting_on_may_take_longer() -> None:
     def work(tell: deadline.Report) -> str:
         for count in range(6):

@@ -24,23 +24,24 @@ A file has the layout that ``lfs setstripe`` made it with; one that another prog
 looked at first, the default of the nearest directory above that has one. Who removes a file and makes it
 again loses its layout. Simplified against the real one: a directory inherits its default from above even
 if it is older than the default; a target that is switched off still takes data.
+
+Tests start these programs thousands of times: they import nothing that they do not need, and no site-packages.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
-import fnmatch
 import getopt
-import grp
 import json
 import os
-import pwd
 import re
 import sys
-from collections.abc import Iterator
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 VERSION = "2.17.0"
 DEFAULT_SIZE = 4 << 20
@@ -135,26 +136,18 @@ def on_lustre(path: str) -> bool:
 # --- what is remembered ---------------------------------------------------------------------------
 
 
-class _Statx(ctypes.Structure):
-    # linux/stat.h: mask to blocks, then attributes_mask, then four timestamps, the second is the birth.
-    _fields_ = [
-        ("head", ctypes.c_byte * 64),
-        ("atime", ctypes.c_byte * 16),
-        ("btime_s", ctypes.c_int64),
-        ("btime_ns", ctypes.c_uint32),
-        ("rest", ctypes.c_byte * 164),
-    ]
-
-
 def identity(path: str) -> str:
     """Names a file as long as it exists: an inode number alone may be given to the next file."""
-    info, found = _Statx(), os.stat(path)
-    status = ctypes.CDLL(None, use_errno=True).statx(
-        -100, os.fsencode(path), 0, 0x800, ctypes.byref(info)
-    )
+    import ctypes
+
+    found, info = os.stat(path), ctypes.create_string_buffer(256)
+    status = ctypes.CDLL(None, use_errno=True).statx(-100, os.fsencode(path), 0, 0x800, info)
     if status != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-    return f"{found.st_dev}:{found.st_ino}:{info.btime_s}.{info.btime_ns}"
+    # linux/stat.h: the second of the timestamps is the birth, seconds in eight bytes and nanoseconds in four.
+    birth_s = int.from_bytes(info.raw[80:88], sys.byteorder, signed=True)
+    birth_ns = int.from_bytes(info.raw[88:92], sys.byteorder)
+    return f"{found.st_dev}:{found.st_ino}:{birth_s}.{birth_ns}"
 
 
 @contextlib.contextmanager
@@ -714,6 +707,9 @@ def quota(words: list[str]) -> int:
     used, limit, files, file_limit = _numbers("LFS_QUOTA") or [0, 0, 0, 0]
     kind, asked = ("usr", of["-u"]) if "-u" in of else ("grp", of["-g"])
     if "-q" not in of:
+        import grp
+        import pwd
+
         by_name = pwd.getpwnam if kind == "usr" else grp.getgrnam
         number = asked if asked.isdigit() else str(by_name(asked)[2])
         print(f"Disk quotas for {kind} {asked} ({kind[0]}id {number}):")
@@ -776,6 +772,7 @@ def parameters() -> dict[str, str]:
 
 def matching(pattern: str, command: str) -> list[str]:
     """Names that fit a pattern, whose ``*`` stays between two dots; one must."""
+    import fnmatch
 
     def fits(name: str) -> bool:
         ours, theirs = pattern.replace("[^", "[!").split("."), name.split(".")

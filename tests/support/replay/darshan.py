@@ -13,9 +13,8 @@ import figures
 def text(log: dict[str, Any]) -> str:
     """The recorded text: a rank that wrote for each writer, then one that did not; or all in one record."""
     reduced, writers = log["reduced"], log["writers"]
-    recorded = (
-        figures.DARSHAN / f"{'reduced-1m' if reduced else 'romio-3-aggregators'}.txt"
-    ).read_text()
+    name = "reduced-1m" if reduced else "romio-3-aggregators"
+    recorded = figures.text_of(f"{figures.DARSHAN}/{name}.txt")
     lines: list[str] = []
     blocks: dict[str, list[str]] = {}
     place = 0

@@ -7,9 +7,12 @@ tasks on how many nodes there are. What a command line asks for and is not repla
 Environment:
 
 * ``REPLAY_FIGURES``: a JSON file, from a case (:func:`case_key`) to its figures: ``write_bw`` and ``read_bw``
-  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``.
+  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``; and ``stripes``, the number that
+  every layout gets, whatever was asked.
 * ``LFS_OSTS`` and what else tests/support/lustre/standin.py knows, where Lustre stripes the target. Below
   ``LFS_STATE``, which lies on the target's file system, every case has a state of its own.
+
+As tests/support/lustre/standin.py, what ``lfs`` starts with imports nothing that it does not need.
 """
 
 from __future__ import annotations
@@ -18,15 +21,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, NoReturn
 
-TESTS = Path(__file__).resolve().parents[2]
-SAMPLES = TESTS / "data" / "samples"
-DARSHAN = TESTS / "data" / "darshan"
-sys.path.insert(0, str(TESTS / "support" / "lustre"))
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from typing import Any, NoReturn
+
+TESTS = os.path.realpath(f"{__file__}/../../..")
+SAMPLES = f"{TESTS}/data/samples"
+DARSHAN = f"{TESTS}/data/darshan"
+sys.path.insert(0, f"{TESTS}/support/lustre")
 
 #: Samples of one case lie so far apart at most, as a share of the figure.
 SPREAD = 0.005
@@ -43,13 +48,25 @@ def case_key(partition: str, check: str, parameters: Mapping[str, object]) -> st
     return " ".join([partition, check, *sorted(f"{k}={v}" for k, v in parameters.items())])
 
 
+def text_of(file: str) -> str:
+    """Text of a file."""
+    with open(file, encoding="utf-8") as opened:
+        return opened.read()
+
+
+def write(file: str, text: str) -> None:
+    """Write a text file."""
+    with open(file, "w", encoding="utf-8") as opened:
+        opened.write(text)
+
+
 def figures() -> dict[str, float]:
     """Figures of the case whose stage directory this is."""
-    footprint = json.loads(Path("footprint.json").read_text())
+    footprint = json.loads(text_of("footprint.json"))
     check, *parameters = footprint["name"].split()
     pairs = dict(word.lstrip("%").split("=", 1) for word in parameters)
     key = case_key(footprint["partition"], check, pairs)
-    known: dict[str, dict[str, float]] = json.loads(Path(os.environ["REPLAY_FIGURES"]).read_text())
+    known: dict[str, dict[str, float]] = json.loads(text_of(os.environ["REPLAY_FIGURES"]))
     if key not in known:
         refuse(f"no figures of {key}")
     return known[key]
@@ -96,6 +113,8 @@ def of_this_case() -> Any:
     info = os.statvfs(top)
     standin.BLOCKS = info.f_blocks * info.f_frsize // 1024 // standin.ost_count()
     standin.RESERVED = 0
+    if os.path.exists("footprint.json") and "stripes" in figures():
+        os.environ["LFS_LIE_COUNT"] = str(figures()["stripes"])
     return standin
 
 
@@ -118,7 +137,7 @@ def tell(lustre: Any, state: dict[str, Any], path: str) -> None:
             os.unlink(link)
         os.link(path, link)
         answer = link + ".yaml"
-    Path(answer).write_text("\n".join(lines) + "\n")
+    write(answer, "\n".join(lines) + "\n")
 
 
 def make(sizes: dict[str, int], anew: bool) -> None:

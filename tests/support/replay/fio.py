@@ -166,7 +166,7 @@ def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> di
 
 def local(job: Job, output: str) -> dict[str, Any]:
     """Output of a run on this node."""
-    found: dict[str, Any] = json.loads((figures.SAMPLES / "fio_randread.json").read_text())
+    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_randread.json"))
     (rate,) = rates(job, 1, output)
     entry = scaled(found["jobs"][0], job, rate, job.processes)
     found |= {"global options": {}, "jobs": [entry]}
@@ -176,7 +176,7 @@ def local(job: Job, output: str) -> dict[str, Any]:
 
 def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, Any]:
     """Output of a client: an entry for each server, and their sum."""
-    found: dict[str, Any] = json.loads((figures.SAMPLES / "fio_two_servers.json").read_text())
+    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_two_servers.json"))
     one, _, every = found["client_stats"]
     done = rates(job, len(clients), output)
     entries = []

@@ -171,7 +171,7 @@ def human(size: int) -> str:
 
 def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     """The recorded JSON, scaled."""
-    found: dict[str, Any] = json.loads((figures.SAMPLES / "ior_mpirun_4x2.json").read_text())
+    found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/ior_mpirun_4x2.json"))
     (test,) = found["tests"]
     flags, nodes = asked.flags, asked.tasks // asked.per_node
     shift = int(asked.values.get("Q", "1"))
@@ -277,7 +277,7 @@ def summary(asked: Asked, recorded: dict[str, Any], done: list[Done], shift: int
 
 def rank_rows(asked: Asked, done: list[Done]) -> str:
     """Rank details: the header that was recorded, and tasks that end within 2 % of each other."""
-    header = (figures.SAMPLES / "ior_i2.ranks.csv").read_text().splitlines()[0]
+    header = figures.text_of(f"{figures.SAMPLES}/ior_i2.ranks.csv").splitlines()[0]
     rows = [header]
     for one in done:
         for rank in range(asked.tasks):

@@ -10,10 +10,12 @@ import contextlib
 import io
 import os
 import sys
-from pathlib import Path
-from typing import Any
 
 import figures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def main(program: str, keep: str, argv: list[str]) -> int:
@@ -26,7 +28,7 @@ def main(program: str, keep: str, argv: list[str]) -> int:
         status = int(getattr(lustre, os.path.basename(program))(argv))
     print(said.getvalue(), end="")
     if os.path.basename(keep).startswith("said.") and status == 0:
-        Path(keep).write_text(said.getvalue())
+        figures.write(keep, said.getvalue())
     return status
 
 

@@ -10,11 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-import socket
-import subprocess
 import sys
-import time
-from pathlib import Path
 
 import figures
 
@@ -31,7 +27,7 @@ def conflict(text: str) -> None:
 def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[str], int]:
     """Names of the nodes that get tasks, and tasks on each."""
     slots: dict[str, int] = {}
-    for line in Path(hostfile).read_text().splitlines() if hostfile else ():
+    for line in figures.text_of(hostfile).splitlines() if hostfile else ():
         host, _, number = line.partition(" slots=")
         slots[host] = int(number)
     if mapping == "node":
@@ -55,38 +51,40 @@ def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[s
 
 def agent(command: list[str], hosts: list[str]) -> int:
     """Run the agent here, and copy its answer."""
-    status = subprocess.run(command, check=False).returncode
+    status = os.spawnvp(os.P_WAIT, command[0], command)
     if status != 0:
         return status
     out = command[-1]
-    own = Path(f"{out}.{os.uname().nodename}.json")
-    answer = json.loads(own.read_text())
-    own.unlink()
+    own = f"{out}.{os.uname().nodename}.json"
+    answer = json.loads(figures.text_of(own))
+    os.unlink(own)
     for host in hosts:
         mine = answer | {"host": host}
         if "cache_id" in mine:
             mine["cache_id"] += f"@{host}"
-        Path(f"{out}.{host}.json").write_text(json.dumps(mine))
+        figures.write(f"{out}.{host}.json", json.dumps(mine))
     return 0
 
 
 def servers(command: list[str], hosts: list[str]) -> int:
     """Run fio_server.sh here, and listen for the other nodes."""
+    import socket
+    import subprocess
+    import time
+
     (script,) = (i for i, word in enumerate(command) if word.endswith("/fio_server.sh"))
     out = command[script + 1]
-    first = Path(f"{out}.{hosts[0]}")
     if hosts[0] != os.uname().nodename:
         figures.refuse(f"servers on {hosts[0]}, which is not this machine")
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    while process.poll() is None and not first.exists():
+    while process.poll() is None and not os.path.exists(f"{out}.{hosts[0]}"):
         time.sleep(0.02)
     sockets = []
     for number, host in enumerate(hosts[1:] if process.poll() is None else (), start=2):
         sockets.append(socket.create_server((f"{NETWORK}.{number}", 0)))
         address, port = sockets[-1].getsockname()
-        scratch = Path(f"{out}-{host}")
-        scratch.write_text(f"{host} {address},{port} {os.getpid()}\n")
-        scratch.replace(f"{out}.{host}")
+        figures.write(f"{out}-{host}", f"{host} {address},{port} {os.getpid()}\n")
+        os.replace(f"{out}-{host}", f"{out}.{host}")
     return process.wait()
 
 
@@ -107,4 +105,5 @@ def main(argv: list[str]) -> int:
     if any(word.endswith("/fio_server.sh") for word in words) and each_once:
         return servers(words, hosts)
     world = {"OMPI_COMM_WORLD_SIZE": str(tasks), "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node)}
-    return subprocess.run(words, env=os.environ | world, check=False).returncode
+    sys.stdout.flush()
+    os.execvpe(words[0], words, os.environ | world)

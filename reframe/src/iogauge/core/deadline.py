@@ -11,6 +11,7 @@ import ctypes
 import io
 import os
 import pickle
+import re
 import select
 import signal
 import struct
@@ -21,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
 
-#: Seconds for which a target may be silent.
+#: Seconds for which a target may be silent, unless IOGAUGE_SILENCE_S says otherwise.
 SILENCE_S: Final = 30.0
 
 _LIBC: Final = ctypes.CDLL(None)
@@ -88,7 +89,19 @@ def _messages(data: bytearray) -> list[tuple[str, Any]]:
     return messages
 
 
-def call(place: str, work: Callable[[], _T], seconds: float = SILENCE_S) -> _T:
+def _silence_s(place: str) -> float:
+    """Return the seconds for which a target may be silent; raises NoAnswer for an invalid value."""
+    text = os.environ.get("IOGAUGE_SILENCE_S", "")
+    if not text:
+        return SILENCE_S
+    if not re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII):
+        raise NoAnswer(
+            f"{place} was not asked: IOGAUGE_SILENCE_S is {text[:30]!r}: expected seconds, from 1 to 9999"
+        )
+    return float(text)
+
+
+def call(place: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
     """Return the result of ``work``, run in a child process: :func:`watch` without progress."""
     return watch(place, lambda _: work(), _nothing, seconds)
 
@@ -97,14 +110,17 @@ def watch(
     place: str,
     work: Callable[[Report], _T],
     progress: Callable[[int], None],
-    seconds: float = SILENCE_S,
+    seconds: float | None = None,
 ) -> _T:
     """Run ``work`` in a child process and return its result; its exceptions are raised here.
 
     ``work`` gets a function to report its progress, which is passed on to ``progress``. Raises
     :class:`NoAnswer` if ``work`` neither reports nor ends for ``seconds``; the child is then killed
-    if possible. Results and exceptions must be plain data.
+    if possible. Without ``seconds``, IOGAUGE_SILENCE_S or :data:`SILENCE_S` applies. Results and
+    exceptions must be plain data.
     """
+    if seconds is None:
+        seconds = _silence_s(place)
     sys.stdout.flush()
     sys.stderr.flush()
     source, pipe = os.pipe()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import os
 import re
 from functools import lru_cache
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, get_args, get_origin
 
 import jsonschema
-import yaml
 from pydantic import ValidationError
 
 from iogauge.core import untrusted, words
@@ -77,7 +77,7 @@ _MISSING: Final = "nothing"
 @lru_cache(maxsize=1)
 def _reframe_schema() -> dict[str, Any]:
     text = resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = yaml.safe_load(text)
+    schema: dict[str, Any] = json.loads(text)
     return schema
 
 
