@@ -66,7 +66,7 @@ def build(stage: Path, nodes: int) -> Path:
         (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
     seen, prints = counters.look(str(stage)).to_json(), probes.collect(str(stage))
     with open(stage / "phases.tsv", "a") as phases:
-        phases.writelines(f"0\t{out}\t0\t0.5\t0.6\n" for out in FACTS)
+        phases.writelines(f"0\t{out}\t0\t0.5\t0.6\tt\n" for out in FACTS)
     for number in range(1, nodes + 1):
         # Memory and routing differ from node to node, firmware on some.
         own = prints | {"mem.bytes": 2**39 - 4096 * number, "nic.eth0.firmware": f"1.{number % 3}"}

@@ -5,6 +5,7 @@
 - figures: duration, tail, ceiling, units, bytes, spread, order, tool
 - finding: what a guard answers
 - nodes: placement, load of others, connections, modes of the client
+- origin: whether an output is of its own execution
 - preflight: the target before the first byte: identity, room, inodes, health
 - seen: what guards read: a case, its phases, its metrics
 - striping: layouts of files

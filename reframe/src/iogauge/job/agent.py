@@ -46,12 +46,16 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
-    from iogauge.node import counters, probes
+    from iogauge.node import clock, counters, probes
 
     try:
         path = expand(directory)
-        counted = counters.look(path)
-        _answer(out, {"load": counted.to_json(), "fingerprint": probes.collect(path)})
+        answer = {
+            "load": counters.look(path).to_json(),
+            "fingerprint": probes.collect(path),
+            "clock": clock.read_clock().to_json(),
+        }
+        _answer(out, answer)
     except (OSError, ValueError) as error:
         print(visible(f"iogauge: facts: left out: {error}"), file=sys.stderr)
     return 0

@@ -18,6 +18,7 @@ from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import health, identity, inodes, room, share_of_free, target_room
 from iogauge.node import client_settings, layouts
+from iogauge.node.clock import read_clock
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import View
@@ -189,9 +190,11 @@ def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str,
 
 def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or record the reason against it."""
-    opened = Opened(session=order.session, case=order.case)
+    opened = Opened(session=order.session, case=order.case, clock=read_clock())
     try:
         target = expand(order.target)
+        session = directory.session_dir(target, order.session)
+        opened = replace(opened, directory=os.path.join(session, order.case))
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
