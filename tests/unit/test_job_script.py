@@ -85,7 +85,7 @@ def uptime() -> float:
 
 
 def test_each_execution_has_a_word_of_its_own(job: Job) -> None:
-    status, printed = job.run('iog_phase one sh -c \'echo "$IOG_TOKEN"\'', repeat="0 2")
+    status, printed = job.run("iog_phase one sh -c 'echo \"$IOG_TOKEN\"'", repeat="0 2")
     assert status == 0, printed
     tokens = [line[5] for line in job.phases()]
     assert len(set(tokens)) == 3

@@ -34,6 +34,7 @@ from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
+from iogauge.node.programs import SCRIPT, too_old
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
     FACTS,
@@ -178,7 +179,7 @@ def _facts(stage: Path, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
             for answer in _answers(stage, run.name, plan.nodes):
                 with contextlib.suppress(KeyError, TypeError):
                     load = Load.from_json(answer["load"])
-                    facts = untrusted.build(Mapping[str, Value], answer["fingerprint"])
+                    facts = _of_tool(plan.tool, answer["fingerprint"])
                     clock = Clock.from_json(answer["clock"])
                     prints.setdefault(load.host, []).append(facts)
                     looks[run.name].append(load)
@@ -186,6 +187,13 @@ def _facts(stage: Path, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
     start, before, after = (looks[out] for out in FACTS)
     merged = tuple(merge(facts) for facts in prints.values())
     return _Facts(merged, tuple(start), changes(before, after), tuple(clocks))
+
+
+def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
+    """Return a node's fingerprint without the scripts of other tools; raises TypeError."""
+    facts: Mapping[str, Value] = untrusted.build(Mapping[str, Value], answer)
+    own = SCRIPT + tool
+    return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
 
 
 def _while(run: PhaseRun, clock: Clock) -> ClockSeen:
@@ -230,12 +238,23 @@ def collect(
     try:
         return _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
+        if old := _too_old(stage, plan):
+            raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
         if not is_full(stage):
             raise
         raise ToolOutputError(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
             "another directory"
         ) from error
+
+
+def _too_old(stage: Path, plan: CasePlan) -> str:
+    """Return why the version of the tool that the first look found will not do; empty if it will."""
+    with contextlib.suppress(ToolOutputError, TypeError, LookupError):
+        first, *_ = _answers(stage, FACTS[0], 1)
+        found = untrusted.build(Mapping[str, str], first["versions"])
+        return too_old(plan.tool, found.get(plan.tool, ""))
+    return ""
 
 
 def _collect(

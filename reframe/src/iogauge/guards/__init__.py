@@ -2,7 +2,7 @@
 
 - cache: client and server caches, write-back, compression
 - catalogue: every guard, a line each
-- figures: duration, tail, ceiling, units, bytes, spread, order, tool
+- figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
 - finding: what a guard answers
 - nodes: placement, load of others, connections, modes of the client
 - origin: whether an output is of its own execution

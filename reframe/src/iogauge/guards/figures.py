@@ -1,5 +1,5 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool (G4 to G8, G17,
-G21, G22).
+"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
+(G4 to G8, G17, G21, G22).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Stonewall
@@ -15,7 +16,9 @@ from iogauge.core.units import convert, dimension, format_bytes, format_seconds,
 from iogauge.core.words import Tier
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import executions
-from iogauge.guards.seen import MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.node import programs
+from iogauge.node.programs import is_known, lie_of
 from iogauge.plan.cost import metric_ceiling
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
@@ -348,3 +351,43 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         want_nodes=plan.nodes,
         foreign=foreign,
     )
+
+
+def environment(
+    *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
+) -> Finding:
+    """G22: no library is preloaded that lies about time, sync or I/O. Another library, and a tool
+    that is a script, yield a remark.
+
+    ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools,
+    ``scripts`` the first lines of tools that are scripts, by tool.
+    """
+    lies = [
+        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
+    ]
+    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
+    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
+    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
+    rule = Rule(
+        "G22",
+        "nothing between the tool and the kernel that lies about time, sync or I/O",
+        "Take it out of the job's environment: modules, env_vars of the settings, "
+        "/etc/ld.so.preload, a wrapper on PATH",
+    )
+    if lies:
+        return rule.invalid("; ".join(lies))
+    return rule.decide(not remarks, "; ".join(remarks) or "nothing is preloaded", Outcome.WARN)
+
+
+def environment_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G22 if any node has something between the tools and the kernel."""
+    nodes, start = seen.evidence.nodes, programs.SCRIPT
+    libraries = programs.libraries(nodes)
+    scripts = {
+        key.removeprefix(start): str(line)
+        for facts in nodes
+        for key, line in facts.items()
+        if key.startswith(start)
+    }
+    if libraries or scripts:
+        yield environment(libraries=libraries, scripts=scripts)

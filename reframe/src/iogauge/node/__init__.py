@@ -9,4 +9,5 @@
 - mounts: mounts, types of file systems, space, inodes, quota
 - pagecache: empty the page cache of files, and prove it
 - probes: the facts of a node's fingerprint
+- programs: versions of tools, and what stands between them and the kernel
 """

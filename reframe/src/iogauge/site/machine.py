@@ -24,6 +24,7 @@ from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
 from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
 from iogauge.node.mounts import Mount, Space, cached_below, find_mount, space_of
+from iogauge.node.programs import too_old, version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
@@ -118,11 +119,13 @@ def _ask(name: str, path: str) -> Program:
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
-        if name == "mdtest":
-            text = _output([path, "--help"])
-            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
-            return Program(name, path, "", features) if features else _odd(name, path, text)
+        found = version(path)
+        if old := too_old(name, found):
+            return Program(name, path, found, (), old)
         text = _output([path, "--help"])
+        if name == "mdtest":
+            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, found, features) if features else _odd(name, path, text)
         offers = options.parse_help(text)
         wanted = {
             IOR: True,
@@ -131,7 +134,7 @@ def _ask(name: str, path: str) -> Program:
             IOR_NCMPI: "NCMPI" in offers.apis,
             IOR_LUSTRE: offers.lustre,
         }
-        return Program(name, path, "", tuple(f for f, has in wanted.items() if has))
+        return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return _odd(name, path, str(error))
 
