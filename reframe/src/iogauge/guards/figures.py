@@ -15,7 +15,7 @@ from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.guards.origin import executions
+from iogauge.guards.origin import Execution
 from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
 from iogauge.node import programs
 from iogauge.node.programs import is_known, lie_of
@@ -334,7 +334,7 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
     plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
     own = []
-    for execution in executions(seen.case):
+    for execution in Execution.all_of(seen.case):
         phase, output = execution.phase, execution.output
         if output.tool == seen.tool:
             versions.setdefault(output.version, []).append(phase.name)

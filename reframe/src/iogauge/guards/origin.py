@@ -31,6 +31,17 @@ class Execution:
     repetition: int
     output: ToolOutput
 
+    @classmethod
+    def all_of(cls, case: CaseSeen) -> Iterator[Execution]:
+        """Yield every execution of a case that left an output, the warm-up included."""
+        plan, evidence = case.plan, case.evidence
+        for phase in plan.phases:
+            first = 0 if phase in plan.prepare else 1
+            for repetition, output in enumerate(evidence.outputs.get(phase.name, ()), first):
+                yield cls(case, phase, repetition, output)
+            for output in evidence.cold.get(phase.name, ()):
+                yield cls(case, phase, 0, output)
+
     @property
     def objection(self) -> str:
         """Return why the output is not of this execution; empty if it is."""
@@ -39,7 +50,7 @@ class Execution:
             return f"{self}: phases.tsv does not know when it ran"
         if differs:
             return f"{self}: it says {differs}"
-        late = out_of_time(self.output.moments, run, self.case.evidence.clocks)
+        late = _out_of_time(self.output.moments, run, self.case.evidence.clocks)
         return f"{self}: {late}" if late else ""
 
     def __str__(self) -> str:
@@ -105,18 +116,6 @@ def _names(phase: PhasePlan) -> list[str]:
     return [PurePath(word).name for word in phase.command]
 
 
-def executions(case: CaseSeen) -> Iterator[Execution]:
-    """Yield every execution of the case that left an output, the warm-up included."""
-    plan, evidence = case.plan, case.evidence
-    for phase in plan.phases:
-        judged = evidence.outputs.get(phase.name, ())
-        first = 0 if phase in plan.prepare else 1
-        for repetition, output in enumerate(judged, first):
-            yield Execution(case, phase, repetition, output)
-        for output in evidence.cold.get(phase.name, ()):
-            yield Execution(case, phase, 0, output)
-
-
 def _sections(job_file: str) -> dict[str, dict[str, str]]:
     """Return the options of fio's jobs by their names; words without a value are left out."""
     parser = configparser.ConfigParser(delimiters="=", allow_no_value=True, interpolation=None)
@@ -139,7 +138,7 @@ def _other_options(
     return ""
 
 
-def out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockSeen]) -> str:
+def _out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[ClockSeen]) -> str:
     """Return which of a tool's dates lies outside an execution; empty if none does.
 
     The nodes' clocks may differ, and may be set during the job. So a date is believed if it lies

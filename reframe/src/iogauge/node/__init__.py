@@ -1,7 +1,7 @@
 """A node's view and means: mounts, the page cache, Lustre's client, counters.
 
-- clock: a node's clock, beside the seconds since boot
 - client_settings: settings of the Lustre client that a case changes, and their restoration
+- clock: a node's clock, beside the seconds since boot
 - counters: bytes and connections, counted before and after the phases
 - getstripe: layouts of files as ``lfs getstripe`` prints them
 - layouts: the layout to request, and the layout obtained

@@ -69,9 +69,9 @@ def too_old(tool: str, version: str) -> str:
     if tool not in _VERSIONED or numbers is None or tuple(map(int, numbers.groups())) >= OLDEST:
         return ""
     return (
-        f"version {version} is too old: {'.'.join(map(str, OLDEST))} or newer is needed, which reports the "
-        "times of every task. Spack's own repository prefers 3.3.0; the environment of this suite's stack "
-        "brings a newer version (spack env activate environments/<site> && spack install, or ci/build-stack)"
+        f"version {version}, and {'.'.join(map(str, OLDEST))} or newer is needed: the environment of this "
+        "suite's stack brings it (spack env activate environments/<site> && spack install, or "
+        "ci/build-stack); Spack's own repository prefers 3.3.0"
     )
 
 
