@@ -521,7 +521,7 @@ def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
 )
 def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig, option: str, found: str) -> None:
     fio_rig.program("fio", f'sed -i "s/^{option}$/{found}/" randread.fio; "$real" "$@"')
-    cause = f"which says {found} where {option} was asked for"
+    cause = f"randread, repetition 1: it says {found} where {option} was asked for"
     fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
 
 

@@ -650,7 +650,9 @@ def _runs(data: bytes) -> object:
     return runs
 
 
-_RUNS = _lines(*(f"{r}\t{n}\t0\t{r}.5\t{r + 1}.25" for r in range(3) for n in ("write", "read")))
+_RUNS = _lines(
+    *(f"{r}\t{n}\t0\t{r}.5\t{r + 1}.25\t{n}.{r}.x" for r in range(3) for n in ("write", "read"))
+)
 SETTINGS = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/settings.yaml"))]
 _REFERENCES = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/references.yaml"))]
 _YAML = [

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from iogauge.node import counters, probes
+from iogauge.node.clock import Clock
 from iogauge.plan.stage import FACTS
 from support import stage as healthy
 from support.stage import SAMPLES
@@ -66,11 +67,12 @@ def build(stage: Path, nodes: int) -> Path:
         (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
     seen, prints = counters.look(str(stage)).to_json(), probes.collect(str(stage))
     with open(stage / "phases.tsv", "a") as phases:
-        phases.writelines(f"0\t{out}\t0\t0.5\t0.6\n" for out in FACTS)
+        phases.writelines(f"0\t{out}\t0\t0.5\t0.6\tt\n" for out in FACTS)
     for number in range(1, nodes + 1):
         # Memory and routing differ from node to node, firmware on some.
         own = prints | {"mem.bytes": 2**39 - 4096 * number, "nic.eth0.firmware": f"1.{number % 3}"}
-        answer = {"load": seen | {"host": f"n{number}"}, "fingerprint": own}
+        clock = Clock(healthy.BOOTED, 0.0, 0).to_json()
+        answer = {"load": seen | {"host": f"n{number}"}, "fingerprint": own, "clock": clock}
         for out in FACTS:
             (stage / f"{out}.n{number}.json").write_text(json.dumps(answer))
     return stage

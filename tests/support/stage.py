@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.node.clock import Clock
 from iogauge.node.mounts import Mount, Space, View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
@@ -23,6 +26,9 @@ ASKED = (
     "-O stoneWallingWearOut=1,stoneWallingStatusFile=sw.status -O saveRankPerformanceDetailsCSV=sw.ranks.csv "
     f"-o {DIR}/sw -O summaryFile=stone_wear.json,summaryFormat=JSON"
 )
+#: Where it wrote, and when the node had booted.
+DIRECTORY = "/tmp/tb"
+BOOTED = 1795000000
 VIEW = View(
     "n1",
     "/s",
@@ -75,28 +81,39 @@ def plan(nodes: int = 1, **change: Any) -> CasePlan:
     return CasePlan(**values | change)
 
 
+def dated(text: str, epoch: int) -> str:
+    """Recorded output of IOR or fio with another date, in UTC."""
+    date = datetime.fromtimestamp(epoch, timezone.utc).strftime("%a %b %d %H:%M:%S %Y")
+    text = re.sub(r'("(?:Began|StartTime|Finished|time)" ?: ")[^"]*', rf"\g<1>{date}", text)
+    text = re.sub(r'("timestamp" : )\d+', rf"\g<1>{epoch}", text)
+    return re.sub(r'("timestamp_ms" : )\d+', rf"\g<1>{epoch}000", text)
+
+
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
     opened = {"view": VIEW.to_json(), "refused": [], "occupied": "", "locked": True}
+    opened |= {"directory": DIRECTORY, "clock": Clock(BOOTED, 0.0, 0).to_json()}
     (stage / "open.json").write_text(json.dumps(opened | {"session": "s", "case": "c"}))
     (stage / "lock.json").write_text(json.dumps({"lost": ""}))
     (stage / "neighbours.txt").touch()
     runs = []
     hosts = [f"n{number + 1}" for number in range(nodes)]
     if nodes > 1:
-        runs.append("0\tview\t0\t1.5\t2.5")
+        runs.append("0\tview\t0\t1.5\t2.5\tt")
         for host in hosts:
             view = {**VIEW.to_json(), "host": host, "cache_id": host}
             (stage / f"view.{host}.json").write_text(json.dumps(view))
     for rep in range(REPETITIONS + 1):
         for name in ("write", "evict-read", "read"):
-            runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5")
+            runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
             (stage / f"{name}.{rep}.out").touch()
             (stage / f"{name}.{rep}.err").touch()
-        (stage / f"ior.{rep}.json").write_text((SAMPLES / "ior_stone_wear.json").read_text())
+        text = (SAMPLES / "ior_stone_wear.json").read_text()
+        (stage / f"ior.{rep}.json").write_text(dated(text, BOOTED + len(runs) - 2))
         (stage / f"ior.{rep}.csv").write_text((SAMPLES / "ior_stone.ranks.csv").read_text())
-        (stage / f"read.{rep}.out").write_text((SAMPLES / "fio_randread.json").read_text())
+        text = (SAMPLES / "fio_randread.json").read_text()
+        (stage / f"read.{rep}.out").write_text(dated(text, BOOTED + len(runs)))
         for host in hosts:
             done = Eviction(host, 1, WRITTEN, 8192, 0)
             (stage / f"evict-read.{rep}.{host}.json").write_text(json.dumps(done.to_json()))

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from iogauge.core import paths
 from iogauge.job import agent, opening
 from iogauge.node import lustre_targets, mounts
+from iogauge.node.clock import Clock
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
@@ -54,6 +56,7 @@ def opened() -> dict[str, Any]:
 def test_a_target_as_declared_is_opened(target: Path) -> None:
     assert agent.main(["open", case(target)]) == 0
     assert opened()["refused"] == []
+    assert opened()["directory"] == f"{session_dir(str(target), 'session')}/case"
     assert View.from_json(opened()["view"]).path == str(target)
     assert (Path(session_dir(str(target), "session")) / "case").is_dir()
 
@@ -260,6 +263,7 @@ def test_a_target_that_only_the_job_knows_is_opened(
     monkeypatch.setenv("DW_JOB_STRIPED", str(target))
     assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == 0
     assert opened()["view"]["path"] == str(target)
+    assert opened()["directory"] == f"{session_dir(str(target), 'session')}/case"
     assert (Path(session_dir(str(target), "session")) / "case").is_dir()
     assert agent.main(["view", "$DW_JOB_STRIPED", "view"]) == 0
 
@@ -500,7 +504,8 @@ def test_facts_of_a_node(target: Path) -> None:
     seen = Load.from_json(answer["load"])
     assert (seen.host, seen.cache_id) == (os.uname().nodename, mounts.cache_id(str(target)))
     assert answer["fingerprint"]["kernel"] == os.uname().release
-    assert set(answer) == {"load", "fingerprint"}
+    assert set(answer) == {"load", "fingerprint", "clock", "versions"}
+    assert Clock.from_json(answer["clock"]).epoch == pytest.approx(time.time(), abs=60)
 
 
 def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -216,7 +216,15 @@ def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["", "1\twrite\t0", "x\twrite\t0\t1\t2", "1\twrite\tok\t1\t2", "1\tw\t0\t1\t2\t3"]
+    "line",
+    [
+        "",
+        "1\twrite\t0",
+        "x\twrite\t0\t1\t2",
+        "1\twrite\tok\t1\t2\tt",
+        "1\tw\t0\t1\t2",
+        "1\tw\t0\t1\t2\tt\t",
+    ],
 )
 def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
     with open(stage / "phases.tsv", "a") as file:
@@ -227,7 +235,7 @@ def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
 
 def test_a_phase_that_ran_twice_is_an_error(stage: Path) -> None:
     with open(stage / "phases.tsv", "a") as file:
-        file.write("1\twrite\t0\t1\t2\n")
+        file.write("1\twrite\t0\t1\t2\tt\n")
     with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: there twice"):
         collect(stage)
 

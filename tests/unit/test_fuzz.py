@@ -103,7 +103,7 @@ FOUND: dict[str, list[bytes]] = {
         b"3," + b"9" * 5000 + b",5,-;x\n",
     ],
     "needle.parse_rounds": [b"needle " + b"9" * 5000 + b" n1\n{}\n"],
-    "evidence.parse_runs": [b"0\twrite\t0\tnan\t1\n", b"0\twrite\t0\t1\tinf\n", b"1_0\tw\t0\t1\t2\n"],
+    "evidence.parse_runs": [b"0\twrite\t0\tnan\t1\tt\n", b"0\twrite\t0\t1\tinf\tt\n", b"1_0\tw\t0\t1\t2\tt\n"],
     "filesystem.View": [b"[" * 2000, b'{"host": [], "path": 5}'],
     "load.Load": [b'{"load": 1}', b'{"a":' * 2000],
     "history": [

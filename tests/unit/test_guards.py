@@ -547,7 +547,7 @@ def test_g17_says_what_it_saw() -> None:
 
 TOOL: dict[str, Any] = {
     "tool": "ior",
-    "versions": ["4.0.0", "4.0.0"],
+    "versions": {"4.0.0": ["write", "write"]},
     "tasks": [4, 4],
     "nodes": [2, 2],
     "want_tasks": 4,
@@ -569,8 +569,11 @@ def test_g22_believes(change: dict[str, Any]) -> None:
         ({"tasks": [4, 1]}, "ior 4.0.0 with 1 task(s)"),
         ({"tasks": [None, 5]}, "with 5 task(s)"),
         ({"nodes": [2, 1]}, "on 1 node(s)"),
-        ({"versions": ["4.0.0", "3.3.0"]}, "ior 3.3.0, 4.0.0"),
-        ({"versions": []}, "of unknown version"),
+        (
+            {"versions": {"4.0.0": ["write", "write"], "3.3.0": ["read"]}},
+            "ior 3.3.0 in read; 4.0.0 in write",
+        ),
+        ({"versions": {}}, "of unknown version"),
     ],
 )
 def test_g22_objects(change: dict[str, Any], saw: str) -> None:
@@ -581,7 +584,7 @@ def test_g22_objects(change: dict[str, Any], saw: str) -> None:
 
 def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
     finding = figures.tool_integrity(
-        tool="ior", versions=["", ""], tasks=[2], nodes=[1], want_tasks=2, want_nodes=1
+        tool="ior", versions={"": ["write"]}, tasks=[2], nodes=[1], want_tasks=2, want_nodes=1
     )
     assert finding.outcome is Outcome.INVALID
 

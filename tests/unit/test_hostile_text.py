@@ -161,7 +161,7 @@ def test_what_commands_print_of_a_foreign_history(
 def test_what_a_tool_says_of_its_failure(text: str, tmp_path: Path) -> None:
     said = f"error: {text}"
     (tmp_path / "write.1.err").write_bytes(said.encode("utf-8", "surrogatepass"))
-    last = failure.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0))
+    last = failure.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0, "t"))
     assert not acts(last) and last.startswith("error: ")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,16 @@ def uptime() -> float:
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
+def test_each_execution_has_a_word_of_its_own(job: Job) -> None:
+    status, printed = job.run("iog_phase one sh -c 'echo \"$IOG_TOKEN\"'", repeat="0 2")
+    assert status == 0, printed
+    tokens = [line[5] for line in job.phases()]
+    assert len(set(tokens)) == 3
+    for rep, token in enumerate(tokens):
+        assert re.fullmatch(rf"one\.{rep}\.[0-9a-f-]{{36}}", token)
+        assert (job.stage / f"one.{rep}.out").read_text() == f"{token}\n"
+
+
 def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
     before = uptime()
     status, printed = job.run("iog_phase one true; iog_phase two sleep 0.2", repeat="0 2")
@@ -90,7 +101,7 @@ def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
     assert [line[:3] for line in job.phases()] == [
         [str(rep), name, "0"] for rep in range(3) for name in ("one", "two")
     ]
-    for _, name, _, started, ended in job.phases():
+    for _, name, _, started, ended, _ in job.phases():
         assert before <= float(started) <= float(ended) <= uptime()
         assert name == "one" or float(ended) - float(started) >= 0.19
     assert "all 2 repetitions done" in printed

@@ -52,7 +52,9 @@ def test_a_site_may_say_how_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("text", ["0", "-1", "30 s", "inf", "nan", "1e3", "99999", "٣"])
 def test_seconds_that_are_none_are_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOGAUGE_SILENCE_S", text)
-    with pytest.raises(NoAnswer, match=r"/t was not asked: IOGAUGE_SILENCE_S is .*: expected seconds"):
+    with pytest.raises(
+        NoAnswer, match=r"/t was not asked: IOGAUGE_SILENCE_S is .*: expected seconds"
+    ):
         deadline.call("/t", lambda: None)
 
 

@@ -54,6 +54,7 @@ class Servers:
         self.environment = {
             "PATH": os.environ["PATH"],
             "IOG_DIR": str(self.directory),
+            "IOG_TOKEN": "by.hand",
             "CASE_DIR": str(self.directory),
         }
         self.stage.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import json
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -305,7 +306,7 @@ def test_job_file() -> None:
         directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
     )
     assert made.job_file() == (
-        "[randread]\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
+        "[randread]\ndescription=${IOG_TOKEN}\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
         "fallocate=none\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
         "runtime=30s\nsync=1\nnorandommap=1\n"
@@ -419,6 +420,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
     done = subprocess.run(
         ["fio", *called.arguments()],
         cwd=directory,
+        env=os.environ | {"IOG_TOKEN": "job.1.x"},
         capture_output=True,
         text=True,
         check=False,

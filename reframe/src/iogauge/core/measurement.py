@@ -74,13 +74,26 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Moment:
+    """A time that a tool prints, and its name there, in seconds since the epoch.
+
+    With ``local`` the tool printed local time without a zone: ``seconds`` are those of the same
+    digits in UTC.
+    """
+
+    name: str
+    seconds: float
+    local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ToolOutput:
     """The whole report of one execution of a tool.
 
     ``tasks`` and ``nodes`` are the tool's own counts. ``warnings`` are the tool's own complaints:
     each makes a measurement INVALID unless the scenario expects it. ``parameters`` are those that
     the tool says it ran with, for the guards. ``notes`` maps a quantity to a remark for readers of
-    its verdict.
+    its verdict. ``moments`` are times within the execution.
     """
 
     tool: str
@@ -92,6 +105,7 @@ class ToolOutput:
     warnings: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    moments: tuple[Moment, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,15 @@ from iogauge.evidence.failure import (
     telling_line,
 )
 from iogauge.evidence.fingerprint import merge
-from iogauge.evidence.model import Evidence, Striping
+from iogauge.evidence.model import ClockSeen, Evidence, Striping
 from iogauge.evidence.witness import Testimony
+from iogauge.node.clock import Clock
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
 from iogauge.node.layouts import FileLayout
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
+from iogauge.node.programs import SCRIPT, too_old
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
     ACTIVITY,
@@ -197,23 +199,46 @@ def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
     return tuple(layouts)
 
 
-def _facts(
-    stage: Path, runs: Sequence[PhaseRun], plan: CasePlan
-) -> tuple[tuple[Mapping[str, Value], ...], tuple[Load, ...], tuple[NodeActivity, ...]]:
-    """Return the nodes' fingerprints, first looks and changes; skip missing or damaged files."""
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the nodes said of themselves: fields as in :class:`Evidence`."""
+
+    nodes: tuple[Mapping[str, Value], ...]
+    idle: tuple[Load, ...]
+    changes: tuple[NodeActivity, ...]
+    clocks: tuple[ClockSeen, ...]
+
+
+def _facts(stage: Path, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
+    """Return the nodes' fingerprints, looks and changes; skip missing or damaged files."""
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}
-    ran = {run.name for run in runs}
-    for out in FACTS:
+    clocks: list[ClockSeen] = []
+    for run in (run for run in runs if run.name in FACTS):
         with contextlib.suppress(ToolOutputError):
-            for answer in _answers(stage, out, plan.nodes) if out in ran else ():
+            for answer in _answers(stage, run.name, plan.nodes):
                 with contextlib.suppress(KeyError, TypeError):
                     load = Load.from_json(answer["load"])
-                    facts = untrusted.build(Mapping[str, Value], answer["fingerprint"])
+                    facts = _of_tool(plan.tool, answer["fingerprint"])
+                    clock = Clock.from_json(answer["clock"])
                     prints.setdefault(load.host, []).append(facts)
-                    looks[out].append(load)
+                    looks[run.name].append(load)
+                    clocks.append(_while(run, clock))
     start, before, after = (looks[out] for out in FACTS)
-    return tuple(merge(facts) for facts in prints.values()), tuple(start), changes(before, after)
+    merged = tuple(merge(facts) for facts in prints.values())
+    return _Facts(merged, tuple(start), changes(before, after), tuple(clocks))
+
+
+def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
+    """Return a node's fingerprint without the scripts of other tools; raises TypeError."""
+    facts: Mapping[str, Value] = untrusted.build(Mapping[str, Value], answer)
+    own = SCRIPT + tool
+    return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
+
+
+def _while(run: PhaseRun, clock: Clock) -> ClockSeen:
+    """Return a look at the clock of any node, which was taken while a phase ran."""
+    return ClockSeen(clock.epoch - run.ended, clock.epoch - run.started, clock.utc_offset)
 
 
 def _lost(stage: Path) -> str:
@@ -253,12 +278,23 @@ def collect(
     try:
         return _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
+        if old := _too_old(stage, plan):
+            raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
         if not is_full(stage):
             raise
         raise ToolOutputError(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
             "another directory"
         ) from error
+
+
+def _too_old(stage: Path, plan: CasePlan) -> str:
+    """Return why the version of the tool that the first look found will not do; empty if it will."""
+    with contextlib.suppress(ToolOutputError, TypeError, LookupError):
+        first, *_ = _answers(stage, FACTS[0], 1)
+        found = untrusted.build(Mapping[str, str], first["versions"])
+        return too_old(plan.tool, found.get(plan.tool, ""))
+    return ""
 
 
 def _collect(
@@ -285,7 +321,9 @@ def _collect(
     views = _views(stage, plan, opened)
     outputs = _outputs(stage, plan)
     neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
-    nodes, idle, changed = _facts(stage, runs, plan)
+    facts, clock = _facts(stage, runs, plan), opened.clock
+    booted = clock.epoch - clock.boot if clock else 0.0
+    own = [ClockSeen(booted, booted, clock.utc_offset)] if clock else []
     return Evidence(
         views=views,
         runs=tuple(runs),
@@ -298,9 +336,11 @@ def _collect(
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),
         opened=opened.view,
-        nodes=nodes,
-        idle=idle,
-        changes=changed,
+        directory=opened.directory,
+        clocks=(*own, *facts.clocks),
+        nodes=facts.nodes,
+        idle=facts.idle,
+        changes=facts.changes,
         bindings=_bindings(stage, plan),
         samples=_samples(stage),
     )

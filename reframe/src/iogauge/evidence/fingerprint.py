@@ -28,6 +28,8 @@ STARRED: Final = (
     "stack",
     "stack.*",
     "mpi",
+    "preload.*",
+    "script.*",
     "kernel",
     "fs.uuid",
     "lustre.client",

@@ -32,6 +32,19 @@ class Striping:
     files: tuple[FileLayout, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ClockSeen:
+    """A look at a node's clock: seconds since the epoch less seconds since the first node's boot.
+
+    The difference lies between the two, which are equal if the look was the first node's own.
+    ``utc_offset`` is in seconds east of UTC.
+    """
+
+    least: float
+    most: float
+    utc_offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """All evidence of a job.
@@ -45,6 +58,9 @@ class Evidence:
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
     throughout. Both are empty if all is well. ``striping`` holds the layouts if the case set any.
+
+    ``directory`` is the case's directory as the job names it. ``clocks`` are looks at the nodes'
+    clocks: before the first byte, and at the end of each look at their facts.
 
     ``nodes`` are the fingerprints of the nodes, ``idle`` one look at each before the run.
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
@@ -65,6 +81,8 @@ class Evidence:
     lost: str = ""
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
+    directory: str = ""
+    clocks: tuple[ClockSeen, ...] = ()
     nodes: tuple[Mapping[str, Value], ...] = ()
     idle: tuple[Load, ...] = ()
     changes: tuple[NodeActivity, ...] = ()

@@ -55,6 +55,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G9", "identity", preflight.identity, "INVALID, the first before a byte is written", "`target.type`, `target.source`, `target.uuid`", preflight.identity_of),
     Guard("G19", "lock", nodes.exclusive, "CONTAMINATED", _LOCK, nodes.exclusive_of),
     Guard("G19", "neighbours", nodes.neighbours, "CONTAMINATED", "", nodes.neighbours_of),
+    Guard("G22", "environment", figures.environment, "INVALID, or a remark", "", figures.environment_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
     Guard("G15", "nodes", nodes.as_declared, "remark", "`node.cores`, `node.memory`", nodes.as_declared_of),
     Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),

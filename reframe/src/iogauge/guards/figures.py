@@ -1,5 +1,5 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool (G4 to G8, G17,
-G21, G22).
+"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
+(G4 to G8, G17, G21, G22).
 """
 
 from __future__ import annotations
@@ -7,17 +7,18 @@ from __future__ import annotations
 import dataclasses
 import re
 import statistics
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
-from pathlib import PurePath
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
-from iogauge.core.measurement import Stonewall, ToolOutput
+from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.guards.seen import MetricSeen, PhaseSeen
-from iogauge.plan.case import DIR, REP
+from iogauge.guards.origin import Execution
+from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.node import programs
+from iogauge.node.programs import is_known, lie_of
 from iogauge.plan.cost import metric_ceiling
 from iogauge.site.doubts import DOUBTFUL_LIMIT
 
@@ -288,21 +289,24 @@ def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
 def tool_integrity(
     *,
     tool: str,
-    versions: Sequence[str],
+    versions: Mapping[str, Sequence[str]],
     tasks: Sequence[int | None],
     nodes: Sequence[int | None],
     want_tasks: int | None,
     want_nodes: int | None,
-    unlike: str = "",
+    foreign: str = "",
 ) -> Finding:
-    """G22: one version of the tool, on the planned tasks and nodes. The command line (IOR, mdtest)
-    or the options of the job file (fio) are as planned, as far as the tool reports them.
+    """G22: one version of the tool in all phases, on the planned tasks and nodes. Every output is
+    of its own execution: the words (IOR, mdtest) or options (fio) are as planned, with this case's
+    directory and repetition and fio's token, and the dates lie within the execution (2 s).
 
-    ``tasks`` and ``nodes`` hold the numbers in each output, None if the tool does not report them.
-    ``unlike`` says how the reported command line or options differ from the plan, empty if they do
-    not.
+    ``versions`` maps each version to the phases that it ran. ``tasks`` and ``nodes`` hold the
+    numbers in each output, None if the tool does not report them. ``foreign`` says why an output is
+    not of its execution, empty if all are.
     """
-    ran = f"{tool} {', '.join(sorted(set(versions))) or 'of unknown version'}"
+    several = {version: ", ".join(dict.fromkeys(phases)) for version, phases in versions.items()}
+    named = [f"{v} in {several[v]}" if len(several) > 1 else v for v in sorted(several)]
+    ran = f"{tool} {'; '.join(named) or 'of unknown version'}"
     wrong_tasks = sorted(
         {t for t in tasks if t is not None and want_tasks is not None} - {want_tasks}
     )
@@ -313,60 +317,80 @@ def tool_integrity(
         ran += f" with {wrong_tasks[0]} task(s)"
     if wrong_nodes:
         ran += f" on {wrong_nodes[0]} node(s)"
-    if unlike:
+    if foreign:
         return Rule(
             "G22",
-            "the words that were asked for",
-            "Something between the job script and the tool changes its words: look for a wrapper (type "
-            f"{tool}), and for variables of the environment that {tool} reads",
-        ).invalid(f"{ran}, {unlike}")
+            "an output of this very execution",
+            "Something between the job script and the tool changes its words or shows an older output: "
+            f"look for a wrapper (type {tool}), and for variables of the environment that {tool} reads",
+        ).invalid(f"{ran}, {foreign}")
     return Rule(
         "G22",
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")
         + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
         "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
-    ).decide(len(set(versions)) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
+    ).decide(len(versions) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
 
 
 def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
-    plan, outputs = seen.case.plan, seen.outputs
+    """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
+    plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
+    own = []
+    for execution in Execution.all_of(seen.case):
+        phase, output = execution.phase, execution.output
+        if output.tool == seen.tool:
+            versions.setdefault(output.version, []).append(phase.name)
+        if phase.name == seen.phase.name:
+            own.append(output)
+        if phase.name == seen.phase.name or not phase.rates:
+            foreign = foreign or execution.objection
     yield tool_integrity(
         tool=seen.tool,
-        versions=[output.version for output in outputs],
-        tasks=[output.tasks for output in outputs],
-        nodes=[output.nodes for output in outputs],
+        versions=versions,
+        tasks=[output.tasks for output in own],
+        nodes=[output.nodes for output in own],
         want_tasks=plan.tasks,
         want_nodes=plan.nodes,
-        unlike=next(filter(None, (_unlike(seen, output) for output in outputs)), ""),
+        foreign=foreign,
     )
 
 
-def _unlike(seen: PhaseSeen, output: ToolOutput) -> str:
-    """Return how the command line or options that a tool reports differ from the plan; empty if
-    they do not.
+def environment(
+    *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
+) -> Finding:
+    """G22: no library is preloaded that lies about time, sync or I/O. Another library, and a tool
+    that is a script, yield a remark.
 
-    IOR and mdtest repeat their command line, fio the options of its job file. Values that the job
-    script fills in are not compared.
+    ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools,
+    ``scripts`` the first lines of tools that are scripts, by tool.
     """
-    plan, phase = seen.case.plan, seen.phase
-    words = next((p for p in plan.phases if p.name == phase.within), phase).command
-    names = [PurePath(word).name for word in words]
-    if output.command and output.tool in names:
-        planned = words[names.index(output.tool) + 1 :]
-        reported = [word.strip("'") for word in output.command.split()[1:]]  # mdtest quotes them
-        for want, got in zip_longest(planned, reported, fillvalue=""):
-            pattern = (
-                re.escape(want).replace(re.escape(DIR), r"\S+").replace(re.escape(REP), r"\d+")
-            )
-            if not re.fullmatch(pattern, got):
-                return f"which says {got or 'nothing'!r} where {want or 'nothing'!r} was asked for"
-    if output.tool != "fio":
-        return ""
-    for name in words:
-        for line in plan.inputs.get(name, "").splitlines():
-            option, equals, want = line.partition("=")
-            got = str(output.parameters.get(option, "nothing"))
-            if equals and "$" not in want and got != want:
-                return f"which says {option}={got} where {option}={want} was asked for"
-    return ""
+    lies = [
+        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
+    ]
+    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
+    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
+    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
+    rule = Rule(
+        "G22",
+        "nothing between the tool and the kernel that lies about time, sync or I/O",
+        "Take it out of the job's environment: modules, env_vars of the settings, "
+        "/etc/ld.so.preload, a wrapper on PATH",
+    )
+    if lies:
+        return rule.invalid("; ".join(lies))
+    return rule.decide(not remarks, "; ".join(remarks) or "nothing is preloaded", Outcome.WARN)
+
+
+def environment_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G22 if any node has something between the tools and the kernel."""
+    nodes, start = seen.evidence.nodes, programs.SCRIPT
+    libraries = programs.libraries(nodes)
+    scripts = {
+        key.removeprefix(start): str(line)
+        for facts in nodes
+        for key, line in facts.items()
+        if key.startswith(start)
+    }
+    if libraries or scripts:
+        yield environment(libraries=libraries, scripts=scripts)

@@ -45,14 +45,33 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
     return 0
 
 
+def _servers() -> list[int]:
+    """Return the processes of fio's servers on this node."""
+    from iogauge.core import untrusted
+    from iogauge.plan.stage import SERVERS
+
+    try:
+        lines = untrusted.read_text(SERVERS).splitlines()
+    except OSError:
+        return []
+    words = [line.split() for line in lines]
+    here = [w[2] for w in words if len(w) == 3 and w[0] == os.uname().nodename]
+    return [int(pid) for pid in here if pid.isdecimal()]
+
+
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
-    from iogauge.node import counters, probes
+    from iogauge.node import clock, counters, probes, programs
 
     try:
         path = expand(directory)
-        counted = counters.look(path)
-        _answer(out, {"load": counted.to_json(), "fingerprint": probes.collect(path)})
+        answer = {
+            "load": counters.look(path).to_json(),
+            "fingerprint": probes.collect(path, processes=_servers()),
+            "clock": clock.read_clock().to_json(),
+            "versions": programs.versions(),
+        }
+        _answer(out, answer)
     except (OSError, ValueError) as error:
         print(visible(f"iogauge: facts: left out: {error}"), file=sys.stderr)
     return 0

@@ -6,7 +6,7 @@
 #   iog_repeat A N FUNCTION run FUNCTION with $IOG_REP = A..N (0: warm-up); stops at the first failure
 #   iog_phase NAME CMD...   run CMD; its output goes to NAME.$IOG_REP.out and .err. Its exit status
 #                           goes to phases.tsv, with seconds since boot, which no clock setting
-#                           changes
+#                           changes, and with $IOG_TOKEN, a word of this execution for CMD to repeat
 #   iog_verify WORDS...     set IOG_VERIFY for the next phase: WORDS in the warm-up, else none. With them a tool checks
 #                           its data, which costs time: the warm-up is not judged
 #   iog_sample AFTER DIR    after the last "write" or "read" of a repetition: a sample of the files below DIR
@@ -134,13 +134,16 @@ iog_neighbours() {
 }
 
 iog_phase() {
-    local name=$1 status started ended
+    local name=$1 status started ended token
     shift
+    read -r token </proc/sys/kernel/random/uuid || exit 1
+    token=$name.$IOG_REP.$token
     read -r started _ </proc/uptime
-    iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
+    IOG_TOKEN=$token iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
     status=$?
     read -r ended _ </proc/uptime
-    printf '%s\t%s\t%s\t%s\t%s\n' "$IOG_REP" "$name" "$status" "$started" "$ended" >>phases.tsv || exit 1
+    printf '%s\t%s\t%s\t%s\t%s\t%s\n' \
+        "$IOG_REP" "$name" "$status" "$started" "$ended" "$token" >>phases.tsv || exit 1
     iog_neighbours
     if [ "$status" -ne 0 ]; then
         echo "iogauge: phase $name, repetition $IOG_REP: exit status $status" >&2

@@ -28,6 +28,7 @@ from iogauge.job.activity import Recorder
 from iogauge.job.looking import identify
 from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, layouts
+from iogauge.node.clock import read_clock
 from iogauge.node.cores import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
@@ -209,9 +210,11 @@ def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str,
 
 def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or record the reason against it."""
-    opened = Opened(session=order.session, case=order.case)
+    opened = Opened(session=order.session, case=order.case, clock=read_clock())
     try:
         target = expand(order.target)
+        session = directory.session_dir(target, order.session)
+        opened = replace(opened, directory=os.path.join(session, order.case))
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)

@@ -5,18 +5,18 @@
 #   rounds.sh JOBFILE ROUNDS SERVERS     on each server alone, server after server, in each round
 #
 # SERVERS has a line "host address,port pid" for each server (fio_servers.sh). Prints a line "needle
-# ROUND HOST" before each of fio's results; HOST is - if fio runs here. The first failure ends it,
-# with fio's status.
+# ROUND HOST" before each of fio's results; HOST is - if fio runs here. Each fio gets $IOG_TOKEN with
+# .ROUND.HOST added. The first failure ends it, with fio's status.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
 
-job=$1 rounds=$2 servers=${3:-}
+job=$1 rounds=$2 servers=${3:-} token=$IOG_TOKEN
 iog_end_on_signal
 
 turn() {
     echo "needle $round $host"
-    iog_run fio --output-format=json "$@" "$job" </dev/null || exit
+    IOG_TOKEN=$token.$round.$host iog_run fio --output-format=json "$@" "$job" </dev/null || exit
 }
 
 round=1

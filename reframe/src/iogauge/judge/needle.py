@@ -12,12 +12,12 @@ import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_value
-from iogauge.tools.fio.output import parse_json
+from iogauge.tools.fio.output import join_options, parse_json
 from iogauge.tools.parsing import excerpt, unique
 
 #: A probe stands out beyond this many robust standard deviations.
@@ -165,7 +165,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
     The result has one phase, named after the direction. Its rates are ``slowest`` (unit "1":
     slowest probe over the median of all) and ``median`` (MiB/s). The note of ``slowest`` names the
     outliers. Seconds, bytes and operations are sums over all probes. ``parameters["rates"]`` holds
-    the MiB/s of every round by probe, beside the options that fio had in all turns.
+    the MiB/s of every round by probe, beside the options that fio had in all turns, and ``jobs``.
 
     Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown.
     Errors of :func:`iogauge.tools.fio.output.parse_json` and :func:`outliers` pass through.
@@ -211,7 +211,7 @@ def _turns(text: str, planned: Rounds) -> _Turns:
             )
         except ToolOutputError as error:
             raise ToolOutputError(f"{where}: {error}") from error
-        outputs.append(output)
+        outputs.append(_of_turn(output, f".{number}.{host}"))
         hosts[host] = None
         for phase in output.phases:
             if not planned.targets and phase.name != planned.direction:
@@ -221,6 +221,16 @@ def _turns(text: str, planned: Rounds) -> _Turns:
                 raise ToolOutputError(f"{where}: {name} was measured twice")
             phases[name, number] = phase
     return _Turns(outputs, phases, tuple(hosts))
+
+
+def _of_turn(output: ToolOutput, end: str) -> ToolOutput:
+    """Return a turn's output with the word of the whole execution, to which rounds.sh adds an end."""
+    found: Any = output.parameters["jobs"]
+    jobs = {
+        name: {k: v.removesuffix(end) if k == "description" else v for k, v in options.items()}
+        for name, options in found.items()
+    }
+    return replace(output, parameters={**output.parameters, "jobs": jobs})
 
 
 def _check_complete(measured: _Turns, names: Sequence[str], planned: Rounds) -> None:
@@ -250,6 +260,9 @@ def _as_output(
         for name, value in outputs[0].parameters.items()
         if isinstance(value, str) and all(o.parameters.get(name) == value for o in outputs)
     }
+    turns: list[Any] = [output.parameters["jobs"] for output in outputs]
+    names = unique(name for turn in turns for name in turn)
+    jobs = {name: join_options([turn.get(name, {}) for turn in turns]) for name in names}
     return ToolOutput(
         tool="fio",
         version=", ".join(unique(output.version for output in outputs)),
@@ -268,6 +281,7 @@ def _as_output(
         tasks=None if planned.targets or None in tasks else sum(task or 0 for task in tasks),
         nodes=len(measured.hosts),
         warnings=unique(warning for output in outputs for warning in output.warnings),
-        parameters={**options, "rates": rates},
+        parameters={**options, "jobs": jobs, "rates": rates},
         notes={"slowest": needle.describe()},
+        moments=tuple(moment for output in outputs for moment in output.moments),
     )

@@ -15,13 +15,13 @@ import struct
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from iogauge.core.text import text_digest
-from iogauge.core.words import Fingerprint
-from iogauge.node import below
+from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
+from iogauge.node import below, programs
 from iogauge.node.client_settings import fsname_of
 from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount, find_mount
@@ -156,10 +156,13 @@ def route_interface(table: str, address: str) -> str | None:
 
 # Probes of the machine. Each may fail: its exception is dropped, and its keys are missing.
 class _Node:
-    """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``."""
+    """A machine's files below ``root`` (``/`` on a real machine), and the mount at ``path``.
 
-    def __init__(self, root: Path, path: str) -> None:
-        self.root, self.path = root, path
+    ``processes`` are those of the case's tools that run already.
+    """
+
+    def __init__(self, root: Path, path: str, processes: Sequence[int]) -> None:
+        self.root, self.path, self.processes = root, path, processes
 
     @functools.cached_property
     def mount(self) -> Mount | None:
@@ -352,6 +355,21 @@ def _hints(node: _Node) -> Fingerprint:
     return {"hints.environment": "; ".join(hints)} if hints else {}
 
 
+def _between(node: _Node) -> Fingerprint:
+    """Return libraries and scripts between the tools and the kernel, see node/programs."""
+    looks = [
+        programs.preloaded(environ, node.root)
+        for environ in (os.environ, *programs.of_processes(node.processes))
+    ]
+    facts: Fingerprint = {}
+    for key in {key for look in looks for key in look}:
+        facts[key] = ":".join(dict.fromkeys(str(look[key]) for look in looks if key in look))
+    for tool in (FIO, IOR, MDTEST):
+        with contextlib.suppress(OSError):
+            facts |= programs.script(tool, os.environ)
+    return facts
+
+
 def mpi_version(text: str) -> str:
     """Return name and version of an MPI from ``mpirun --version``; raises ValueError."""
     lines = text.strip().splitlines()
@@ -377,17 +395,24 @@ _PROBES: Final[tuple[Callable[[_Node], Fingerprint], ...]] = (
     _infiniband,
     _lustre,
     _hints,
+    _between,
     _mpi,
 )
 
 
-def collect(path: str, *, root: Path = Path("/"), deadline: float = DEADLINE) -> Fingerprint:
+def collect(
+    path: str,
+    *,
+    root: Path = Path("/"),
+    deadline: float = DEADLINE,
+    processes: Sequence[int] = (),
+) -> Fingerprint:
     """Return the facts of this node and of the file system at ``path`` within ``deadline`` seconds.
 
-    Probes run side by side; failing or late probes give no key. Never raises.
+    ``processes`` are those of the case's tools that run already. Probes run side by side; failing or late probes give no key. Never raises.
     """
     parts: list[Fingerprint] = []
-    node = _Node(root, path)
+    node = _Node(root, path, processes)
 
     def work(probe: Callable[[_Node], Fingerprint]) -> None:
         with contextlib.suppress(Exception):

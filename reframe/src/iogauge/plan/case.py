@@ -17,6 +17,9 @@ from iogauge.node.layouts import Layout, Pins
 DIR = "$IOG_DIR"
 REP = "$IOG_REP"
 
+#: The word of an execution, in the job script (job.sh).
+TOKEN = "$IOG_TOKEN"
+
 #: Directory of a repetition whose files are kept while others write.
 SET = f"{DIR}/{REP}"
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
+from iogauge.node.clock import Clock
 from iogauge.node.layouts import Pins
 from iogauge.node.mounts import View
 
@@ -180,13 +181,16 @@ class PlannedCase:
 class Opened:
     """The agent's look at the target before the first byte, and its decision.
 
-    ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
+    ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
+    this node. ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
     was in vain. ``failed`` says why the target could not be looked at. ``locked`` means that the
     case took the target's lock.
     """
 
     session: str
     case: str
+    directory: str = ""
+    clock: Clock | None = None
     view: View | None = None
     refused: tuple[str, ...] = ()
     occupied: str = ""
@@ -202,12 +206,17 @@ class Opened:
         """Return the decision that :meth:`to_json` made plain; raises TypeError on other data."""
         if not isinstance(data, Mapping):
             raise TypeError(f"expected an object, found {type(data).__name__}")
-        view = data.get("view")
-        # Stage directories of older versions have no key "failed".
-        opened: Opened = untrusted.build(Opened, {"failed": "", **data, "view": None})
+        view, clock = data.get("view"), data.get("clock")
+        # Stage directories of older versions lack these keys.
+        plain = {"failed": "", "directory": "", **data, "view": None, "clock": None}
+        opened: Opened = untrusted.build(Opened, plain)
         if "view" not in data:
             raise TypeError("the key 'view' is missing")
-        return opened if view is None else replace(opened, view=View.from_json(view))
+        return replace(
+            opened,
+            view=None if view is None else View.from_json(view),
+            clock=None if clock is None else Clock.from_json(clock),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,13 +238,17 @@ class LockKept:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
-    """One execution of a phase: repetition (0: prepare), exit status, seconds since boot."""
+    """One execution of a phase: repetition (0: prepare), exit status, seconds since boot.
+
+    ``token`` is the word of this execution alone, for the tool to repeat.
+    """
 
     repetition: int
     name: str
     status: int
     started: float
     ended: float
+    token: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +269,7 @@ def parse_activity(text: str) -> list[Instant]:
 
 
 _RUN: Final = re.compile(
-    r"([0-9]{1,9})\t([^\t]+)\t(-?[0-9]{1,9})\t([0-9]{1,18}(?:\.[0-9]+)?)\t([0-9]{1,18}(?:\.[0-9]+)?)"
+    r"([0-9]{1,9})\t([^\t]+)\t(-?[0-9]{1,9})\t([0-9]{1,18}(?:\.[0-9]+)?)\t([0-9]{1,18}(?:\.[0-9]+)?)\t(\S+)"
 )
 
 
@@ -273,7 +286,8 @@ def parse_runs(text: str) -> list[PhaseRun]:
             or not math.isfinite(float(match[5]))
         ):
             raise ToolOutputError(f"{RUNS}: damaged line {line[:200]!r}")
-        run = PhaseRun(int(match[1]), match[2], int(match[3]), float(match[4]), float(match[5]))
+        times = float(match[4]), float(match[5])
+        run = PhaseRun(int(match[1]), match[2], int(match[3]), *times, match[6])
         if (run.repetition, run.name) in runs:
             raise ToolOutputError(f"{RUNS}: {run.name}, repetition {run.repetition}: there twice")
         runs[run.repetition, run.name] = run

@@ -24,6 +24,7 @@ from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPII
 from iogauge.node import below
 from iogauge.node.cores import usable_cores
 from iogauge.node.mounts import Below, Mount, Space, find_mount, space_of, traits
+from iogauge.node.programs import too_old, version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
@@ -161,11 +162,13 @@ def _ask(name: str, path: str) -> Program:
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
-        if name == "mdtest":
-            text = _output([path, "--help"])
-            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
-            return Program(name, path, "", features) if features else _odd(name, path, text)
+        found = version(path)
+        if old := too_old(name, found):
+            return Program(name, path, found, (), old)
         text = _output([path, "--help"])
+        if name == "mdtest":
+            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, found, features) if features else _odd(name, path, text)
         offers = options.parse_help(text)
         wanted = {
             IOR: True,
@@ -174,7 +177,7 @@ def _ask(name: str, path: str) -> Program:
             IOR_NCMPI: "NCMPI" in offers.apis,
             IOR_LUSTRE: offers.lustre,
         }
-        return Program(name, path, "", tuple(f for f, has in wanted.items() if has))
+        return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return _odd(name, path, str(error))
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.parsing import excerpt
+from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.parsing import excerpt, moment
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
@@ -74,6 +74,7 @@ class DarshanLog:
     library_version: str
     command: str
     tasks: int
+    moments: tuple[Moment, ...]
     run_seconds: float
     modules: Mapping[str, bool]
     records: tuple[FileRecord, ...]
@@ -85,7 +86,7 @@ class DarshanLog:
 
 
 _HEADER: Final = re.compile(
-    r"# (darshan log version|exe|nprocs|run time|metadata: lib_ver)(?::| =) (.*)"
+    r"# (darshan log version|exe|start_time|end_time|nprocs|run time|metadata: lib_ver)(?::| =) (.*)"
 )
 _ANNOUNCED: Final = re.compile(r"# (\S+) module: \d+ bytes")
 _SECTION: Final = re.compile(r"# (\S+) module data")
@@ -151,7 +152,8 @@ def parse(text: str) -> DarshanLog:
 def _log(
     read: _ParsedText, parts: Mapping[tuple[str, str, str], tuple[str, str, str, dict[str, float]]]
 ) -> DarshanLog:
-    missing = {"darshan log version", "exe", "nprocs", "run time"} - set(read.header)
+    missing = {"darshan log version", "exe", "start_time", "end_time", "nprocs", "run time"}
+    missing -= set(read.header)
     if missing:
         raise ToolOutputError(
             f"not what darshan-parser prints: no {sorted(missing)[0]!r} in the header; was there a log, "
@@ -188,11 +190,13 @@ def _log(
             f"darshan-parser: nprocs is {tasks:g}, run time {run_seconds:g} s: expected one task or more, "
             "and a time"
         )
+    times = {name: _number(read.header[name], name) for name in ("start_time", "end_time")}
     return DarshanLog(
         format_version=read.header["darshan log version"],
         library_version=read.header.get("metadata: lib_ver", ""),
         command=read.header["exe"].strip(),
         tasks=int(tasks),
+        moments=tuple(moment(times, name, "darshan-parser") for name in times),
         run_seconds=run_seconds,
         modules={m: m not in read.incomplete for m in [*read.announced, *sorted(read.incomplete)]},
         records=tuple(records),
@@ -261,4 +265,5 @@ def as_output(text: str, file: str) -> ToolOutput:
         tasks=log.tasks,
         command=log.command,
         parameters={"modules": tuple(log.modules)},
+        moments=log.moments,
     )

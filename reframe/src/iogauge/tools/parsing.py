@@ -6,18 +6,23 @@ of them are pure: they touch no file and no process.
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime, timezone
+from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import ToolOutputError
+from iogauge.core.measurement import Moment, ToolOutputError
 
 __all__ = [
     "excerpt",
     "is_number",
     "load_json_object",
+    "local_moment",
     "member",
+    "moment",
     "non_negative",
     "positive",
     "unique",
@@ -90,3 +95,45 @@ def positive(container: object, key: str, where: str) -> float:
     if value == 0:
         raise ToolOutputError(f"{where}: {key!r} is 0, expected a number above 0")
     return value
+
+
+#: ctime(3), as IOR and fio print it; and mdtest's form of a date.
+_DATES: Final = (
+    re.compile(
+        r"[A-Z][a-z]{2} (?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})"
+    ),
+    re.compile(r"(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>\d{4}) (?P<time>\d\d:\d\d:\d\d)"),
+)
+#: Names of months, whatever the locale.
+_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+#: Seconds since the epoch that a date with a year of four digits can have.
+_LAST: Final = 253402300799
+
+
+def local_moment(name: str, text: object, where: str) -> Moment:
+    """Return the local time of ``Sat Nov 21 01:02:37 2026`` or ``11/21/2026 02:50:19``.
+
+    Raises :class:`ToolOutputError` for other text and for days that no calendar has.
+    """
+    for form in _DATES:
+        if match := form.fullmatch(str(text).strip()):
+            parts = match.groupdict()
+            month = _MONTHS.find(parts["name"]) // 3 + 1 if "name" in parts else int(parts["month"])
+            hour, minute, second = map(int, parts["time"].split(":"))
+            day = int(parts["year"]), month, int(parts["day"])
+            with contextlib.suppress(ValueError):
+                date = datetime(*day, hour, minute, min(second, 59), tzinfo=timezone.utc)
+                return Moment(name, date.timestamp(), local=True)
+    raise ToolOutputError(f"{where}: {name!r} is {excerpt(repr(text))}, expected a date and a time")
+
+
+def moment(container: object, key: str, where: str, per_second: int = 1) -> Moment:
+    """Return the time at a key, in seconds or parts of seconds since the epoch.
+
+    Raises :class:`ToolOutputError` for other values.
+    """
+    seconds = non_negative(container, key, where) / per_second
+    if seconds > _LAST:
+        raise ToolOutputError(f"{where}: {key!r} is {seconds:g} s since the epoch, expected a time")
+    return Moment(key, seconds)

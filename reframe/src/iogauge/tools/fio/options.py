@@ -18,6 +18,9 @@ METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
     {"filecreate": "create", "filestat": "stat", "filedelete": "remove"}
 )
 _METADATA_PATTERN: Final = {"filecreate": "write", "filestat": "read", "filedelete": "write"}
+#: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
+TOKEN: Final = "${IOG_TOKEN}"
+
 _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 #: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
 MISMATCH: Final = r"verify: bad |verify failed"
@@ -172,6 +175,7 @@ class FioJob:
         size = units.tool_size
         lines = [
             f"[{self.name}]",
+            f"description={TOKEN}",
             f"directory={self.directory}",
             f"filename_format={self.filename_format}",
             "unique_filename=0",

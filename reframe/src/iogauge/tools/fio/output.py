@@ -19,7 +19,8 @@ fio's metadata engines (observed with fio 3.33 and strace):
 
 fio's servers (observed with fio 3.33):
 
-* The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them.
+* The client reads the job file, and expands its ``${VARIABLES}``; a server needs none of them, and
+  its report repeats the values.
 * ``$clientuid`` is the IPv4 address at which the server was reached, the same in every run; without
   a server it is empty. ``unique_filename``, on by default, puts that address in front of the whole
   name: ``k0/x`` becomes ``10.0.0.1.k0/x``. Job files here switch it off.
@@ -35,9 +36,18 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio.options import METADATA_PHASES
-from iogauge.tools.parsing import excerpt, load_json_object, member, non_negative, positive, unique
+from iogauge.tools.parsing import (
+    excerpt,
+    load_json_object,
+    local_moment,
+    member,
+    moment,
+    non_negative,
+    positive,
+    unique,
+)
 
 _DIRECTIONS: Final = ("read", "write", "trim")
 
@@ -75,7 +85,8 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     rounding of ``runtime`` to ms. Otherwise :class:`ToolOutputError` is raised. It is also raised
     for a job with an error, a run without I/O, and a document that is missing, cut or invalid.
 
-    ``parameters`` has fio's global and job options (of the first job) and the engine. For servers
+    ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
+    the options of each job, by its name; if servers differ, all their values. For servers
     it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps hosts
     to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON
     that begin with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
@@ -118,6 +129,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         warnings += (f"fio: {short} short I/Os",)
     parameters: dict[str, object] = dict(options)
     parameters["engine"] = options.get("ioengine", "psync")
+    parameters["jobs"] = _options_of_jobs(parts, shared)
     parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
     hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
     if remote:
@@ -133,6 +145,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         nodes=len(set(hosts)) if remote else 1,
         warnings=warnings,
         parameters=parameters,
+        moments=_moments(document, parts),
     )
 
 
@@ -183,6 +196,37 @@ def _check_error(entry: object, where: str) -> None:
 def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     options = entry.get("job options", {})
     return options if isinstance(options, dict) else {}
+
+
+def _options_of_jobs(
+    parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any]
+) -> dict[str, dict[str, str]]:
+    """Return the options of each job by its name; different values of an option are joined."""
+    jobs: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in parts:
+        jobs.setdefault(str(entry["jobname"]), []).append({**shared, **_options(entry)})
+    return {name: join_options(entries) for name, entries in jobs.items()}
+
+
+def join_options(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the options of several runs of a job; different values of an option are joined."""
+    names = unique(name for entry in entries for name in entry)
+    return {
+        name: ", ".join(unique(str(entry.get(name, "nothing")) for entry in entries))
+        for name in names
+    }
+
+
+def _moments(document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> tuple[Moment, ...]:
+    """Return the times of the report, and the starts of jobs if fio tells them (since 3.36)."""
+    moments = [moment(document, "timestamp", "fio JSON")]
+    if "timestamp_ms" in document:
+        moments.append(moment(document, "timestamp_ms", "fio JSON", 1000))
+    moments.append(local_moment("time", member(document, "time", "fio JSON"), "fio JSON"))
+    for entry in parts:
+        if "job_start" in entry:
+            moments.append(moment(entry, "job_start", f"fio JSON, job {entry['jobname']!r}", 1000))
+    return tuple(moments)
 
 
 def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -29,6 +29,7 @@ from iogauge.tools.parsing import (
     excerpt,
     is_number,
     load_json_object,
+    local_moment,
     member,
     non_negative,
     positive,
@@ -94,7 +95,10 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     test = _only_test(document)
     setup = member(test, "Parameters", "IOR JSON, tests[0]")
     options = member(test, "Options", "IOR JSON, tests[0]")
-    member(document, "Finished", "IOR JSON")
+    moments = [
+        local_moment(key, member(source, key, "IOR JSON"), "IOR JSON")
+        for key, source in (("Began", document), ("StartTime", test), ("Finished", document))
+    ]
     if not isinstance(version, str) or not isinstance(command, str):
         raise ToolOutputError("IOR JSON: 'Version' and 'Command line' should be text")
     plan = _Plan.of(setup, options)
@@ -125,6 +129,7 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
         command=command,
         warnings=warnings,
         parameters=parameters,
+        moments=tuple(moments),
     )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.parsing import excerpt, is_number, unique
+from iogauge.tools.parsing import excerpt, is_number, local_moment, unique
 
 #: Rows of mdtest's table, and their phases here.
 PHASES: Final[dict[str, str]] = {
@@ -48,7 +48,7 @@ _UNIT: Final = re.compile(r"\((\S+)\)")
 _HEADER: Final = re.compile(r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*")
 _ROW: Final = re.compile(r"   (?P<name>[A-Z][a-z]+ [a-z]+)\s*:?\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
 _STONEWALL_ROW: Final = re.compile(r"   File create \(stonewall\)\s")
-_FINISHED: Final = re.compile(r"(?m)^-- finished at \S+ \S+ --\s*$")
+_DATE: Final = re.compile(r"(?m)^-- (started|finished) at (\S+ \S+) --\s*$")
 _SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _CONTINUE: Final = re.compile(
     r"(?m)^Continue stonewall hit min: (\d{1,18}) max: (\d{1,18}) avg: (\d{1,18}\.\d)"
@@ -87,11 +87,13 @@ def parse_table(text: str) -> ToolOutput:
     launch = _one_launch(text, warnings)
     tasks, nodes = int(launch[2]), int(launch[3])
     tables = _tables(text, warnings)
-    finished = _FINISHED.findall(text)
-    if len(finished) != 1:
+    dates = _DATE.findall(text)
+    if [what for what, _ in dates] != ["started", "finished"]:
+        finished = sum(what == "finished" for what, _ in dates)
         raise ToolOutputError(
-            f"mdtest output has {len(finished)} lines '-- finished at', expected 1: it is cut off "
-            f"or not of one run; last line {excerpt(text.rstrip().splitlines()[-1])!r}"
+            f"mdtest output has {len(dates) - finished} lines '-- started at' and {finished} "
+            "'-- finished at', expected 1 of each: it is cut off or not of one run; last line "
+            f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         )
     rates, iterations = tables["rate"]
     times = tables.get("time", ({}, iterations))
@@ -143,6 +145,7 @@ def parse_table(text: str) -> ToolOutput:
         command=command[1].strip() if command else "",
         warnings=warnings,
         parameters=parameters,
+        moments=tuple(local_moment(f"{what} at", date, "mdtest output") for what, date in dates),
     )
 
 

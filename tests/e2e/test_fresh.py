@@ -1,0 +1,242 @@
+"""An output passes only for the execution that printed it, and only from an honest environment.
+
+Programs on PATH run the real tool and then show something else: an older output, that of another repetition
+or phase, another date, another version.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import Rig, Run
+from e2e.test_never_pass import IOR_GENEROUS, MDTEST_GENEROUS
+from e2e.test_values import GENEROUS
+
+IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
+MDTEST = ("-n", "MdtestHard")
+FIO = ("-n", "FioRandomRead%block=128")
+METADATA = ("-n", "FioMetadata")
+
+#: Where the programs keep what they show later; a script sees the phase's file as $out.
+KEEP = 'mkdir -p {kept}; cp "$out" {kept}/$(basename "$out")'
+SHOW = 'cp {kept}/$(basename "$out") "$out"'
+
+
+@pytest.fixture
+def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
+    """Two repetitions of one task without a launcher."""
+    rig = make_rig(
+        tools=("ior", "mdtest"),
+        tasks=1,
+        launcher="local",
+        limits={"case_bytes": "64 MiB", "case_files": 400, "repetitions": 2},
+    )
+    rig.write_references({"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS})
+    return rig
+
+
+@pytest.fixture
+def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
+    rig = make_rig(limits={"case_files": 10_000, "repetitions": 2})
+    rig.write_references(GENEROUS)
+    return rig
+
+
+def believed(run: Run) -> Run:
+    """No guard but that of the spread has anything against a run: the disk is shared."""
+    assert run.record["verdict"] in ("PASS", "UNSTABLE"), run.out
+    assert not objections(run)
+    return run
+
+
+def objections(run: Run) -> list[str]:
+    """What G22 says."""
+    findings = run.record["findings"]
+    return [f["saw"] for f in findings if f["guard"] == "G22" and f["outcome"] != "ok"]
+
+
+def shows(rig: Rig, tool: str, results: str, script: str) -> None:
+    rig.damage(tool, results, script.format(kept=rig.base / "kept"))
+
+
+def prints(rig: Rig, phase: str, edit: str) -> None:
+    """mdtest prints its result: ``edit`` is a filter of what it printed in a phase."""
+    rig.program(
+        "mdtest", f'case "$*" in {phase}) "$real" "$@" | {edit} ;; *) exec "$real" "$@" ;; esac'
+    )
+
+
+@pytest.mark.needs_ior
+class TestIor:
+    def test_passes(self, ior_rig: Rig) -> None:
+        believed(ior_rig.run(*IOR))
+
+    def test_output_of_an_earlier_run(self, ior_rig: Rig) -> None:
+        shows(ior_rig, "ior", "*", KEEP)
+        ior_rig.run(*IOR)
+        shows(ior_rig, "ior", "*.json", SHOW)
+        ior_rig.run(*IOR).never_passed(
+            r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' where '\S+/data' was asked for"
+        )
+
+    @pytest.mark.parametrize("repetition", [0, 1])
+    def test_output_of_one_repetition_for_another(self, ior_rig: Rig, repetition: int) -> None:
+        """The warm-up counts as well, which comes first: what it shows is known only later."""
+        words = '"$out" ior-write.0.json' if repetition == 0 else 'ior-write.0.json "$out"'
+        ior_rig.damage("ior", "ior-write.1.json", f"cp {words}")
+        ior_rig.run(*IOR).never_passed(
+            "G22: ior 4.0.0, write, (repetition 1|before the repetitions): it says "
+            r"'\S+=ior-write.[01].ranks.csv' where '\S+=ior-write.[01].ranks.csv' was asked for"
+        )
+
+    def test_output_of_the_write_for_the_read(self, ior_rig: Rig) -> None:
+        edit = 'sed "s/ior-write/ior-read/; s/\\"access\\": \\"write\\"/\\"access\\": \\"read\\"/" '
+        ior_rig.damage("ior", "ior-read.2.json", edit + 'ior-write.2.json >"$out"')
+        ior_rig.run(*IOR).never_passed("read_bw|IOR", "ERROR|G22: ior 4.0.0, read, repetition 2")
+
+    @pytest.mark.parametrize("key", ["Began", "Finished"])
+    def test_date_of_another_year(self, ior_rig: Rig, key: str) -> None:
+        edit = f's/("{key}": "[^"]*) 20[0-9]+"/\\1 2019"/'
+        ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
+        ior_rig.run(*IOR).never_passed(
+            f"G22: ior 4.0.0, read, repetition 1: '{key}' is 2019-.* and the execution lasted from 20[2-9]"
+        )
+
+    def test_words_of_now_with_the_dates_of_an_earlier_run(self, ior_rig: Rig) -> None:
+        """Somebody writes this case's directory into an older output."""
+        shows(ior_rig, "ior", "*", KEEP)
+        ior_rig.run(*IOR)
+        edit = """sed -i 's#"Command line": ".*"#"Command line": "ior '"$*"'"#' "$out"'"""
+        shows(ior_rig, "ior", "*.json", f"{SHOW}; {edit[:-1]}")
+        ior_rig.run(*IOR).never_passed("G22: ior 4.0.0, write, repetition 1: 'Began' is 20")
+
+    def test_another_clock_for_the_tool(self, ior_rig: Rig) -> None:
+        library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+        if library is None:
+            pytest.skip("no libfaketime")
+        ior_rig.program("ior", f'FAKETIME=-400d LD_PRELOAD={library} "$real" "$@"')
+        ior_rig.run(*IOR).never_passed("G22: ior 4.0.0, write, repetition 1: 'Began' is 20")
+
+    @pytest.mark.parametrize("results", ["ior-read.*", "ior-*.0.json"])
+    def test_another_version_for_some(self, ior_rig: Rig, results: str) -> None:
+        edit = 's/"Version": "4.0.0"/"Version": "4.1.0"/'
+        ior_rig.damage("ior", results, f"case $out in *.json) sed -i '{edit}' \"$out\" ;; esac")
+        ior_rig.run(*IOR).never_passed("G22: ior 4.0.0 in write.*; 4.1.0 in (read|write)")
+
+
+@pytest.mark.needs_ior
+class TestMdtest:
+    def test_output_of_an_earlier_run(self, ior_rig: Rig) -> None:
+        # What was printed lies in the stage as well: <phase>.<repetition>.out
+        first = ior_rig.run(*MDTEST, "--keep-stage-files")
+        (old,) = first.stage.rglob("create.1.out")
+        (ior_rig.base / "old").write_text(old.read_text())
+        prints(ior_rig, "*'-C '*create.1.*", f"{{ cat >/dev/null; cat {ior_rig.base / 'old'}; }}")
+        ior_rig.run(*MDTEST).never_passed(
+            r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' where '\S+/tree' was asked"
+        )
+
+    def test_output_of_one_repetition_for_another(self, ior_rig: Rig) -> None:
+        prints(ior_rig, "*create.2.*", "{ cat >/dev/null; cat create.1.out; }")
+        ior_rig.run(*MDTEST).never_passed(
+            "rank details: create at|mdtest.1.stonewall' where 'mdtest.2.stonewall' was asked for"
+        )
+
+    def test_date_of_another_year(self, ior_rig: Rig) -> None:
+        prints(ior_rig, "*remove.2.*", "sed -E 's#^(-- started at ../../)....#\\12019#'")
+        ior_rig.run(*MDTEST).never_passed(
+            "G22: mdtest 4.0.0, remove, repetition 2: 'started at' is 2019-"
+        )
+
+    def test_another_version_for_some(self, ior_rig: Rig) -> None:
+        prints(ior_rig, "*remove.*", "sed 's/^mdtest-4.0.0/mdtest-4.1.0/'")
+        ior_rig.run(*MDTEST).never_passed("G22: mdtest 4.0.0 in create, read; 4.1.0 in remove")
+
+
+@pytest.mark.needs_fio
+class TestFio:
+    def test_passes_with_its_token(self, fio_rig: Rig) -> None:
+        run = believed(fio_rig.run(*FIO, "--keep-stage-files"))
+        tokens = [line.split("\t")[5] for line in run.file("phases.tsv").read_text().splitlines()]
+        assert f'"{tokens[-2]}"' in run.file("fio-randread.2.json").read_text()
+
+    def test_output_of_an_earlier_run(self, fio_rig: Rig) -> None:
+        shows(fio_rig, "fio", "*", KEEP)
+        fio_rig.run(*FIO)
+        shows(fio_rig, "fio", "fio-randread*.json", SHOW)
+        fio_rig.run(*FIO).never_passed(
+            r"G22: fio \S+, randread, repetition 1: it says description=randread.1.(\S+) where "
+            r"description=randread.1.(?!\1)\S+ was asked for"
+        )
+
+    def test_layout_of_an_earlier_run(self, fio_rig: Rig) -> None:
+        """It yields no metric, but all reads stand on it."""
+        shows(fio_rig, "fio", "*", KEEP)
+        fio_rig.run(*FIO)
+        shows(fio_rig, "fio", "fio-layout*.json", SHOW)
+        fio_rig.run(*FIO).never_passed("G22: fio .*, layout, before the repetitions: it says")
+
+    def test_output_of_one_repetition_for_another(self, fio_rig: Rig) -> None:
+        fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
+        fio_rig.run(*FIO).never_passed(
+            "repetition 2: it says description=randread.1.* where description=randread.2."
+        )
+
+    def test_output_of_the_creation_for_the_removal(self, fio_rig: Rig) -> None:
+        edit = 's/filecreate/filedelete/; s/: "create"/: "remove"/'
+        fio_rig.damage("fio", "fio-remove.1.json", f"sed '{edit}' fio-create.1.json >\"$out\"")
+        fio_rig.run(*METADATA).never_passed(
+            "G22: fio .*, remove, repetition 1: it says description=create.1.* where description=remove.1."
+        )
+
+    @pytest.mark.parametrize(
+        ("key", "edit"),
+        [
+            ("timestamp", "j['timestamp'] -= 366 * 86400"),
+            ("timestamp_ms", "j['timestamp_ms'] -= 20_000"),
+            ("time", "j['time'] = j['time'][:-4] + '2019'"),
+        ],
+    )
+    def test_another_date(self, fio_rig: Rig, key: str, edit: str) -> None:
+        code = "import json, sys; j = json.load(open(sys.argv[1])); exec(sys.argv[2]); json.dump(j, open(sys.argv[1], 'w'))"
+        fio_rig.damage(
+            "fio", "fio-randread.1.json", f'{sys.executable} -c "{code}" "$out" "{edit}"'
+        )
+        fio_rig.run(*FIO).never_passed(f"G22: fio .*, randread, repetition 1: '{key}' is 20")
+
+    def test_another_version_for_the_reads(self, fio_rig: Rig) -> None:
+        edit = 's/"fio version" : "fio-[^"]*"/"fio version" : "fio-9.9"/'
+        fio_rig.damage("fio", "fio-randread.*", f"sed -i '{edit}' \"$out\"")
+        fio_rig.run(*FIO).never_passed("G22: fio 3.* in layout; 9.9 in randread")
+
+
+EATS = next(Path("/usr/lib").glob("*/libeatmydata.so"), None)
+
+
+@pytest.mark.needs_fio
+class TestEnvironment:
+    @pytest.mark.skipif(EATS is None, reason="no libeatmydata")
+    def test_a_library_that_lies(self, fio_rig: Rig) -> None:
+        run = fio_rig.run(*FIO, LD_PRELOAD=str(EATS))
+        run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
+        assert run.record["fingerprint"]["preload.LD_PRELOAD"] == "libeatmydata.so"
+
+    def test_an_unknown_library_is_a_remark(self, fio_rig: Rig) -> None:
+        (library, *_) = Path("/usr/lib").glob("*/libz.so.1")
+        run = fio_rig.run(*FIO, LD_PRELOAD=str(library))
+        assert run.record["verdict"] in ("PASS", "UNSTABLE"), run.out
+        (remark,) = objections(run)
+        assert remark == "preloaded, and unknown here: libz.so.1 (LD_PRELOAD)"
+
+    def test_a_tool_that_is_a_script_is_a_remark(self, fio_rig: Rig) -> None:
+        fio_rig.program("fio", 'exec "$real" "$@"')
+        fio_rig.program("ior", "exit 1")  # no tool of this case
+        run = fio_rig.run(*FIO)
+        assert run.record["verdict"] in ("PASS", "UNSTABLE"), run.out
+        (remark,) = objections(run)
+        assert remark.startswith("fio is a script: #!/bin/bash (")
+        assert "script.ior" not in run.record["fingerprint"]

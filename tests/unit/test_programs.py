@@ -1,0 +1,152 @@
+"""The tools on PATH: versions, scripts, and libraries that are preloaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from iogauge.evidence.fingerprint import series_subset
+from iogauge.guards import figures
+from iogauge.guards.finding import Outcome
+from iogauge.node import programs
+
+
+@pytest.mark.parametrize(
+    ("environ", "facts"),
+    [
+        ({}, {}),
+        ({"LD_PRELOAD": ""}, {}),
+        ({"LD_PRELOAD": "libeatmydata.so"}, {"preload.LD_PRELOAD": "libeatmydata.so"}),
+        (
+            {"LD_PRELOAD": "/a/b.so /c/d.so:/e/b.so", "LD_AUDIT": "/x/audit.so"},
+            {"preload.LD_PRELOAD": "b.so:d.so", "preload.LD_AUDIT": "audit.so"},
+        ),
+    ],
+)
+def test_libraries_of_the_environment(
+    tmp_path: Path, environ: dict[str, str], facts: dict[str, str]
+) -> None:
+    assert programs.preloaded(environ, tmp_path) == facts
+    assert series_subset(facts) == facts
+
+
+def test_libraries_of_the_machine(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "ld.so.preload").write_text("# a comment\n/lib/a.so /lib/b.so # more\n\n")
+    assert programs.preloaded({}, tmp_path) == {"preload.ld.so.preload": "a.so:b.so"}
+
+
+def test_the_environment_of_a_process_is_read() -> None:
+    words = [sys.executable, "-c", "print(flush=True); input()"]
+    own = os.environ | {"LD_AUDIT": "/no/such.so"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        words, env=own, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL
+    ) as run:
+        assert run.stdout and run.stdin
+        run.stdout.readline()
+        (found,) = programs.of_processes([run.pid, 2**22 + 1])
+        run.stdin.close()
+    assert programs.preloaded(found)["preload.LD_AUDIT"] == "such.so"
+
+
+@pytest.mark.parametrize(
+    ("library", "lies"),
+    [
+        ("libeatmydata.so", True),
+        ("libeatmydata.so.1.3.0", True),
+        ("nosync.so", True),
+        ("libnosync-1.so", True),
+        ("libfaketime.so.1", True),
+        ("libfaketimeMT.so.1", True),
+        ("datefudge.so", True),
+        ("fiu_posix_preload.so", True),
+        ("libunifyfs_gotcha.so", True),
+        ("libgkfs_intercept.so", True),
+        ("libhermes_posix.so", True),
+        ("libdarshan.so", False),
+        ("libxalt_init.so", False),
+        ("libnosynchrony.so", False),
+    ],
+)
+def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
+    assert bool(programs.lie_of(library)) is lies
+    finding = figures.environment(libraries=[(library, "LD_PRELOAD")])
+    harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
+    assert finding.outcome is (Outcome.INVALID if lies else harmless)
+    assert lies is (f"{library} (LD_PRELOAD), which {programs.lie_of(library)}" in finding.saw)
+
+
+def test_every_library_of_every_node_is_judged() -> None:
+    nodes = [
+        {"preload.LD_PRELOAD": "a.so:b.so", "kernel": "6"},
+        {"preload.LD_PRELOAD": "a.so | c.so", "preload.LD_AUDIT": "d.so"},
+    ]
+    assert programs.libraries(nodes) == [
+        ("a.so", "LD_PRELOAD"),
+        ("b.so", "LD_PRELOAD"),
+        ("c.so", "LD_PRELOAD"),
+        ("d.so", "LD_AUDIT"),
+    ]
+
+
+def test_a_tool_that_is_a_script(tmp_path: Path) -> None:
+    tool = tmp_path / "ior"
+    environ = {"PATH": str(tmp_path)}
+    assert programs.script("ior", environ) == {}
+    facts = []
+    for text in ("#!/bin/sh -e\nexec a\n", "#!/bin/sh -e\nexec b\n"):
+        tool.write_text(text)
+        tool.chmod(0o755)
+        facts.append(str(programs.script("ior", environ)["script.ior"]))
+    assert facts[0].startswith("#!/bin/sh -e (")
+    assert facts[0] != facts[1]
+    tool.write_bytes(b"\x7fELF")
+    assert programs.script("ior", environ) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"\x003.3.0\0 text \x003.3.0\0", "3.3.0"),
+        (b"\x004.1.0+dev\0", "4.1.0+dev"),
+        (b"\x003.3.0\0\x001.10.8\0", ""),
+        (b"IOR-3.3.0: MPI", ""),
+    ],
+)
+def test_the_version_in_a_program(tmp_path: Path, content: bytes, found: str) -> None:
+    (tmp_path / "ior").write_bytes(content)
+    assert programs.version(str(tmp_path / "ior")) == found
+
+
+@pytest.mark.needs_ior
+@pytest.mark.parametrize("tool", ["ior", "mdtest"])
+def test_the_version_of_the_real_tool(tool: str) -> None:
+    path = shutil.which(tool)
+    assert path
+    if Path(path).read_bytes()[:2] == b"#!":
+        pytest.skip(f"{path} is a script")
+    assert programs.version(path).startswith("4.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "version", "old"),
+    [
+        ("ior", "3.3.0", True),
+        ("mdtest", "3.4.0+dev", True),
+        ("ior", "4.0.0", False),
+        ("ior", "4.0.0rc1", False),
+        ("ior", "10.0.0", False),
+        ("ior", "", False),
+        ("fio", "3.33", False),
+    ],
+)
+def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
+    said = programs.too_old(tool, version)
+    assert bool(said) is old
+    assert not old or (version in said and "4.0.0 or newer" in said and "ci/build-stack" in said)
