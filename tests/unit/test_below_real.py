@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import shutil
-import struct
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,74 +17,12 @@ from iogauge.node.counters import parse_diskstats
 from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Below
 from support import hanging
+from support.devices import MIB, Devices, encryption, overlay, patiently, run, unmount
 
 pytestmark = [
     pytest.mark.needs_loop,
     pytest.mark.skipif(os.getuid() != 0, reason="needs root"),
 ]
-MIB = 1 << 20
-
-
-def run(*words: object) -> str:
-    done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=60
-    )
-    if done.returncode != 0:
-        raise OSError(f"{words}: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def patiently(action: Callable[[], object]) -> None:
-    """Do what fails while somebody else looks at a mount."""
-    for attempt in range(20):
-        with contextlib.suppress(OSError):
-            action()
-            return
-        time.sleep(0.1 * attempt)
-    action()
-
-
-def unmount(point: Path) -> None:
-    patiently(lambda: run("umount", point))
-
-
-class Devices:
-    """Loop devices and mounts below a directory, which leave in reverse order."""
-
-    def __init__(self, folder: Path, leaving: contextlib.ExitStack) -> None:
-        self.folder, self.leaving = folder, leaving
-
-    def image(self, name: str, mib: int = 300) -> Path:
-        file = self.folder / name
-        with open(file, "wb") as created:
-            created.truncate(mib * MIB)
-        return file
-
-    def loop(self, file: Path, direct: bool = True) -> Path:
-        try:
-            # Partitions leave with a device that is scanned for them.
-            mode = f"--direct-io={'on' if direct else 'off'}"
-            device = run("losetup", "--partscan", "-f", "--show", mode, file)
-        except OSError as error:
-            pytest.skip(f"no loop device: {error}")
-        self.leaving.callback(run, "losetup", "-d", device)
-        return Path(device)
-
-    def mount(self, source: object, name: str, kind: str = "", options: str = "rw") -> Path:
-        point = self.folder / name
-        point.mkdir(exist_ok=True)
-        run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
-        self.leaving.callback(unmount, point)
-        return point
-
-    def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
-        """A new file system on a device, mounted."""
-        quiet = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[kind]
-        program = f"mkfs.{kind}"
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}")
-        run(program, *quiet, *words, device)
-        return self.mount(device, f"on-{device.name}", options=options)
 
 
 @pytest.fixture
@@ -144,18 +79,6 @@ def direct_io(directory: Path, numbers: tuple[str, ...], data: bytes) -> tuple[f
         file.unlink()
 
 
-def encrypted(directory: Path) -> None:
-    """Encrypt an empty directory with a key of this test (fscrypt, policy version 2)."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        key = bytearray(struct.pack("<II32sII32s", 2, 0, b"", 64, 0, b"") + bytes(range(64)))
-        fcntl.ioctl(fd, 0xC0506617, key, True)
-        policy = struct.pack("<BBBBB3s16s", 2, 1, 4, 0, 0, b"", bytes(key[8:24]))
-        fcntl.ioctl(fd, 0x800C6613, policy)
-    finally:
-        os.close(fd)
-
-
 def test_ext4_and_xfs_keep_what_they_promise(devices: Devices) -> None:
     for kind in ("ext4", "xfs"):
         loop = devices.loop(devices.image(kind))
@@ -188,16 +111,6 @@ def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
     run("mkfs.ext4", "-q", "-F", "-d", devices.folder / "root", loop)
     run("debugfs", "-w", "-R", "set_inode_field /directory flags 0x84000", loop)
     return devices.mount(loop, "point", options="nodelalloc") / "directory"
-
-
-def encryption(devices: Devices, loop: Path, options: str = "rw") -> Path:
-    directory = devices.made("ext4", loop, options, "-O", "encrypt") / "directory"
-    directory.mkdir()
-    try:
-        encrypted(directory)
-    except OSError as error:
-        pytest.skip(f"the kernel has no fscrypt: {error}")
-    return directory
 
 
 def inline_encryption_without_a_device_for_it(devices: Devices, loop: Path) -> Path:
@@ -392,13 +305,6 @@ def test_a_loop_device_on_fuse_proves_nothing(devices: Devices) -> None:
     found = below(devices.made("ext4", loop))
     assert found.cached == found.fsync
     assert found.cached.startswith(f"{loop.name} on fuse")
-
-
-def overlay(devices: Devices, storage: Path, *options: str) -> Path:
-    for name in ("upper", "work", "lower"):
-        (storage / name).mkdir()
-    words = [f"{name}dir={storage / name}" for name in ("upper", "work", "lower")]
-    return devices.mount("overlay", "over", "overlay", ",".join([*words, *options]))
 
 
 @pytest.mark.parametrize("volatile", [False, True])

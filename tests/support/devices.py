@@ -1,0 +1,112 @@
+"""Loop devices, and file systems on them, for tests that run as root."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+MIB = 1 << 20
+
+
+def run(*words: object) -> str:
+    done = subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=60
+    )
+    if done.returncode != 0:
+        raise OSError(f"{words}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def patiently(action: Callable[[], object]) -> None:
+    """Do what fails while somebody else looks at a mount."""
+    for attempt in range(10):
+        with contextlib.suppress(OSError):
+            action()
+            return
+        time.sleep(0.1 * attempt)
+    action()
+
+
+def unmount(point: Path) -> None:
+    """Unmount a directory, at last even if hosts of other tests have a copy of what lies on it."""
+    try:
+        patiently(lambda: run("umount", point))
+    except OSError:
+        run("umount", "-l", point)
+
+
+class Devices:
+    """Loop devices and mounts below a directory, which leave in reverse order."""
+
+    def __init__(self, folder: Path, leaving: contextlib.ExitStack) -> None:
+        self.folder, self.leaving = folder, leaving
+
+    def image(self, name: str, mib: int = 300) -> Path:
+        file = self.folder / name
+        with open(file, "wb") as created:
+            created.truncate(mib * MIB)
+        return file
+
+    def loop(self, file: Path, direct: bool = True) -> Path:
+        try:
+            # Partitions leave with a device that is scanned for them.
+            mode = f"--direct-io={'on' if direct else 'off'}"
+            device = run("losetup", "--partscan", "-f", "--show", mode, file)
+        except OSError as error:
+            pytest.skip(f"no loop device: {error}")
+        self.leaving.callback(run, "losetup", "-d", device)
+        return Path(device)
+
+    def mount(self, source: object, name: str, kind: str = "", options: str = "rw") -> Path:
+        point = self.folder / name
+        point.mkdir(exist_ok=True)
+        run("mount", *(["-t", kind] if kind else []), "-o", options, source, point)
+        self.leaving.callback(unmount, point)
+        return point
+
+    def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
+        """A new file system on a device, mounted."""
+        quiet = {"ext4": ["-q", "-F"], "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[kind]
+        program = f"mkfs.{kind}"
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}")
+        run(program, *quiet, *words, device)
+        return self.mount(device, f"on-{device.name}", options=options)
+
+
+def encrypted(directory: Path) -> None:
+    """Encrypt an empty directory with a key of this test (fscrypt, policy version 2)."""
+    fd = os.open(directory, os.O_RDONLY)
+    try:
+        key = bytearray(struct.pack("<II32sII32s", 2, 0, b"", 64, 0, b"") + bytes(range(64)))
+        fcntl.ioctl(fd, 0xC0506617, key, True)
+        policy = struct.pack("<BBBBB3s16s", 2, 1, 4, 0, 0, b"", bytes(key[8:24]))
+        fcntl.ioctl(fd, 0x800C6613, policy)
+    finally:
+        os.close(fd)
+
+
+def encryption(devices: Devices, loop: Path, options: str = "rw") -> Path:
+    directory = devices.made("ext4", loop, options, "-O", "encrypt") / "directory"
+    directory.mkdir()
+    try:
+        encrypted(directory)
+    except OSError as error:
+        pytest.skip(f"the kernel has no fscrypt: {error}")
+    return directory
+
+
+def overlay(devices: Devices, storage: Path, *options: str) -> Path:
+    for name in ("upper", "work", "lower"):
+        (storage / name).mkdir()
+    words = [f"{name}dir={storage / name}" for name in ("upper", "work", "lower")]
+    return devices.mount("overlay", "over", "overlay", ",".join([*words, *options]))
