@@ -477,10 +477,10 @@ def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
     ("kind", "stack", "expected"),
     [
         ("ext4", Below(), Traits("page-cache", True, True)),
-        ("ext4", Below(memory="m", cached="c"), Traits("memory", False, False, "m")),
-        ("ext4", Below(cached="c", fsync="c"), Traits("opaque", False, False, "c", "c")),
+        ("ext4", Below(memory="m", cached="c"), Traits("memory", False, True, "m")),
+        ("ext4", Below(cached="c", fsync="c"), Traits("opaque", False, True, "c", "c")),
         ("ext4", Below(o_direct="o"), Traits("page-cache", False, True, "o")),
-        ("overlay", Below(fsync="f"), Traits("page-cache", True, unsynced="f")),
+        ("overlay", Below(fsync="f"), Traits("page-cache", True, True, unsynced="f")),
         ("tmpfs", Below(cached="c"), Traits("memory", False, False, "c")),
         ("beegfs", Below(), Traits("page-cache", False)),
     ],

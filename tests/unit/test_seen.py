@@ -85,7 +85,7 @@ def test_a_stack_that_a_node_sees_outweighs_the_type_and_the_site(left: Evidence
     left = dataclasses.replace(left, views=left.views * 2)
     site = extras(target={"cache": "page-cache", "honours_o_direct": True})
     seen = case(over(left, cached="loop0, whose file is cached"), site=site)
-    assert seen.traits == Traits("opaque", False, why="loop0, whose file is cached")
+    assert seen.traits == Traits("opaque", False, True, why="loop0, whose file is cached")
 
 
 DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offset": None}
