@@ -312,8 +312,8 @@ class TestOverrides:
     def test_an_index_that_never_fits_is_no_reason_for_the_ceiling(self, ior_rig: Rig) -> None:
         ior_rig.topology = {
             "source": "a test",
-            "devices": {"read": "1 TB/s", "write": "1 TB/s"},
-            "efficiency": {"read": 0.0001, "write": 0.0001},
+            "devices": {"read": "2 GB/s", "write": "2 GB/s"},
+            "efficiency": {"read": 0.05, "write": 0.05},
         }
         ior_rig.write_settings()
         ior_rig.write_references(indexed("files", "sharde"))

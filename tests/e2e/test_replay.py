@@ -439,6 +439,8 @@ class Replay(Rig):
             partition |= {"scheduler": "local", "time_limit": "5m"}
             if partition["launcher"] == "srun":
                 partition["launcher"] = "mpirun"
+            # The nodes are not this machine, whose cores are too few for the tasks (G15).
+            extras.setdefault("hosts", [f"n{number}" for number in range(1, 41)])
             kind = extras["target"]["type"]
             known = traits(kind)
             path = self.target / name

@@ -36,7 +36,7 @@ def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[s
         per_node = -(-tasks // len(slots))
     elif mapping and mapping.startswith("ppr:") and mapping.endswith(":node"):
         per_node = int(mapping.split(":")[1])
-    elif mapping is None and not hostfile:
+    elif mapping is None:
         per_node = tasks
     else:
         figures.refuse(f"mpirun --map-by {mapping}")
