@@ -608,7 +608,7 @@ UNMEASURED = json.dumps(
         missing.Unmeasured(
             gate=True,
             left_out=(
-                selected.LackingCase(
+                selected.UnrunCase(
                     check="MdtestEasy",
                     case="MdtestEasy",
                     derived=False,

@@ -21,7 +21,7 @@ from iogauge.check import derived
 from iogauge.check.derived import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
 from iogauge.records import derive
-from iogauge.records.derive import LackingCase, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge.records.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
 from iogauge.records.record import Record
 from support import records
 from support.records import append
@@ -277,9 +277,7 @@ def test_a_valid_point_is_used_whatever_its_verdict(verdict: str) -> None:
 def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict: str) -> None:
     found = newest(record(1, verdict), record(2), record(4))
     assert [p.x for p in found.points["write_bw"]] == [2, 4]
-    assert found.without("write_bw") == (
-        LackingCase("tasks=1", f"{verdict} in s0", "write_bw", True),
-    )
+    assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
 
 
 def test_a_refused_case_is_named_and_one_that_was_not_run() -> None:

@@ -15,16 +15,16 @@ from iogauge.alarm import collect, page
 from iogauge.judge.verdict import Verdict
 from iogauge.records import missing, selected
 from iogauge.records.missing import Unmeasured
-from iogauge.records.selected import LackingCase, NotedCase, NotedEnvironment, NotedPlace
+from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, UnrunCase
 from iogauge.report.ending import Ending, Word, conclude
 from iogauge.report.junit import junit
 from iogauge.report.outcome import SessionRecords
 from support import records
 
 
-def left_out(check: str = "MdtestEasy", feature: str = "mdtest", **change: Any) -> LackingCase:
+def left_out(check: str = "MdtestEasy", feature: str = "mdtest", **change: Any) -> UnrunCase:
     plain = {"case": check, "derived": False, "place": "s:p", "holder": "environment e"}
-    return LackingCase(
+    return UnrunCase(
         **{"check": check, "feature": feature, "why": "no such program"} | plain | change
     )
 

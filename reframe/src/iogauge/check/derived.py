@@ -30,7 +30,7 @@ from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
 from iogauge.records import derive, journal
 from iogauge.records.derive import (
     Derived,
-    LackingCase,
+    LeftOut,
     NotComputable,
     NotMeasured,
     Operands,
@@ -55,7 +55,7 @@ class Formula:
 
     metric: Metric
     compute: Callable[[], Derived]
-    left_out: tuple[LackingCase, ...]
+    left_out: tuple[LeftOut, ...]
 
 
 def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:

@@ -212,7 +212,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class LackingCase:
+class LeftOut:
     """A point without a valid value, and why; ``metric`` is None if it has none of the metrics."""
 
     point: str
@@ -230,9 +230,9 @@ class Operands:
 
     metrics: Mapping[str, Metric]
     points: Mapping[str, tuple[Point, ...]]
-    left_out: tuple[LackingCase, ...]
+    left_out: tuple[LeftOut, ...]
 
-    def without(self, metric: str) -> tuple[LackingCase, ...]:
+    def without(self, metric: str) -> tuple[LeftOut, ...]:
         """Return the points that a metric lacks."""
         return tuple(left for left in self.left_out if left.metric in (None, metric))
 
@@ -368,7 +368,7 @@ def _left_out(
     by_metric: Mapping[str, Mapping[str, Point]],
     refused: Mapping[tuple[str | None, str], str],
     expected: Sequence[str],
-) -> Iterable[LackingCase]:
+) -> Iterable[LeftOut]:
     """Yield for every metric the points without a valid value.
 
     If there is no metric, yield every point that was refused.
@@ -379,4 +379,4 @@ def _left_out(
             if metric is not None and point in by_metric[metric]:
                 continue
             why = refused.get((metric, point)) or refused.get((None, point))
-            yield LackingCase(point, why or "not measured", metric, why is not None)
+            yield LeftOut(point, why or "not measured", metric, why is not None)

@@ -21,7 +21,7 @@ from iogauge.core import untrusted
 from iogauge.core.files import replace_file
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.records.selected import LackingCase
+from iogauge.records.selected import UnrunCase
 
 #: Most sessions of a selection to look back at; a run with derived checks has two.
 _SESSIONS: Final = 30
@@ -40,7 +40,7 @@ class Unmeasured:
 
     gate: bool = False
     accepted: bool = False
-    left_out: tuple[LackingCase, ...] = ()
+    left_out: tuple[UnrunCase, ...] = ()
     unfit: tuple[str, ...] = ()
     unmatched: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()

@@ -60,7 +60,7 @@ class NotedCase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LackingCase:
+class UnrunCase:
     """A selected case that cannot run on a partition, the missing feature, and why it is missing."""
 
     check: str
@@ -83,7 +83,7 @@ class Selected:
     listed: tuple[str, ...] = ()
     runnable: tuple[str, ...] = ()
     derived: frozenset[bool] = frozenset()
-    left_out: tuple[LackingCase, ...] = ()
+    left_out: tuple[UnrunCase, ...] = ()
     unfit: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
 
@@ -106,7 +106,7 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     places = {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one}
     cases = {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one}
     runnable: list[str] = []
-    left_out: list[LackingCase] = []
+    left_out: list[UnrunCase] = []
     unfit: list[str] = []
     derived: set[bool] = set()
     for name in listed:
@@ -129,7 +129,7 @@ def select(listed: Sequence[str], notes: str) -> Selected:
     )
 
 
-def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[LackingCase]:
+def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[UnrunCase]:
     """Yield the reason why a case cannot run on a partition that it was made for."""
     if place.place in case.runs_on:
         return
@@ -150,7 +150,7 @@ def _lacking(case: NotedCase, place: NotedPlace) -> Iterable[LackingCase]:
         missing, nearest = min(found, key=lambda one: len(one[0]))
         holder, why = f"environment {nearest.name}", nearest.why
     reasons = dict.fromkeys(why.get(name, f"{place.place} declares none") for name in missing)
-    yield LackingCase(
+    yield UnrunCase(
         check=case.check,
         case=case.case,
         derived=case.derived,

@@ -14,7 +14,7 @@ from typing import Final
 from iogauge.core.text import visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records.missing import Unmeasured
-from iogauge.records.selected import LackingCase
+from iogauge.records.selected import UnrunCase
 
 #: Names to print before the rest becomes a number.
 _NAMED: Final = 6
@@ -132,7 +132,7 @@ def _nothing_measured(
     return tuple(said)
 
 
-def _left_out(cases: Sequence[LackingCase]) -> str:
+def _left_out(cases: Sequence[UnrunCase]) -> str:
     """Return how many cases cannot run, with their checks by missing feature."""
     if not cases:
         return ""

@@ -13,7 +13,7 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, short_name
-from iogauge.records.selected import LackingCase
+from iogauge.records.selected import UnrunCase
 from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords
 
@@ -25,7 +25,7 @@ _ELEMENT: Final = {
 
 
 def junit(
-    records: SessionRecords, gate: bool, ending: Ending, left_out: Iterable[LackingCase] = ()
+    records: SessionRecords, gate: bool, ending: Ending, left_out: Iterable[UnrunCase] = ()
 ) -> str:
     """Return the XML: a suite for each partition, with a test case for each case.
 
