@@ -34,6 +34,7 @@ from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
 from iogauge.node import (
     client_settings,
+    contents,
     counters,
     getstripe,
     layouts,
@@ -814,6 +815,21 @@ READERS: tuple[Reader, ...] = (
         [json.dumps(_LOAD.to_json()).encode()],
         _from_json(_look),
         (ToolOutputError, KeyError, TypeError, ValueError),
+    ),
+    Reader(
+        "contents.Sample",
+        [
+            json.dumps(
+                contents.Sample(
+                    repetition=1,
+                    after="write",
+                    blocks=(contents.Block("data", 0, "0a1b2c3d", "hole"),),
+                    files=(contents.Held("data", 8192, 4096),),
+                ).to_json()
+            ).encode()
+        ],
+        _from_json(lambda answer: contents.Sample.from_json(answer)),
+        (ToolOutputError, TypeError),
     ),
     Reader(
         "pagecache.Eviction",

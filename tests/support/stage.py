@@ -6,10 +6,11 @@ import json
 import re
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.node.clock import Clock
+from iogauge.node.contents import Block, Held, Sample
 from iogauge.node.mounts import Mount, Space, View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
@@ -20,6 +21,7 @@ SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 METRICS = (Metric("write_bw", "MiB/s"), Metric("read_iops", "ops/s"))
 REPETITIONS = 2
 WRITTEN = 826802176
+_WAYS: tuple[Literal["write", "read"], ...] = ("write", "read")
 #: What the recorded IOR was asked to do.
 ASKED = (
     "-a POSIX -F -e -w -k -D 1 -t 256k -b 8g -l random "
@@ -117,5 +119,17 @@ def build(stage: Path, nodes: int = 1) -> Path:
         for host in hosts:
             done = Eviction(host, 1, WRITTEN, 8192, 0)
             (stage / f"evict-read.{rep}.{host}.json").write_text(json.dumps(done.to_json()))
+    samples = [
+        Sample(
+            repetition=rep,
+            after=after,
+            blocks=(Block("data", 0, "0a1b2c3d"), Block("data", 4096, "4d3c2b1a")),
+            files=(Held("data", WRITTEN, WRITTEN),) if after == "write" else (),
+        )
+        for rep in range(REPETITIONS + 1)
+        for after in _WAYS
+    ]
+    lines = "".join(json.dumps(sample.to_json()) + "\n" for sample in samples)
+    (stage / "contents.jsonl").write_text(lines)
     (stage / "phases.tsv").write_text("\n".join(runs) + "\n")
     return stage

@@ -30,7 +30,7 @@ from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import failure
 from iogauge.judge.verdict import Verdict
-from iogauge.plan.case import DIR, Access, PhasePlan
+from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records import query
@@ -374,6 +374,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         parse=None,
         rates={},
         access=Access(direction="write", evict=True),
+        verifies=Verification((argument, "-R"), "wrong"),
     )
     served = PhasePlan(
         name="two",
@@ -401,9 +402,9 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         restore=state,
         interface=nic,
     )
-    calls = ("phase", "servers", "client", "at_close", "reset")
+    calls = ("phase", "servers", "client", "at_close", "reset", "verify", "sample")
     script = "".join(STUBS.format(name) for name in calls)
-    script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\n"
+    script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
     script += "\n".join([*job_functions(plan, launch), "iog_prepare", "iog_case"]) + "\n"
 
     tool = ["tool", argument, f"{directory}/data"]
@@ -418,8 +419,14 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
-        ["phase", "one", *launch.run_tasks.split(), "sh", launch.fetched, "fetched-one.1", *tool],
+        ["verify", argument, "-R"],
+        [
+            *["phase", "one", *launch.run_tasks.split()],
+            *["sh", launch.fetched, "fetched-one.1", *tool, "-v"],
+        ],
+        ["sample", "write", directory],
         ["client", "two", "job.fio", argument],
+        ["sample", "read", directory],
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),
     ]

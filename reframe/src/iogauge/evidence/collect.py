@@ -342,7 +342,7 @@ def _collect(
         idle=facts.idle,
         changes=facts.changes,
         bindings=_bindings(stage, plan),
-        samples=_samples(stage),
+        samples=_samples(stage) if plan.sampled else (),
     )
 
 
@@ -363,9 +363,7 @@ def _mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
 
 
 def _samples(stage: Path) -> tuple[Sample, ...]:
-    """Return the samples of the contents; empty if the agent took none."""
-    if not (stage / CONTENTS).exists():
-        return ()
+    """Return the samples of the contents; raises :class:`ToolOutputError`."""
     samples: dict[tuple[int, str], Sample] = {}
     for line in stage_text(stage / CONTENTS, "contents").splitlines():
         try:

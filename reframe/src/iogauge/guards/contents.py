@@ -48,7 +48,8 @@ def verification_of(seen: CaseSeen) -> Iterator[Finding]:
 
 def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
     """G8: a sample of 32 blocks of 4 KiB, which the first node reads with O_DIRECT, is the same
-    after the last read of a repetition as after the last write. Without a sample it is a remark.
+    after the last read of a repetition as after the last write. Storage that does not answer in two
+    seconds yields a remark.
 
     ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions
     that read.
@@ -73,9 +74,11 @@ def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
                 )
     way = "after POSIX_FADV_DONTNEED, without O_DIRECT" if buffered else "with O_DIRECT"
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
+    if len(pairs) < reads:
+        return rule.invalid(f"{saw}, {reads - len(pairs)} repetition(s) without a sample")
     if problems:
         return rule.warn(f"{saw}, {problems[0]}")
-    return rule.decide(compared > 0 and len(pairs) == reads, saw, Outcome.WARN)
+    return rule.decide(compared > 0, saw)
 
 
 def unchanged_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -96,7 +99,9 @@ def _pairs(samples: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
     return found
 
 
-def stored(*, type: str, blocks: Sequence[Block], files: Sequence[Held]) -> Finding:
+def stored(
+    *, type: str, blocks: Sequence[Block], files: Sequence[Held], problem: str = ""
+) -> Finding:
     """G8: files have the blocks that they claim. After the write st_blocks x 512 is at least 0.95 x
     the size of each file of 64 KiB or more in the sample (ext2 to ext4, xfs, btrfs, f2fs, overlay,
     lustre, gfs2, ocfs2). At most a tenth of the sample is zeros. None of it is a hole or
@@ -107,6 +112,8 @@ def stored(*, type: str, blocks: Sequence[Block], files: Sequence[Held]) -> Find
         f"at least {_STORED:.0%} of a file's size in blocks, at most {_EMPTY:.0%} zeros, no hole",
         "Reads of what was never written come from no device: look for what made or shrank the files",
     )
+    if problem:
+        return rule.warn(problem)
     for block in blocks:
         if block.kind in ("hole", "unwritten"):
             return rule.invalid(f"{block.place}: {block.kind}")
@@ -122,16 +129,21 @@ def stored(*, type: str, blocks: Sequence[Block], files: Sequence[Held]) -> Find
         return rule.invalid(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
     if len(blocks) > 1 and len({block.digest for block in blocks}) == 1:
         saw += ", all of them equal"
-    return rule.decide(bool(blocks), saw, Outcome.WARN)
+    return rule.decide(bool(blocks), saw)
 
 
 def stored_of(seen: CaseSeen) -> Iterator[Finding]:
     """Yield the first sample that is not believed, or the last one."""
-    samples = [sample for sample in seen.evidence.samples if sample.after == "write"]
+    if not seen.plan.sampled:
+        return
     findings = [
-        stored(type=seen.extras.target.type, blocks=sample.blocks, files=sample.files)
-        for sample in samples
-        if not sample.problem
-    ]
-    if findings:
-        yield next((f for f in findings if f.outcome is Outcome.INVALID), findings[-1])
+        stored(
+            type=seen.extras.target.type,
+            blocks=sample.blocks,
+            files=sample.files,
+            problem=sample.problem,
+        )
+        for sample in seen.evidence.samples
+        if sample.after == "write"
+    ] or [stored(type=seen.extras.target.type, blocks=(), files=())]
+    yield next((f for f in findings if f.outcome is Outcome.INVALID), findings[-1])

@@ -219,4 +219,6 @@ def look(
         kind = _kind(path, offset) if mapped else ""
         blocks.append(Block(file, offset, f"{zlib.crc32(data):08x}", kind))
         all_direct = all_direct and direct
+    if not blocks and time.monotonic() > end:
+        raise TimeoutError(errno.ETIMEDOUT, f"nothing was read in {_SECONDS:g} s", directory)
     return blocks, held, all_direct

@@ -1,0 +1,272 @@
+"""Samples of the contents of real files, and what the guards say of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import ToolOutputError
+from iogauge.evidence import collect
+from iogauge.guards import contents as guards
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.job import sampling
+from iogauge.node import contents, mounts
+from iogauge.node.contents import Block, Held, Sample
+from support import stage as healthy
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def disk() -> Iterator[Path]:
+    """A directory on a file system whose maps and blocks can be believed."""
+    with TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
+        mount = mounts.find_mount(name)
+        if mount is None or mount.type not in ("ext4", "xfs", "btrfs"):
+            pytest.skip(f"/var/tmp is on {mount and mount.type}")
+        yield Path(name)
+
+
+def look(directory: Path, known: list[Block] | None = None) -> tuple[list[Block], list[Held]]:
+    blocks, held, _ = contents.look(str(directory), known)
+    return blocks, held
+
+
+class TestLook:
+    def test_what_nobody_touches_stays_the_same(self, disk: Path) -> None:
+        (disk / "a b").mkdir()
+        for name in ("x", "a b/.y"):
+            (disk / name).write_bytes(os.urandom(2 * MIB + 5))
+        blocks, held = look(disk)
+        assert {block.file for block in blocks} == {file.file for file in held} == {"x", "a b/.y"}
+        assert len(blocks) > 25
+        assert len({block.digest for block in blocks}) == len(blocks)
+        assert all(file.size == 2 * MIB + 5 <= file.stored for file in held)
+        assert look(disk, blocks) == (blocks, [])
+
+    def test_nothing_stays_in_the_page_cache(self, disk: Path) -> None:
+        """Otherwise the sample itself would break the proof that it is empty."""
+        from iogauge.node import pagecache
+
+        (disk / "x").write_bytes(os.urandom(4 * MIB))
+        pagecache.evict([str(disk / "x")])
+        blocks, _ = look(disk)
+        with (disk / "x").open("rb") as file:
+            assert pagecache.resident_bytes(file.fileno(), 4 * MIB) == 0
+        assert len(blocks) > 25
+
+    def test_without_o_direct_pages_are_dropped_before_and_after(self) -> None:
+        """A tmpfs refuses O_DIRECT on older kernels, and keeps its pages; so its sample says how."""
+        with TemporaryDirectory(dir="/dev/shm") as name:
+            Path(name, "x").write_bytes(b"1" * 8192)
+            blocks, _, direct = contents.look(name, None, False)
+        assert {block.digest for block in blocks} == {blocks[0].digest}
+        assert isinstance(direct, bool)
+
+    @pytest.mark.parametrize(
+        ("fill", "kind"), [("truncate -s", "hole"), ("fallocate -l", "unwritten")]
+    )
+    def test_what_was_never_written(self, disk: Path, fill: str, kind: str) -> None:
+        subprocess.run([*fill.split(), str(MIB), str(disk / "x")], check=True)
+        blocks, (held,) = look(disk)
+        assert {(block.kind, block.empty) for block in blocks} == {(kind, True)}
+        assert (held.stored >= MIB) == (kind == "unwritten")
+
+    def test_a_file_that_is_gone_or_shorter(self, disk: Path) -> None:
+        for name in ("x", "y"):
+            (disk / name).write_bytes(os.urandom(MIB))
+        blocks, _ = look(disk)
+        (disk / "x").unlink()
+        os.truncate(disk / "y", 100)
+        again, _ = look(disk, blocks)
+        assert {block.digest for block in again if block.file == "x"} == {contents.GONE}
+        changed = [new for old, new in zip(blocks, again, strict=True) if old.digest != new.digest]
+        assert changed == again
+
+    def test_links_pipes_and_empty_files_are_no_contents(self, disk: Path) -> None:
+        (disk / "link").symlink_to("/etc/passwd")
+        os.mkfifo(disk / "pipe")
+        (disk / "empty").touch()
+        assert look(disk) == ([], [Held("empty", 0, 0)])
+
+    def test_a_huge_tree_costs_no_more(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(contents, "_ENTRIES", 50)
+        for number in range(200):
+            (disk / f"{number}").write_bytes(b"x")
+        names = contents._files(str(disk), time.monotonic() + 60)
+        assert len(names) == 50
+
+    def test_time_is_up(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (disk / "x").write_bytes(b"x")
+        monkeypatch.setattr(contents, "_SECONDS", -1.0)
+        with pytest.raises(TimeoutError, match="nothing was read"):
+            look(disk)
+
+
+class TestSampler:
+    def lines(self) -> list[Sample]:
+        text = Path("contents.jsonl").read_text()
+        return [Sample.from_json(json.loads(line)) for line in text.splitlines()]
+
+    @pytest.fixture(autouse=True)
+    def _stage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_the_blocks_of_the_last_write_are_read_again(self, disk: Path) -> None:
+        (disk / "x").write_bytes(os.urandom(MIB))
+        sampler = sampling.Sampler("ext4")
+        for repetition, after in ((0, "write"), (1, "read"), (2, "read")):
+            sampler.take(repetition, after, str(disk))
+        first, second, third = self.lines()
+        assert (first.after, first.repetition, third.repetition) == ("write", 0, 2)
+        assert first.blocks == second.blocks == third.blocks
+        assert (len(first.files), second.files) == (1, ())
+
+    def test_storage_that_hangs_takes_a_limited_time(
+        self, disk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sampling, "_PATIENCE_S", 0.2)
+        monkeypatch.setattr(contents, "look", lambda *_: time.sleep(60))
+        started = time.monotonic()
+        sampling.Sampler("ext4").take(1, "write", str(disk))
+        assert time.monotonic() - started < 5
+        assert "does not answer" in self.lines()[0].problem
+
+    def test_a_directory_that_is_gone_is_a_problem(self, tmp_path: Path) -> None:
+        sampling.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
+        assert "No such file" in self.lines()[0].problem
+
+    def test_its_cost(self, disk: Path) -> None:
+        """The time of this process and of its child, which reads, for a sample of 32 files."""
+        for number in range(32):
+            (disk / f"{number}").write_bytes(os.urandom(MIB))
+        sampler = sampling.Sampler("ext4")
+        sampler.take(0, "write", str(disk))
+        before = os.times()
+        for repetition in range(1, 6):
+            sampler.take(repetition, "read", str(disk))
+        after = os.times()
+        assert sum(after[:4]) - sum(before[:4]) < 5 * 0.5
+
+
+SAMPLE = Sample(
+    repetition=1, after="write", blocks=(Block("x", 0, "1"), Block("x", 4096, "2")), files=()
+)
+READ = dataclasses.replace(SAMPLE, after="read")
+
+
+def decided(finding: Finding, outcome: Outcome, *words: str) -> None:
+    assert finding.outcome is outcome, finding
+    assert all(word in finding.saw for word in words), finding.saw
+
+
+class TestUnchanged:
+    def test_the_same(self) -> None:
+        found = guards.unchanged(pairs=[(SAMPLE, READ)], reads=1)
+        decided(found, Outcome.OK, "2 block(s) of 1 repetition(s)", "with O_DIRECT")
+        buffered = dataclasses.replace(READ, direct=False)
+        found = guards.unchanged(pairs=[(SAMPLE, buffered)], reads=1)
+        decided(found, Outcome.OK, "POSIX_FADV_DONTNEED")
+
+    @pytest.mark.parametrize(
+        ("digest", "words"), [("3", "the block is another"), (contents.GONE, "the file is gone")]
+    )
+    def test_changed(self, digest: str, words: str) -> None:
+        changed = dataclasses.replace(READ, blocks=(READ.blocks[0], Block("x", 4096, digest)))
+        found = guards.unchanged(pairs=[(SAMPLE, READ), (SAMPLE, changed)], reads=2)
+        decided(found, Outcome.INVALID, "x at 4096", words, "repetition 1")
+
+    def test_no_sample_is_no_proof(self) -> None:
+        decided(guards.unchanged(pairs=[], reads=1), Outcome.INVALID, "without a sample")
+        decided(guards.unchanged(pairs=[(SAMPLE, READ)], reads=2), Outcome.INVALID, "1 repet")
+        empty = dataclasses.replace(READ, blocks=())
+        decided(guards.unchanged(pairs=[(SAMPLE, empty)], reads=1), Outcome.INVALID, "0 block")
+
+    def test_storage_that_is_slow_is_no_lie(self) -> None:
+        slow = dataclasses.replace(READ, blocks=(), problem="nothing was read in 2 s")
+        found = guards.unchanged(pairs=[(SAMPLE, slow)], reads=1)
+        decided(found, Outcome.WARN, "nothing was read in 2 s")
+
+
+ZERO = Block("x", 0, contents._EMPTY)
+
+
+class TestStored:
+    @pytest.mark.parametrize(
+        ("type", "size", "stored", "holds"),
+        [
+            ("ext4", 65536, 62260, True),
+            ("ext4", 65536, 62208, False),
+            ("lustre", 1 << 30, 0, False),
+            ("ext4", 65535, 0, True),  # in its inode
+            ("zfs", 1 << 30, 512, True),  # counted after its next transaction
+            ("nfs4", 1 << 30, 0, True),
+        ],
+    )
+    def test_blocks_of_files(self, type: str, size: int, stored: int, holds: bool) -> None:
+        found = guards.stored(type=type, blocks=SAMPLE.blocks, files=[Held("x", size, stored)])
+        decided(found, Outcome.OK if holds else Outcome.INVALID, "" if holds else "on storage")
+
+    @pytest.mark.parametrize("kind", ["hole", "unwritten"])
+    def test_a_hole(self, kind: Any) -> None:
+        hole = Block("x", 8192, "1", kind)
+        found = guards.stored(type="ext4", blocks=[*SAMPLE.blocks, hole], files=[])
+        decided(found, Outcome.INVALID, f"x at 8192: {kind}")
+
+    def test_zeros(self) -> None:
+        others = [Block("y", n, str(n)) for n in range(9)]
+        decided(guards.stored(type="ext4", blocks=[*others, ZERO], files=[]), Outcome.OK)
+        found = guards.stored(type="ext4", blocks=[*others, ZERO, ZERO], files=[])
+        decided(found, Outcome.INVALID, "2 of 11 block(s)", "zeros: x at 0")
+
+    def test_blocks_that_are_equal_are_named(self) -> None:
+        """IOR's default data with transfers of one block: not wrong."""
+        found = guards.stored(
+            type="ext4", blocks=[Block("x", 0, "1"), Block("x", 1, "1")], files=[]
+        )
+        decided(found, Outcome.OK, "all of them equal")
+
+    def test_nothing_written(self) -> None:
+        decided(guards.stored(type="ext4", blocks=[], files=[]), Outcome.INVALID, "0 block")
+        found = guards.stored(type="ext4", blocks=[], files=[], problem="does not answer")
+        decided(found, Outcome.WARN, "does not answer")
+
+
+def test_an_answer_of_the_tool() -> None:
+    decided(guards.verification(tool="ior", complaint=""), Outcome.OK, "ior checked its data")
+    found = guards.verification(tool="ior", complaint="read: WARNING: Incorrect")
+    decided(found, Outcome.INVALID, "in the warm-up: read: WARNING: Incorrect")
+
+
+@pytest.mark.parametrize("damage", ["cut", "twice", "no-json", "negative"])
+def test_a_damaged_answer_is_an_error(tmp_path: Path, damage: str) -> None:
+    stage = healthy.build(tmp_path / "stage")
+    file = stage / "contents.jsonl"
+    text = file.read_text()
+    file.write_text(
+        {
+            "cut": text[:-40],
+            "twice": text + text.splitlines()[0] + "\n",
+            "no-json": text + "x\n",
+            "negative": text.replace('"offset": 4096', '"offset": -1', 1),
+        }[damage]
+    )
+    with pytest.raises(ToolOutputError, match=r"contents\.jsonl"):
+        collect.collect(stage, healthy.plan(), 0)
+
+
+def test_the_agent_needs_no_more_than_before() -> None:
+    """A sample is taken by the process that keeps the lock: what it imports, each case pays."""
+    code = "import sys; before = set(sys.modules); import iogauge.job.sampling; print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"random", "hashlib", "pydantic", "polars"} & set(done.stdout.split())
