@@ -18,6 +18,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -61,6 +62,12 @@ def figure(name: str) -> float:
     if name not in known:
         refuse(f"no figure {name} among {sorted(known)}")
     return known[name]
+
+
+def dates() -> dict[str, Any]:
+    """The present as fio says it; IOR's dates have the form of ``time``."""
+    now = time.time()
+    return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
 def share(output: str, number: int = 0, of: int = 1) -> float:
