@@ -133,9 +133,11 @@ class TestMdtest:
     def test_output_of_an_earlier_run(self, ior_rig: Rig) -> None:
         # What was printed lies in the stage as well: <phase>.<repetition>.out
         first = ior_rig.run(*MDTEST, "--keep-stage-files")
-        (old,) = first.stage.rglob("create.1.out")
-        (ior_rig.base / "old").write_text(old.read_text())
-        prints(ior_rig, "*'-C '*create.1.*", f"{{ cat >/dev/null; cat {ior_rig.base / 'old'}; }}")
+        for name in ("create.1.out", "mdtest-create.1.ranks.csv"):
+            (old,) = first.stage.rglob(name)
+            (ior_rig.base / name).write_text(old.read_text())
+        show = f"cat {ior_rig.base}/create.1.out; cp {ior_rig.base}/*.csv ."
+        prints(ior_rig, "*create.1.*", f"{{ cat >/dev/null; {show}; }}")
         ior_rig.run(*MDTEST).never_passed(
             r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' where '\S+/tree' was asked"
         )

@@ -37,6 +37,8 @@ def text(log: dict[str, Any]) -> str:
     body = "\n".join([*lines[:place], *posix, *lines[place:]]) + "\n"
     for name, value in (
         ("exe", log["command"]),
+        ("start_time", log["ended"]),
+        ("end_time", log["ended"]),
         ("nprocs", log["tasks"]),
         ("run time", f"{log['seconds']:.4f}"),
     ):

@@ -21,6 +21,7 @@ import json
 import os
 import re
 import sys
+import time
 from functools import cache
 
 TYPE_CHECKING = False
@@ -78,6 +79,12 @@ def figure(name: str) -> float:
     if name not in known:
         refuse(f"no figure {name} among {sorted(known)}")
     return known[name]
+
+
+def dates() -> dict[str, Any]:
+    """The present as fio says it; IOR's dates have the form of ``time``."""
+    now = time.time()
+    return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
 def share(output: str, number: int = 0, of: int = 1) -> float:

@@ -24,6 +24,7 @@ import figures
 #: Options of a job file that are replayed.
 _KNOWN = frozenset(
     [
+        "description",
         "directory",
         "filename_format",
         "unique_filename",
@@ -66,9 +67,10 @@ class Job:
     def of(cls, file: str) -> Job:
         head, *lines = Path(file).read_text().split()
         options = dict(line.split("=", 1) for line in lines)
-        options["directory"] = re.sub(
-            r"\$\{(\w+)\}", lambda match: os.environ[match[1]], options["directory"]
-        )
+        for name in ("description", "directory"):
+            options[name] = re.sub(
+                r"\$\{(\w+)\}", lambda match: os.environ[match[1]], options[name]
+            )
         if unknown := options.keys() - _KNOWN:
             figures.refuse(f"fio job option {sorted(unknown)[0]}")
         for name, value in (("group_reporting", "1"), ("nrfiles", "1"), ("unique_filename", "0")):
@@ -169,7 +171,7 @@ def local(job: Job, output: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(figures.text_of(f"{figures.SAMPLES}/fio_randread.json"))
     (rate,) = rates(job, 1, output)
     entry = scaled(found["jobs"][0], job, rate, job.processes)
-    found |= {"global options": {}, "jobs": [entry]}
+    found |= {"global options": {}, "jobs": [entry], **figures.dates()}
     entry |= {"jobname": job.name, "job options": job.options}
     return found
 
@@ -195,6 +197,8 @@ def remote(job: Job, clients: list[tuple[str, int]], output: str) -> dict[str, A
     found |= {
         "global options": {},
         "client_stats": [*entries, *([together] if entries[1:] else [])],
+        "timestamp": figures.dates()["timestamp"],
+        "time": figures.dates()["time"],
     }
     return found
 

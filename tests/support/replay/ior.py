@@ -176,6 +176,7 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     flags, nodes = asked.flags, asked.tasks // asked.per_node
     shift = int(asked.values.get("Q", "1"))
     found["Command line"] = " ".join(["ior", *asked.words])
+    found["Began"] = found["Finished"] = test["StartTime"] = figures.dates()["time"]
     test["Path"] = next(iter(asked.files(0)))
     test["Parameters"] |= {
         "api": asked.api,
@@ -295,6 +296,7 @@ def darshan_log(asked: Asked, done: list[Done]) -> None:
         return
     seen = {
         "command": " ".join(["ior", *asked.words]),
+        "ended": figures.dates()["timestamp"],
         "tasks": asked.tasks,
         "writers": asked.writers if "write" in asked.operations else 0,
         "file": os.path.abspath(next(iter(asked.files(0)))),

@@ -290,10 +290,11 @@ def collect(
 
 def _too_old(stage: Path, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
-    with contextlib.suppress(ToolOutputError, TypeError, LookupError):
-        first, *_ = _answers(stage, FACTS[0], 1)
-        found = untrusted.build(Mapping[str, str], first["versions"])
-        return too_old(plan.tool, found.get(plan.tool, ""))
+    with contextlib.suppress(ToolOutputError, TypeError, KeyError):
+        for answer in _answers(stage, FACTS[0], 1):
+            found = untrusted.build(Mapping[str, str], answer["versions"])
+            if old := too_old(plan.tool, found.get(plan.tool, "")):
+                return old
     return ""
 
 
