@@ -13,8 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from e2e.rig import MIB, ROOT, Rig
-from e2e.test_never_pass import RANDOM_READ
-from e2e.test_values import GENEROUS, METADATA
+from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
 @pytest.fixture
@@ -144,17 +143,17 @@ class TestBudget:
 @pytest.mark.needs_fio
 class TestRun:
     def test_gate(self, rig: Rig) -> None:
-        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
-        run = rig.iogauge("run", "--gate", *METADATA)
+        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
+        run = rig.iogauge("run", "--gate", *RANDOM_READ)
         assert run.rc == 0, run.out
         assert run.record["verdict"] == "PASS" and run.record["gate"]
         assert "iogauge: ok: 1 passed (gate)" in flat(run.out)
         again = rig.iogauge("report")
         assert again.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(again.out)
-        assert "create_rate" in again.out
+        assert "read_iops" in again.out
 
     def test_gate_without_references(self, rig: Rig) -> None:
-        run = rig.iogauge("run", "--gate", *METADATA)
+        run = rig.iogauge("run", "--gate", *RANDOM_READ)
         assert run.rc == 1
         assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
         assert rig.iogauge("report").rc == 1
@@ -192,8 +191,8 @@ class TestRun:
         assert rig.iogauge(*chosen).rc == 0
 
     def test_gate_with_a_name_that_fits_nothing(self, rig: Rig) -> None:
-        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
-        run = rig.iogauge("run", "--gate", *METADATA, "-n", "FioMetadta")
+        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
+        run = rig.iogauge("run", "--gate", *RANDOM_READ, "-n", "FioMetadta")
         assert run.rc == 1, run.out
         said = "1 passed; -n FioMetadta selects no case (did you mean FioMetadata?) (gate)"
         assert f"iogauge: FAILED: {said}" in flat(run.out)

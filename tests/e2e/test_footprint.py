@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import MIB, Rig, Run
+from e2e.test_scenarios import VALID, of
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
@@ -135,6 +136,8 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     partition["extras"]["cases"] = {
         name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard")
     }
+    # Small transfers get a 32nd of it.
+    partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "1 GiB"}
     rig.write_settings(data)
     words = ("-T", "^derived$", "--exec-policy=serial", "--keep-stage-files")
     planned = rig.iogauge("plan", *words)
@@ -161,6 +164,16 @@ def test_it_is_every_check(everything: Everything) -> None:
         "UNSTABLE",
         "INVALID",
     }
+
+
+@pytest.mark.parametrize(("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6)])
+def test_scenarios_without_a_layout_measure(everything: Everything, check: str, cases: int) -> None:
+    """Those that ask for one are measured in test_scenarios.py."""
+    records = of(everything.run, check)
+    assert len(records) == cases, everything.run.out
+    for record in records:
+        assert record["verdict"] in VALID, record["reason"]
+        assert all(metric["median"] > 0 for metric in record["metrics"])
 
 
 def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:

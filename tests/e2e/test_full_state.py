@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import Rig, Run, mounted
-from e2e.test_never_pass import GENEROUS, METADATA
+from e2e.test_values import GENEROUS, RANDOM_READ
 from iogauge.records import journal
 from support.records import RECORD, append
 
@@ -34,7 +34,7 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
 
 def run(rig: Rig, *words: str) -> Run:
     """The literal command; what was recorded before stays."""
-    return rig.finish(rig.start([*(words or ("reframe", "-c", "checks/", "-r")), *METADATA]))
+    return rig.finish(rig.start([*(words or ("reframe", "-c", "checks/", "-r")), *RANDOM_READ]))
 
 
 def earlier(rig: Rig) -> Path:
@@ -94,7 +94,7 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> 
 @pytest.mark.parametrize("place", [("history", ",mode=755")], indirect=True)
 def test_the_suites_own_command_says_so_too(rig: Rig, place: Path) -> None:
     rig.program("fio", FILL.format(place=place))
-    found = rig.iogauge("run", "--gate", *METADATA)
+    found = rig.iogauge("run", "--gate", *RANDOM_READ)
     found.never_passed("a record was not written", "iogauge: FAILED")
     assert "Traceback" not in found.out
 

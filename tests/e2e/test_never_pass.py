@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import ROOT, SAMPLES, Rig, Run, processes, program_of, wait_for
-from e2e.test_values import GENEROUS, METADATA
+from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
 def indexed(name: str, value: str) -> str:
@@ -29,7 +29,6 @@ def indexed(name: str, value: str) -> str:
 
 
 QUICK = pytest.mark.quick
-RANDOM_READ = ("-n", "FioRandomRead%block=128")
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 IOR_GENEROUS = {
@@ -102,6 +101,8 @@ class TestFioOutput:
         fio_rig.assert_clean()
 
     def test_last_phase_counts_too(self, fio_rig: Rig) -> None:
+        fio_rig.limits = {"case_files": 200}
+        fio_rig.write_settings()
         fio_rig.damage("fio", "fio-remove.1.json", "rc=255")
         fio_rig.run(*METADATA).never_passed("remove", "exit status 255")
 
@@ -302,7 +303,7 @@ class TestOverrides:
     ) -> None:
         rig = make_rig(limits={"tier": "daily"} if "tier" in setting else {})
         rig.write_references(GENEROUS)
-        run = rig.run(*METADATA, "-S", setting, gate=True)
+        run = rig.run(*RANDOM_READ, "-S", setting, gate=True)
         run.never_passed(f"UNREFERENCED.*measured with {setting}")
 
     def test_a_case_runs_where_its_partition_says(self, fio_rig: Rig) -> None:
@@ -329,9 +330,9 @@ class TestOverrides:
 class TestRetries:
     def test_a_gate_does_not_try_until_it_passes(self, fio_rig: Rig) -> None:
         fio_rig.damage(
-            "fio", "fio-create.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
+            "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
         )
-        run = fio_rig.run(*METADATA, "--max-retries=3", gate=True)
+        run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
         assert run.rc == 1
         verdicts = [r["verdict"] for r in run.records]
         assert verdicts[0] == "ERROR" and len(verdicts) > 1, run.out
@@ -657,7 +658,7 @@ class TestSite:
         broken = fio_rig.sites / "broken"
         broken.mkdir()
         (broken / "settings.yaml").write_text("systems: 7")
-        run = fio_rig.run(*METADATA, "--system=rig")
+        run = fio_rig.run(*RANDOM_READ, "--system=rig")
         assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
         assert "site broken is disabled" in run.out
 
@@ -668,9 +669,9 @@ class TestReframesOwnDoors:
 
     @pytest.fixture
     def failing(self, fio_rig: Rig) -> Rig:
-        """Would FAIL: no machine creates a million million files a second."""
-        metrics = {**GENEROUS["FioMetadata"], "create_rate": [1e12, -0.1, None, "ops/s"]}
-        fio_rig.write_references({"FioMetadata": metrics})
+        """Would FAIL: no machine reads a million million times a second."""
+        metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
+        fio_rig.write_references({"FioRandomRead": metrics})
         return fio_rig
 
     @pytest.mark.parametrize(
@@ -682,7 +683,7 @@ class TestReframesOwnDoors:
         ids=lambda words: " ".join(words),
     )
     def test_failing_value(self, failing: Rig, arguments: tuple[str, ...]) -> None:
-        run = failing.run(*METADATA, *arguments)
+        run = failing.run(*RANDOM_READ, *arguments)
         assert run.rc != 0, run.out
         assert [r["verdict"] for r in run.records] == ["FAIL"]
         failing.assert_clean()
@@ -696,7 +697,7 @@ class TestReframesOwnDoors:
         ids=lambda words: " ".join(words),
     )
     def test_nothing_judged(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
-        run = fio_rig.run(*METADATA, *arguments)
+        run = fio_rig.run(*RANDOM_READ, *arguments)
         assert run.rc != 0, run.out
         assert all(r["verdict"] != "PASS" for r in run.records)
         fio_rig.assert_clean()
@@ -710,16 +711,16 @@ class TestReframesOwnDoors:
         ],
     )
     def test_hook_left_out(self, failing: Rig, hook: str) -> None:
-        run = failing.run(*METADATA, f"--disable-hook={hook}", "--skip-performance-check")
+        run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
         run.never_passed(hook, "not allowed")
 
     def test_figures_of_an_earlier_run(self, failing: Rig) -> None:
         """A tool that does nothing and says that all is well, over what an earlier run left."""
-        first = failing.run(*METADATA)
+        first = failing.run(*RANDOM_READ)
         assert first.record["verdict"] == "FAIL", first.out
         failing.write_references(GENEROUS)
         failing.program("fio", "exit 0")
-        words = ["reframe", "-c", "checks/", "-r", *METADATA, "--dont-restage"]
+        words = ["reframe", "-c", "checks/", "-r", *RANDOM_READ, "--dont-restage"]
         second = failing.finish(failing.start(words))
         assert second.rc != 0, second.out
         assert all(r["verdict"] != "PASS" for r in second.records)
@@ -730,7 +731,7 @@ def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
     # The file must be in the way before ReFrame is there.
     fio_rig.cold = True
     fio_rig.home.mkdir()
-    process = fio_rig.start(["reframe", "-c", "checks/", "-r", *METADATA])
+    process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
     (fio_rig.home / "history").write_text("in the way")
     try:
         out, _ = process.communicate(timeout=60)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import Rig, Run, processes, program_of, wait_for
-from e2e.test_values import METADATA
+from e2e.test_values import RANDOM_READ
 from iogauge.workspace import lock
 
 pytestmark = pytest.mark.needs_fio
@@ -59,7 +59,7 @@ def keeper_of(rig: Rig) -> int:
 def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[..., Rig]) -> None:
     first = make_rig()
     second = make_rig(target=first.target)
-    running = [start(rig, *METADATA) for rig in (first, second)]
+    running = [start(rig, *RANDOM_READ) for rig in (first, second)]
     runs = [rig.finish(process) for rig, process in zip((first, second), running, strict=True)]
     for run in runs:
         assert {record["verdict"] for record in run.records} <= {"UNREFERENCED", "UNSTABLE"}, (
@@ -81,7 +81,7 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
     first.write_settings()
     holding = hold(first)
     try:
-        run = second.run(*METADATA)
+        run = second.run(*RANDOM_READ)
         record = run.record
         assert record["verdict"] == "CONTAMINATED", run.out
         assert record["metrics"] == []
@@ -114,7 +114,7 @@ def test_who_was_taken_for_dead_is_contaminated(pair: tuple[Rig, Rig]) -> None:
     assert holder is not None
     keeper = keeper_of(first)
     os.kill(keeper, signal.SIGSTOP)
-    following = start(second, *METADATA)
+    following = start(second, *RANDOM_READ)
 
     def other() -> bool:
         now = lock.standing(str(first.target))
@@ -169,5 +169,5 @@ def test_a_target_without_a_lock_is_refused(make_rig: Callable[..., Rig]) -> Non
     rig = make_rig()
     (rig.target / "iogauge").mkdir()
     (rig.target / "iogauge" / ".lock").write_text("")
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     run.never_passed("INVALID: refused before a byte was written", "is not a directory")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import Rig, processes
-from e2e.test_values import METADATA
+from e2e.test_values import METADATA, RANDOM_READ
 from iogauge.workspace import directory
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
@@ -18,7 +18,7 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to an
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig(limits={"case_files": 20_000})
+    return make_rig()
 
 
 def flat(text: str) -> str:
@@ -29,11 +29,11 @@ def flat(text: str) -> str:
 def refused_everywhere(rig: Rig, why: str) -> None:
     """A run, a plan and the doctor refuse the target for the same reason, and nothing is written."""
     before = sorted(rig.target.resolve().iterdir())
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     run.never_passed("refused before a byte was written")
     assert run.record["verdict"] == "INVALID"
     assert why in run.record["reason"]
-    plan = rig.iogauge("plan", *METADATA)
+    plan = rig.iogauge("plan", *RANDOM_READ)
     assert plan.rc == 1 and why in flat(plan.out), plan.out
     assert sorted(rig.target.resolve().iterdir()) == before
 
@@ -51,9 +51,9 @@ def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
     assert allow.rc == 0 and "user root" in allow.out and "2999-12-31" in allow.out, allow.out
     doctor = rig.iogauge("doctor", **asked)
     assert ".iogauge-allowed: user root" in flat(doctor.out), doctor.out
-    plan = rig.iogauge("plan", *METADATA)
+    plan = rig.iogauge("plan", *RANDOM_READ)
     assert plan.rc == 0 and "may be written in: " in flat(plan.out), plan.out
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.record["verdict"] == "UNREFERENCED", run.out
     assert [path.name for path in rig.target.iterdir()] == [".iogauge-allowed"]
 
@@ -80,7 +80,7 @@ def test_a_path_through_a_link(rig: Rig) -> None:
 
 @pytest.mark.needs_fio
 def test_a_home_directory(rig: Rig) -> None:
-    run = rig.run(*METADATA, HOME=str(rig.target))
+    run = rig.run(*RANDOM_READ, HOME=str(rig.target))
     run.never_passed("is the home directory of you")
     done = rig.iogauge("bench", IOGAUGE_TARGET=str(rig.target), HOME=str(rig.target))
     assert done.rc == 1 and "is the home directory of you" in flat(done.out), done.out
@@ -129,7 +129,7 @@ def test_a_long_removal_says_how_far_it_is(rig: Rig) -> None:
     "name", ["../../x", "/tmp/x", "..", ".", ".x", "a/b", "a\nb", "a b", "x" * 300, "$(id)"]
 )
 def test_a_session_name_that_leads_elsewhere(rig: Rig, name: str) -> None:
-    run = rig.run(*METADATA, IOGAUGE_SESSION=name)
+    run = rig.run(*RANDOM_READ, IOGAUGE_SESSION=name)
     assert run.rc != 0 and "IOGAUGE_SESSION" in run.out, run.out
     assert run.records == []
     assert not list(rig.target.iterdir())
@@ -145,7 +145,7 @@ def test_a_session_name_that_leads_elsewhere(rig: Rig, name: str) -> None:
     ],
 )
 def test_a_parameter_that_leads_elsewhere(rig: Rig, words: list[str], why: str) -> None:
-    run = rig.run(*METADATA, *words)
+    run = rig.run(*RANDOM_READ, *words)
     assert run.rc != 0 and why in run.out, run.out
     run.shows_no_pass()
     assert not list(rig.target.iterdir())
@@ -160,7 +160,7 @@ def test_a_target_that_leads_elsewhere_disables_the_site(rig: Rig, path: str) ->
     (partition,) = data["systems"][0]["partitions"]
     partition["extras"]["target"]["path"] = path
     rig.write_settings(data)
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.rc != 0 and "target.path" in run.out, run.out
     assert run.records == []
 
@@ -176,7 +176,7 @@ def test_site_data_that_leads_elsewhere(rig: Rig, where: str, name: str) -> None
         partition["environs"] = [name]
         data["environments"][0]["name"] = name
     rig.write_settings(data)
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.rc != 0, run.out
     run.shows_no_pass()
     assert not list(rig.target.iterdir())
@@ -188,7 +188,7 @@ def test_cases_of_a_site_that_lead_elsewhere(rig: Rig, check: str) -> None:
     (partition,) = data["systems"][0]["partitions"]
     partition["extras"]["cases"] = {check: {"case_files": 5}}
     rig.write_settings(data)
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.rc != 0 and "no check" in run.out, run.out
 
 
@@ -200,7 +200,7 @@ def test_a_job_whose_environment_names_another_user_writes_in_the_same_place(rig
         ["USER", "../x"],
     ]
     rig.write_settings(data)
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.record["verdict"] == "UNREFERENCED", run.out
     rig.assert_clean()
 

@@ -52,9 +52,7 @@ def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
         },
     }
     partition["extras"]["limits"] |= {"case_bytes": "128 MiB"}
-    # Small transfers get a 32nd of it.
     partition["extras"]["cases"] = {
-        "AccessMatrix": {"case_bytes": "1 GiB"},
         "Aggregators": {"tasks_per_node": 4},
         "ServerScaling": {"tasks_per_node": 4},
     }
@@ -78,12 +76,9 @@ def run(rig: Rig, *words: str, **knobs: str) -> Run:
 
 @pytest.fixture(scope="module")
 def everything(make_module_rig: Callable[..., Rig]) -> Run:
-    """All scenarios of the published documents, once."""
+    """All scenarios of the published documents that ask for a layout, once; test_footprint.py has the others."""
     rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
-    names = (
-        "^(Burst|Steady|AccessMatrix|TaskScaling%|ServerScaling%|RandomRead|ChecksumOverhead|StripeCount|"
-        "StripeSize|Aggregators)"
-    )
+    names = "^(TaskScaling%|ServerScaling%|RandomRead|ChecksumOverhead|StripeCount|StripeSize|Aggregators)"
     done = run(rig, "-n", names, "--exec-policy=serial")
     rig.assert_clean()
     return done
@@ -97,9 +92,6 @@ def of(done: Run, check: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("check", "cases"),
     [
-        ("Burst", 1),
-        ("Steady", 1),
-        ("AccessMatrix", 6),
         ("TaskScaling", 2),
         ("ServerScaling", 2),
         ("RandomRead", 3),
