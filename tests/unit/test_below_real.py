@@ -171,13 +171,8 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     assert read > 0.95
 
 
-def test_an_ordinary_user_sees_the_same(devices: Devices) -> None:
-    """If he may see the file of the loop device."""
-    devices.folder = Path(devices.leaving.enter_context(tempfile.TemporaryDirectory()))
-    devices.folder.chmod(0o755)
-    point = devices.made("btrfs", devices.loop(devices.image("image")), "rw", "-d", "dup")
-    run("chattr", "+c", point)
-    assert below(point).compresses
+def seen_by_a_user(point: Path) -> str:
+    """What an ordinary user sees below a mount."""
     reader, writer = os.pipe()
     if (child := os.fork()) == 0:
         os.setgroups([])
@@ -186,9 +181,40 @@ def test_an_ordinary_user_sees_the_same(devices: Devices) -> None:
         os.write(writer, repr(below(point)).encode())
         os._exit(0)
     os.waitpid(child, 0)
-    assert os.read(reader, 1 << 16).decode() == repr(below(point))
-    os.close(reader)
     os.close(writer)
+    with open(reader, encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.fixture
+def opened(devices: Devices) -> Devices:
+    """Devices in a directory that everybody may look into."""
+    devices.folder = Path(devices.leaving.enter_context(tempfile.TemporaryDirectory()))
+    devices.folder.chmod(0o755)
+    return devices
+
+
+def test_an_ordinary_user_sees_the_same(opened: Devices) -> None:
+    point = opened.made("btrfs", opened.loop(opened.image("image")), "rw", "-d", "dup")
+    run("chattr", "+c", point)
+    assert below(point).compresses
+    assert seen_by_a_user(point) == repr(below(point))
+
+
+@pytest.mark.parametrize("direct", [True, False])
+@pytest.mark.parametrize("memory", [False, True])
+def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
+    opened: Devices, direct: bool, memory: bool
+) -> None:
+    closed = opened.folder / "closed"
+    closed.mkdir(0o700)
+    inner = Devices(closed, opened.leaving)
+    images = Devices(inner.mount("iogauge-test", "memory", "tmpfs"), opened.leaving)
+    image = (images if memory else inner).image("image", 100)
+    point = opened.made("ext4", opened.loop(image, direct))
+    found = below(point)
+    assert (bool(found.memory), bool(found.cached)) == (memory, memory or not direct)
+    assert seen_by_a_user(point) == repr(found)
 
 
 @pytest.mark.parametrize(

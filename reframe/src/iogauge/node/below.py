@@ -7,7 +7,8 @@ are direct. Extents that btrfs compressed are read from the page cache; random d
 demands of such targets, are stored as they are and read directly. Counters of a loop device count
 what its file's page cache answered too.
 
-An ordinary user cannot ask a loop device for its file's inode: to him a visible path is the file.
+An ordinary user cannot ask a loop device for its file's inode: to him the path is the file, also in
+a directory that he may not look into.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from iogauge.node.mounts import (
     Mount,
     existing_parent,
     find_mount,
+    mount_by_name,
     traits,
     unescape,
 )
@@ -175,6 +177,17 @@ def _mount(path: str) -> Mount | None:
     with contextlib.suppress(OSError):
         return find_mount(path) if os.path.exists(path) else None
     return None
+
+
+def _is_closed(path: str) -> bool:
+    """Return whether a path lies in a directory that this user may not look into."""
+    try:
+        os.stat(path)
+    except PermissionError:
+        return not path.endswith(" (deleted)")
+    except OSError:
+        return False
+    return False
 
 
 def _beneath(directory: str) -> list[str]:
@@ -375,6 +388,8 @@ class _Walk:
     def behind(self, name: str, file: str, above: frozenset[int]) -> Below | None:
         """Return the stack of a loop device's file; None if the path is not that file."""
         path = self.place(file)
+        if file and _is_closed(path) and (mount := mount_by_name(path)):
+            return self.image(path, mount, above)
         mount = _mount(path)
         if not file or mount is None:
             return None
@@ -388,6 +403,10 @@ class _Walk:
                 return None
         if stat.S_ISBLK(info.st_mode):
             return self.device(_number(info.st_rdev), above)
+        return self.image(path, mount, above)
+
+    def image(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
+        """Return the stack below a loop device's file on a mount."""
         below = self.file_system(path, mount, above)
         if mount.type not in TRAITS:
             return join([below, _unknown(f"{mount.type} at {mount.point}")])

@@ -254,6 +254,12 @@ def find_mount(path: str) -> Mount | None:
         os.close(fd)
 
 
+def mount_by_name(path: str) -> Mount | None:
+    """Return the mount that a path leads to by its name, if the path itself may not be looked at."""
+    at = [m for m in _mounts() if f"{path}/".startswith(f"{m.point.rstrip('/')}/")]
+    return max(reversed(at), key=lambda mount: len(mount.point), default=None)
+
+
 def mount_id(fd: int) -> int | None:
     """Return the kernel's identifier of the mount of an open file (proc(5), ``mnt_id``)."""
     with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
@@ -264,9 +270,12 @@ def mount_id(fd: int) -> int | None:
 def mount_of(fd: int) -> Mount | None:
     """Return the mount of an open file."""
     number = mount_id(fd)
+    return next((m for m in _mounts() if m.id == number), None)
+
+
+def _mounts() -> list[Mount]:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        mounts = parse_mountinfo(file.read())
-    return next((m for m in mounts if m.id == number), None)
+        return parse_mountinfo(file.read())
 
 
 def space_of(path: str) -> Space:
