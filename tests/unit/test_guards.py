@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import Stonewall
+from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
-from iogauge.evidence.changes import NodeActivity, change
-from iogauge.guards import figures, nodes, preflight, striping
+from iogauge.evidence.changes import change
+from iogauge.evidence.witness import Moved
+from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import counters, probes
@@ -1122,64 +1124,49 @@ JOB_STATS = (
 )
 
 
-def moved(read: int | None, written: int | None, cache: str = "k:1", **more: Any) -> NodeActivity:
-    return NodeActivity(
-        host="n1", cache_id=cache, seconds=1.0, bytes_read=read, bytes_written=written, **more
-    )
-
-
 @pytest.mark.parametrize(
-    ("changes", "own_read", "own_written", "saw"),
+    ("own", "counted", "jobs", "saw"),
     [
-        ([moved(GIB, GIB)], GIB, GIB, "others on 1 node(s) moved 0 B of 2 GiB (0%)"),
-        ([moved(GIB + 100 * MIB, GIB)], GIB, GIB, "100 MiB of 2.1 GiB (5%)"),
-        ([moved(1, GIB)], GIB, GIB, "moved 0 B of 1 GiB"),
-        ([moved(GIB, GIB), moved(GIB, GIB)], GIB, GIB, "on 1 node(s)"),
-        ([moved(GIB, GIB), moved(GIB, GIB, "k:2")], 2 * GIB, 2 * GIB, "on 2 node(s)"),
-        ([moved(64 * MIB, 0)], 1 * MIB, 0, "63 MiB of 64 MiB (0%)"),
-        ([moved(9 * GIB, GIB)], None, GIB, "0 B of 1 GiB"),
-        ([moved(9 * GIB, 9 * GIB)], None, None, "nothing was counted"),
-        ([moved(None, None)], GIB, GIB, "nothing was counted"),
-        ([moved(GIB, GIB), moved(None, None, "k:2")], 0, 0, "nothing was counted"),
-        ([], GIB, GIB, "nothing was counted"),
-        ([moved(None, None, jobs_own=9 * GIB, jobs_foreign=GIB)], 0, 0, "moved 1 GiB of 10 GiB"),
+        (Moved(GIB, GIB), Moved(GIB, GIB), [], "others on 2 node(s) moved 0 B of 2 GiB (0%)"),
+        (Moved(GIB, GIB), Moved(GIB + 100 * MIB, GIB), [], "100 MiB of 2.1 GiB (5%)"),
+        (Moved(GIB, GIB), Moved(1, GIB), [], "moved 0 B of 1 GiB"),
+        (Moved(MIB, 0), Moved(64 * MIB, 0), [], "63 MiB of 64 MiB (0%)"),
+        # What others write beside gigabytes of our reads.
+        (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), [], "299 MiB of 9.29 GiB (3%)"),
+        (None, Moved(), [], "nothing was counted"),
+        (None, Moved(), [(9 * GIB, GIB)], "moved 1 GiB of 10 GiB"),
     ],
 )
 def test_g19_believes_what_the_counters_explain(
-    changes: list[NodeActivity], own_read: int | None, own_written: int | None, saw: str
+    own: Moved | None, counted: Moved, jobs: list[tuple[int, int]], saw: str
 ) -> None:
-    finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    finding = witness.foreign_load(nodes=2, own=own, counted=counted, jobs=jobs)
     assert finding.outcome is OK, finding
     assert saw in finding.saw
 
 
 @pytest.mark.parametrize(
-    ("changes", "own_read", "own_written", "saw"),
+    ("own", "counted", "jobs", "saw"),
     [
-        ([moved(2 * GIB, 2 * GIB)], GIB, GIB, "moved 2 GiB of 4 GiB (50%)"),
-        ([moved(0, GIB + 128 * MIB)], 0, GIB, "moved 128 MiB of 1.12 GiB (11%)"),
-        ([moved(0, 2 * GIB)], GIB, GIB, "moved 1 GiB of 2 GiB (50%)"),
-        ([moved(64 * MIB, 0)], 0, 0, "moved 64 MiB of 64 MiB (100%)"),
-        ([moved(GIB, GIB), moved(2 * GIB, GIB, "k:2")], 2 * GIB, 2 * GIB, "others on 2 node(s)"),
+        (Moved(GIB, GIB), Moved(2 * GIB, 2 * GIB), [], "moved 2 GiB of 4 GiB (50%)"),
+        (Moved(0, GIB), Moved(0, GIB + 128 * MIB), [], "moved 128 MiB of 1.12 GiB (11%)"),
+        # What was not read is no excuse for what others wrote.
+        (Moved(GIB, GIB), Moved(0, 2 * GIB), [], "moved 1 GiB of 2 GiB (50%)"),
+        (Moved(), Moved(64 * MIB, 0), [], "moved 64 MiB of 64 MiB (100%)"),
         (
-            [moved(GIB, GIB, jobs_own=8 * GIB, jobs_foreign=GIB)],
-            GIB,
-            GIB,
+            Moved(GIB, GIB),
+            Moved(GIB, GIB),
+            [(8 * GIB, GIB)],
             "other jobs, as the servers say, moved 1 GiB of 9 GiB (11%)",
         ),
     ],
 )
 def test_g19_sees_others(
-    changes: list[NodeActivity], own_read: int | None, own_written: int | None, saw: str
+    own: Moved | None, counted: Moved, jobs: list[tuple[int, int]], saw: str
 ) -> None:
-    finding = nodes.foreign_load(changes=changes, own_read=own_read, own_written=own_written)
+    finding = witness.foreign_load(nodes=1, own=own, counted=counted, jobs=jobs)
     assert finding.outcome is Outcome.CONTAMINATED, finding
     says(finding, "G19", saw, "at most 10%", "others do not use the target")
-
-
-def test_g19_says_what_it_has_not_compared() -> None:
-    finding = nodes.foreign_load(changes=[moved(GIB, 0)], own_read=None, own_written=0)
-    assert "moved 0 B of 0 B (0%); what was read cannot be compared" in finding.saw
 
 
 def looked(text: str, **more: Any) -> Load:
@@ -1191,18 +1178,114 @@ def looked(text: str, **more: Any) -> Load:
 def test_g19_on_what_lustre_counted(
     own: int, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "FOREIGN_BYTES", MIB)
+    monkeypatch.setattr(witness, "FOREIGN_BYTES", MIB)
     seen = change(looked(KNOWN_IO, bytes_read=0, bytes_written=0), looked(KNOWN_IO))
-    finding = nodes.foreign_load(changes=[seen], own_read=16 * MIB, own_written=own * MIB)
+    counted = Moved(seen.bytes_read or 0, seen.bytes_written or 0)
+    finding = witness.foreign_load(nodes=1, own=Moved(16 * MIB, own * MIB), counted=counted)
     assert finding.outcome is outcome, finding
 
 
 def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "FOREIGN_BYTES", MIB)
+    monkeypatch.setattr(witness, "FOREIGN_BYTES", MIB)
     seen = change(looked("jobid_var=procname_uid\n"), looked(JOB_STATS))
-    finding = nodes.foreign_load(changes=[seen], own_read=0, own_written=0)
+    assert seen.jobs_own is not None and seen.jobs_foreign is not None
+    jobs = [(seen.jobs_own, seen.jobs_foreign)]
+    finding = witness.foreign_load(nodes=1, own=None, counted=Moved(), jobs=jobs)
     assert finding.outcome is Outcome.CONTAMINATED
     says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
+
+
+# --- G8, G4: the tool's word and the kernel's -----------------------------------------------------
+
+
+def counts(claimed: int = GIB, **more: int | None) -> witness.Bytes:
+    return witness.Bytes(claimed=claimed, **more)
+
+
+HONEST: dict[str, int | None] = {"asked": GIB, "own": GIB, "counted": GIB, "least": GIB}
+
+
+@pytest.mark.parametrize("direction", ["read", "write"])
+@pytest.mark.parametrize("share", [0.951, 1.0, 1.049])
+def test_g8_believes_two_words_that_agree(direction: str, share: float) -> None:
+    seen = counts(**{**HONEST, "own": int(share * GIB), "counted": int(share * GIB)})
+    finding = witness.bytes_witnessed(direction=direction, executions=[seen], source="sda")
+    assert finding.outcome is OK, finding
+    assert "sda: " in finding.saw
+
+
+@pytest.mark.parametrize("who", ["asked", "own", "counted", "least"])
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction: str, who: str) -> None:
+    for count in (0, GIB // 2, int(0.949 * GIB)):
+        seen = counts(**{**HONEST, who: count})
+        finding = witness.bytes_witnessed(
+            direction=direction, executions=[counts(**HONEST), seen], source="sda"
+        )
+        assert finding.outcome is Outcome.INVALID, finding
+        says(finding, "1 GiB", format_bytes(count), "within 5%")
+
+
+def test_g8_refuses_a_tool_that_says_too_little() -> None:
+    seen = counts(**{**HONEST, "own": int(1.1 * GIB)})
+    finding = witness.bytes_witnessed(direction="read", executions=[seen], source="sda")
+    assert finding.outcome is Outcome.INVALID
+    buffered = witness.bytes_witnessed(
+        direction="read", executions=[seen], source="sda", extra_bytes=GIB
+    )
+    assert buffered.outcome is OK
+
+
+@pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, Outcome.INVALID)])
+def test_g8_knows_the_second_copy_of_a_file_system(counted: int, outcome: Outcome) -> None:
+    seen = counts(**{**HONEST, "counted": counted, "least": counted})
+    finding = witness.bytes_witnessed(
+        direction="write", executions=[seen], source="sda", copies=(2.0, 2.0)
+    )
+    assert finding.outcome is outcome, finding
+    # Reads come from one copy.
+    assert (
+        witness.bytes_witnessed(
+            direction="read", executions=[counts(**HONEST)], source="sda", copies=(2.0, 2.0)
+        ).outcome
+        is OK
+    )
+
+
+@pytest.mark.parametrize(("required", "outcome"), [(False, WARN), (True, Outcome.INVALID)])
+@pytest.mark.parametrize(
+    ("executions", "source", "saw"),
+    [
+        ([counts(), None], "sda", "1 of 2 executions have no witness"),
+        ([counts(asked=GIB)], "", "nothing under the mount counts bytes"),
+    ],
+)
+def test_g8_says_that_there_is_no_witness(
+    executions: list[witness.Bytes | None], source: str, saw: str, required: bool, outcome: Outcome
+) -> None:
+    finding = witness.bytes_witnessed(
+        direction="read", executions=executions, source=source, required=required
+    )
+    assert finding.outcome is outcome
+    says(finding, "G8", "no second witness", saw)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "ran", "moving", "outcome"),
+    [
+        (30.0, 32.0, 29.5, OK),
+        (30.0, 29.95, 30.9, OK),
+        (30.0, None, None, OK),
+        (30.0, 29.0, None, Outcome.INVALID),  # longer than its processes
+        (15.0, 32.0, 29.5, Outcome.INVALID),  # a clock at half speed
+        (27.0, 32.0, 29.5, Outcome.INVALID),
+    ],
+)
+def test_g4_wants_seconds_that_the_job_confirms(
+    claimed: float, ran: float | None, moving: float | None, outcome: Outcome
+) -> None:
+    seen = witness.Seconds(claimed=claimed, ran=ran, moving=moving)
+    assert witness.seconds_witnessed(executions=[seen]).outcome is outcome
 
 
 # --- G20: connections to the servers --------------------------------------------------------------

@@ -372,7 +372,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         command=["tool", argument, f"{DIR}/data"],
         launch="tasks",
         parse=None,
-        rates={},
+        rates={"one": ("one", "bw")},
         access=Access(direction="write", evict=True),
         verifies=Verification((argument, "-R"), "wrong"),
     )
@@ -381,7 +381,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         command=["job.fio", argument],
         launch="clients",
         parse=None,
-        rates={},
+        rates={"two": ("two", "bw")},
         access=Access(direction="read"),
     )
     own = PhasePlan(
@@ -398,7 +398,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         run_tasks="mpirun -np 2",
         each_node=each,
         agent=agent,
-        fetched=f"{library}/fetched.sh",
+        witness=f"{library}/witness.sh",
         restore=state,
         interface=nic,
     )
@@ -422,10 +422,12 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         ["verify", argument, "-R"],
         [
             *["phase", "one", *launch.run_tasks.split()],
-            *["sh", launch.fetched, "fetched-one.1", *tool, "-v"],
+            *["sh", launch.witness, *tool, "-v"],
         ],
         ["sample", "write", directory],
+        ["phase", "look-before-two", *each, "sh", launch.witness, "--look", "servers.txt"],
         ["client", "two", "job.fio", argument],
+        ["phase", "look-after-two", *each, "sh", launch.witness, "--look", "servers.txt"],
         ["sample", "read", directory],
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),

@@ -14,7 +14,7 @@ from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, To
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
-from iogauge.guards import nodes
+from iogauge.guards import witness
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Load
@@ -570,7 +570,7 @@ def test_the_warm_up_of_reads_is_our_load_where_all_writes_come_first(
         counted[:] = outputs
         return (0, 0)
 
-    monkeypatch.setattr(nodes, "own_bytes", count)
+    monkeypatch.setattr(witness, "own_bytes", count)
     cold = {name: outputs[:1] for name, outputs in found.outputs.items()}
     warm = dataclasses.replace(found, cold=cold)
     read = next(p.name for p in PLAN.repeat if p.access.direction == "read")

@@ -143,7 +143,7 @@ def phase(
         command=["tool", f"{DIR}/{name}"],
         launch=launch,
         parse=no_parser,
-        rates={},
+        rates={name: (name, "bw")},
         access=Access(direction=direction, evict=evict),
         data_bytes=data,
     )
@@ -164,7 +164,7 @@ def launch(
     run_tasks: str, launcher: str, nodes: int = 1, agent: tuple[str, ...] = ("agent",)
 ) -> Launch:
     each = per_node_launcher(launcher, nodes)
-    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, fetched="/fetched.sh")
+    return Launch(run_tasks=run_tasks, each_node=each, agent=agent, witness="/witness.sh")
 
 
 def test_a_case_of_one_node() -> None:
@@ -177,10 +177,10 @@ def test_a_case_of_one_node() -> None:
         "iog_case() {",
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         "    iog_reset",
-        '    iog_phase write mpirun -np 2 tool "$IOG_DIR/write"',
+        '    iog_phase write mpirun -np 2 sh /witness.sh tool "$IOG_DIR/write"',
         '    iog_sample write "$IOG_DIR"',
         '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read mpirun -np 2 sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read mpirun -np 2 sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
@@ -200,10 +200,10 @@ def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
         "}",
         "iog_case() {",
         "    iog_reset",
-        '    iog_phase write srun tool "$IOG_DIR/write"',
+        '    iog_phase write srun sh /witness.sh tool "$IOG_DIR/write"',
         '    iog_sample write "$IOG_DIR"',
         f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read srun sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read srun sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         "}",
     ]
@@ -213,7 +213,7 @@ def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
     lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
     at = lines.index("    iog_verify -R '-G=1 2'")
-    assert lines[at + 1] == '    iog_phase read run tool "${IOG_VERIFY[@]}"'
+    assert lines[at + 1] == '    iog_phase read run sh /witness.sh tool "${IOG_VERIFY[@]}"'
     assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
 
 
@@ -228,7 +228,7 @@ def test_no_sample_of_an_execution_that_writes_and_reads() -> None:
 
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
-    plan = case(prepare=[phase("layout", launch="once")], repeat=[READ])
+    plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
         '    iog_phase layout tool "$IOG_DIR/layout"',
@@ -236,7 +236,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         "}",
     ]
@@ -252,13 +252,13 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
         '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
-        '    iog_phase write run tool "$IOG_DIR/write"',
+        '    iog_phase write run sh /witness.sh tool "$IOG_DIR/write"',
         '    iog_phase getstripe agent stripes "$IOG_DIR/$IOG_REP" "stripes.$IOG_REP"',
         '    iog_sample write "$IOG_DIR/$IOG_REP"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /fetched.sh "fetched-read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR/$IOG_REP"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",

@@ -77,7 +77,7 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
             run_tasks=launcher,
             each_node=per_node_launcher(launcher, nodes, hosts),
             agent=["agent"],
-            fetched="fetched.sh",
+            witness="witness.sh",
         )
         return "\n".join(job_functions(healthy.plan(nodes), launch))
 

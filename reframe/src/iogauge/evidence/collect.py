@@ -11,12 +11,12 @@ import glob
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.words import Value
 from iogauge.evidence import witness
@@ -52,13 +52,11 @@ from iogauge.plan.stage import (
     RUNS,
     STRIPES,
     VIEW,
-    Instant,
     LockKept,
     Opened,
     PhaseRun,
     complaints_file,
     evict_stem,
-    look_phase,
     parse_activity,
     parse_runs,
     printed_file,
@@ -126,47 +124,13 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
 
 def _testimony(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> Testimony:
     """Return the kernel's word of an execution; witnesses may be missing."""
-
-    def witnesses(file: str) -> list[witness.Witness]:
-        with contextlib.suppress(ToolOutputError):
-            return witness.parse(stage_text(stage / file, ""))[0]
-        return []
-
-    if phase.on_servers:
-        before, after = (
-            witnesses(printed_file(look_phase(when, phase.name), repetition))
-            for when in ("before", "after")
-        )
-        found, expected = witness.between(before, after), plan.nodes
-    else:
-        found = witnesses(complaints_file(phase.name, repetition))
-        expected = plan.tasks if phase.launch == "tasks" else 1
-    return Testimony(witnesses=tuple(found), expected=expected)
+    return witness.hear(plan, phase, repetition, lambda file: _if_there(stage / file))
 
 
-def _synced(output: ToolOutput, seconds: float | None, what: str) -> ToolOutput:
-    """Return an output whose phases also took the seconds of a sync after them.
-
-    Raises :class:`ToolOutputError` if a node did not report its sync.
-    """
-    if seconds is None:
-        raise ToolOutputError(f"{what}: a node did not report how long its sync took")
-
-    def longer(phase: Phase) -> Phase:
-        share = phase.seconds / (phase.seconds + seconds)
-        rates = {
-            name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate
-            for name, rate in phase.rates.items()
-        }
-        return replace(phase, rates=rates, seconds=phase.seconds + seconds)
-
-    return replace(output, phases=tuple(map(longer, output.phases)))
-
-
-def _activity(stage: Path) -> tuple[Instant, ...]:
+def _if_there(file: Path) -> str:
     with contextlib.suppress(ToolOutputError):
-        return tuple(parse_activity(stage_text(stage / ACTIVITY, "")))
-    return ()
+        return stage_text(file, "")
+    return ""
 
 
 def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
@@ -332,7 +296,7 @@ def _collect(
         evictions=_frozen(outputs.evictions),
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
-        activity=_activity(stage),
+        activity=tuple(parse_activity(_if_there(stage / ACTIVITY))),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),
@@ -464,9 +428,7 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
         parsed = _parse(stage, phase, repetition)
         testimony = _testimony(stage, plan, phase, repetition)
         if parsed is not None and phase.syncs:
-            parsed = _synced(
-                parsed, testimony.sync_seconds, f"{phase.name}, repetition {repetition}"
-            )
+            parsed = witness.synced(parsed, testimony, f"{phase.name}, repetition {repetition}")
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:

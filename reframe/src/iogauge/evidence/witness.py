@@ -7,12 +7,14 @@ device, for each mount of NFS. :class:`Testimony` holds the kernel's word of one
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from iogauge.plan.stage import PAUSE_S, Instant
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.plan.case import CasePlan, PhasePlan
+from iogauge.plan.stage import PAUSE_S, Instant, complaints_file, look_phase, printed_file
 
 #: First word of each line of witness.sh.
 WORD: Final = "iogauge-witness"
@@ -218,3 +220,39 @@ def between(before: Iterable[Witness], after: Sequence[Witness]) -> list[Witness
                 )
             )
     return grown
+
+
+def hear(
+    plan: CasePlan, phase: PhasePlan, repetition: int, text: Callable[[str], str]
+) -> Testimony:
+    """Return the kernel's word of an execution; ``text`` returns a file of the stage, or nothing."""
+    if phase.on_servers:
+        before, after = (
+            parse(text(printed_file(look_phase(when, phase.name), repetition)))[0]
+            for when in ("before", "after")
+        )
+        return Testimony(witnesses=tuple(between(before, after)), expected=plan.nodes)
+    witnesses, _ = parse(text(complaints_file(phase.name, repetition)))
+    return Testimony(
+        witnesses=tuple(witnesses), expected=plan.tasks if phase.launch == "tasks" else 1
+    )
+
+
+def synced(output: ToolOutput, testimony: Testimony, what: str) -> ToolOutput:
+    """Return an output whose phases also took the seconds of a sync after them.
+
+    Raises :class:`ToolOutputError` if a node did not report its sync; ``what`` names the execution.
+    """
+    seconds = testimony.sync_seconds
+    if seconds is None:
+        raise ToolOutputError(f"{what}: a node did not report how long its sync took")
+
+    def longer(phase: Phase) -> Phase:
+        share = phase.seconds / (phase.seconds + seconds)
+        rates = {
+            name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate
+            for name, rate in phase.rates.items()
+        }
+        return replace(phase, rates=rates, seconds=phase.seconds + seconds)
+
+    return replace(output, phases=tuple(map(longer, output.phases)))

@@ -5,9 +5,10 @@
 - contents: what was written is there, and stays
 - figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
 - finding: what a guard answers
-- nodes: placement, load of others, connections, modes of the client
+- nodes: placement, connections, modes of the client
 - origin: whether an output is of its own execution
 - preflight: the target before the first byte: identity, room, inodes, health
 - seen: what guards read: a case, its phases, its metrics
 - striping: layouts of files
+- witness: the tool's word against the kernel's: bytes, seconds, load of others
 """
