@@ -1169,6 +1169,10 @@ def test_g19_sees_others(
     says(finding, "G19", saw, "at most 10%", "others do not use the target")
 
 
+def moved(**more: Any) -> NodeActivity:
+    return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
+
+
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
     return Load(**{**given, **counters._lustre(text, {}, 1000), **more})
@@ -1313,13 +1317,13 @@ def test_g20_objects_to_a_client_that_was_evicted() -> None:
     head, tail = STATES.split(device)
     went = " - [ 1795223505, EVICTED ]\n - [ 1795223506, FULL ]\n"
     after = looked(head + device + tail.replace(line, line + went, 1))
-    finding = nodes.connections(changes=[change(looked(STATES), after), moved(0, 0)])
+    finding = nodes.connections(changes=[change(looked(STATES), after), moved()])
     assert finding.outcome is INVALID
     says(finding, "G20", "n1: lustre-OST0002 went through EVICTED", "no eviction", "run again")
 
 
 def test_g20_counts_what_went_wrong() -> None:
-    finding = nodes.connections(changes=[moved(0, 0, troubles=("a is DISCONN", "b is EVICTED"))])
+    finding = nodes.connections(changes=[moved(troubles=("a is DISCONN", "b is EVICTED"))])
     says(finding, "n1: a is DISCONN; 2 in all")
 
 

@@ -186,12 +186,14 @@ def validate() -> None:
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        refused, doubtful = _beside_ceilings(folder)
-        mistakes, doubts = mistakes + refused, doubts + doubtful
+        refused, doubted = _beside_ceilings(folder)
+        mistakes, doubts = mistakes + refused, doubts + doubted
         wrong += len(mistakes)
-        words = [f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok"]
-        words += [f"[yellow]{len(doubts)} doubt(s)[/]"] if doubts else []
-        console.print(f"{plain(folder.name)}: {', '.join(words)}")
+        console.print(
+            f"{plain(folder.name)}: "
+            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
+            + (f", [yellow]{len(doubts)} doubt(s)[/]" if doubts else "")
+        )
         seen = [] if mistakes else doctor.seen_targets(site)
         for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"))

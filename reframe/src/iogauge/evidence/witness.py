@@ -23,7 +23,7 @@ _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _SUM: Final = r"(-?[0-9]{1,19})"
 _LINE: Final = re.compile(
-    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM})*)"
+    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM})*) end"
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}")
 _DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")

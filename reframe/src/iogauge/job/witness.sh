@@ -7,7 +7,7 @@
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
 #
-#   iogauge-witness HOST START END SYNCED RCHAR WCHAR READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN]...
+#   iogauge-witness HOST START END SYNCED RCHAR WCHAR READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN]... end
 #
 # START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command, or -. The five sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
@@ -88,7 +88,7 @@ if [ "$1" = --look ]; then
     count
     account "$server"
     read -r now _ </proc/uptime
-    echo "iogauge-witness $host $now $now - $rchar $wchar $fetched $stored $cancelled$counted"
+    echo "iogauge-witness $host $now $now - $rchar $wchar $fetched $stored $cancelled$counted end"
     exit
 fi
 
@@ -121,4 +121,4 @@ fi
 # shellcheck disable=SC2086 # one word for each sum
 set -- $before
 echo "iogauge-witness $host $started $ended $synced $((rchar - $1)) $((wchar - $2)) $((fetched - $3)) $((stored - $4))" \
-    "$((cancelled - $5))$grown" >&2
+    "$((cancelled - $5))$grown end" >&2
