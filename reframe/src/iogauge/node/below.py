@@ -32,12 +32,12 @@ from iogauge.node.mounts import (
     mount_by_name,
     traits,
     unescape,
+    upper_directory,
 )
+from iogauge.node.uuids import READ, is_upper
 
-#: Direction bit of an ioctl that only reads; POWER has another (asm/ioctl.h).
-_READ: Final = 0x40000000 if os.uname().machine.startswith("ppc") else 0x80000000
-_GET_ATTRIBUTES: Final = _READ | 0x00086601
-_BTRFS_FS_INFO: Final = _READ | 0x0400941F
+_GET_ATTRIBUTES: Final = READ | 0x00086601
+_BTRFS_FS_INFO: Final = READ | 0x0400941F
 _BTRFS_SPACE_INFO: Final = 0xC0109414
 _LOOP_STATUS: Final = 0x4C05
 
@@ -317,31 +317,16 @@ class _Walk:
 
     def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack of an overlay: that of its upper directory, which takes all writes."""
-        upper = unescape(_option(mount, "upperdir=.+").partition("=")[2])
+        upper = upper_directory(mount)
         if not upper:  # nothing can be written
             return Below()
-        beneath = _mount(self.place(upper)) if self.is_upper(mount, upper) else None
+        beneath = _mount(self.place(upper)) if is_upper(mount, upper, self.root) else None
         if beneath is None:
             return _unknown(f"an overlay, whose upper directory {upper} cannot be seen here")
         below = self.file_system(self.place(upper), beneath, above)
         if _option(mount, "volatile|fsync=volatile"):
             return replace(below, fsync="a volatile overlay ignores fsync")
         return below
-
-    def is_upper(self, mount: Mount, upper: str) -> bool:
-        """Return whether a path is the upper directory: what overlay shows of its root is there."""
-        if not os.path.isabs(upper):
-            return False
-
-        def seen(path: str) -> tuple[int, int, int]:
-            info = os.stat(path)
-            return info.st_mode, info.st_mtime_ns, info.st_ctime_ns
-
-        with contextlib.suppress(OSError):
-            for _ in range(3):  # somebody may write meanwhile
-                if seen(self.place(mount.point)) == seen(self.place(upper, mount.root)):
-                    return True
-        return False
 
     def whole(self, number: str) -> tuple[str, str]:
         """Return the directory of a whole device in sysfs, and the name of the given one."""

@@ -14,13 +14,13 @@ from typing import Final
 
 from iogauge.node.mounts import Mount, find_mount, traits, upper_directory
 
-# Direction "read" of a request: bit 31, but bit 30 on these machines (their asm/ioctl.h).
-_READ: Final = 1 << (30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31)
+#: Direction of an ioctl that only reads: bit 31, but bit 30 on these machines (their asm/ioctl.h).
+READ: Final = 1 << (30 if os.uname().machine.startswith(("ppc", "mips", "sparc", "alpha")) else 31)
 
 
 def _request(kind: int, number: int, size: int) -> int:
     """Return the number of a request that reads ``size`` bytes (``_IOR``, asm-generic/ioctl.h)."""
-    return _READ | size << 16 | kind << 8 | number
+    return READ | size << 16 | kind << 8 | number
 
 
 #: Requests by type: number, bytes in front, size, place of the UUID. From linux/fs.h
@@ -147,13 +147,31 @@ def _linked(device: int) -> str:
     return ""
 
 
+def is_upper(mount: Mount, upper: str, root: str = "/") -> bool:
+    """Return whether a path is an overlay's upper directory: what overlay shows of its root is there.
+
+    Paths are below ``root``.
+    """
+    if not os.path.isabs(upper):
+        return False
+
+    def seen(*parts: str) -> tuple[int, int, int]:
+        info = os.stat(os.path.join(root, *(part.lstrip("/") for part in parts)))
+        return info.st_mode, info.st_mtime_ns, info.st_ctime_ns
+
+    with contextlib.suppress(OSError):
+        for _ in range(3):  # somebody may write meanwhile
+            if seen(mount.point) == seen(upper, mount.root):
+                return True
+    return False
+
+
 def _of_overlay(path: str, mount: Mount) -> str:
     """Return an overlay's own UUID (Linux 6.6), else ``upper-`` and that of its upper directory."""
     if own := _asked(path, mount.type):
         return own
     upper = upper_directory(mount)
-    seen = upper is not None and os.path.isabs(upper) and os.path.exists(upper)
-    name = uuid_of(upper, find_mount(upper)) if upper and seen else ""
+    name = uuid_of(upper, find_mount(upper)) if upper and is_upper(mount, upper) else ""
     return f"upper-{name}" if name else ""
 
 
