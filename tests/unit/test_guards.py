@@ -12,7 +12,7 @@ import pytest
 from iogauge.core.measurement import Stonewall
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
-from iogauge.evidence.changes import change
+from iogauge.evidence.changes import NodeActivity, change
 from iogauge.evidence.witness import Moved
 from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
