@@ -246,7 +246,7 @@ class TestEnding:
         assert rig.iogauge("report").rc == 1
 
     def test_only_unreferenced(self, rig: Rig) -> None:
-        run = rig.iogauge("run", *METADATA)
+        run = rig.iogauge("run", *RANDOM_READ)
         assert run.rc == 0 and run.record["verdict"] == "UNREFERENCED", run.out
         said = "nothing proven: 1 proves nothing (UNREFERENCED)"
         assert f"iogauge: {said}" in flat(run.out)
