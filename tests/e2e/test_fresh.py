@@ -242,3 +242,14 @@ class TestEnvironment:
         (remark,) = objections(run)
         assert remark.startswith("fio is a script: #!/bin/bash (")
         assert "script.ior" not in run.record["fingerprint"]
+
+
+@pytest.mark.parametrize("tool", ["ior", "mdtest"])
+def test_a_tool_that_is_too_old_is_named(ior_rig: Rig, tool: str) -> None:
+    """The file holds its version, as IOR's and mdtest's do; IOR 3.3.0 ends with 255, mdtest with 0."""
+    said = {"ior": "echo Unrecognized parameter; exit 255", "mdtest": "echo Synopsis; exit 0"}
+    ior_rig.program(tool, f"{said[tool]}\n\0" + "3.3.0\0")
+    run = ior_rig.run(*{"ior": IOR, "mdtest": MDTEST}[tool])
+    run.never_passed(
+        f"ERROR: {tool}: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack"
+    )

@@ -14,6 +14,7 @@ from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
 from iogauge.node import programs
+from iogauge.site import machine
 
 
 @pytest.mark.parametrize(
@@ -150,3 +151,15 @@ def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
     said = programs.too_old(tool, version)
     assert bool(said) is old
     assert not old or (version in said and "4.0.0 or newer" in said and "ci/build-stack" in said)
+
+
+def test_a_machine_with_an_old_tool_does_not_offer_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "ior"
+    tool.write_text("#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = machine.machine(tmp_path / "cache.json")
+    assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
+    assert "4.0.0 or newer is needed" in found.programs["ior"].problem

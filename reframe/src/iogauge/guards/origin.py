@@ -106,7 +106,10 @@ class Execution:
             return _other_options(_sections(filled(planned)), jobs)
         if said not in _names(phase):
             return ""
-        words = [filled(word) for word in phase.command[_names(phase).index(said) + 1 :]]
+        # job.sh's iog_verify adds words to what comes before the repetitions.
+        added = phase.verifies.words if phase.verifies and not self.repetition else ()
+        asked = [*phase.command[_names(phase).index(said) + 1 :], *added]
+        words = [filled(word) for word in asked]
         # mdtest quotes its words
         reported = [word.strip("'") for word in self.output.command.split()[1:]]
         for want, got in zip_longest(words, reported, fillvalue="nothing"):
