@@ -106,7 +106,9 @@ class Execution:
             return _other_options(_sections(filled(planned)), jobs)
         if said not in _names(phase):
             return ""
-        words = [filled(word) for word in phase.command[_names(phase).index(said) + 1 :]]
+        more = phase.verifies.words if phase.verifies and self.repetition == 0 else ()
+        asked = [*phase.command[_names(phase).index(said) + 1 :], *more]
+        words = [filled(word) for word in asked]
         # mdtest quotes its words
         reported = [word.strip("'") for word in self.output.command.split()[1:]]
         for want, got in zip_longest(words, reported, fillvalue="nothing"):
