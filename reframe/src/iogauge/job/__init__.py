@@ -10,6 +10,6 @@
 - lustre: pin files, read layouts back, switch checksums
 - opening: lock, look, make the directory; and the way out
 - rounds.sh: a job of fio again and again, round by round
-- witness.sh: run a tool, and write down what the kernel says that it did
 - sampling: samples of the contents, between the phases
+- witness.sh: run a tool, and write down what the kernel says that it did
 """
