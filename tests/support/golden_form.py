@@ -260,7 +260,6 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
             line = slot
             name = phase[2] + _KINDS[phase[1]]
             command = _Text(phase[3].replace(directory, "<dir>"), script.values)
-            command.name(r'(sh <job>/\w+\.sh "fetched-read\.\$IOG_REP")', "counted-read", words)
             command.take(_LAUNCHER, "run")
             found.append(_Phase(where, name, units(command.text)))
         if line != slot or left[-1] != slot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -20,7 +21,7 @@ from iogauge.evidence import collect
 from iogauge.guards import contents as guards
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import sampling
-from iogauge.node import contents, mounts
+from iogauge.node import contents, mounts, pagecache
 from iogauge.node.contents import Block, Held, Sample
 from support import stage as healthy
 
@@ -56,8 +57,6 @@ class TestLook:
 
     def test_nothing_stays_in_the_page_cache(self, disk: Path) -> None:
         """Otherwise the sample itself would break the proof that it is empty."""
-        from iogauge.node import pagecache
-
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         pagecache.evict([str(disk / "x")])
         blocks, _ = look(disk)
@@ -65,13 +64,23 @@ class TestLook:
             assert pagecache.resident_bytes(file.fileno(), 4 * MIB) == 0
         assert len(blocks) > 25
 
-    def test_without_o_direct_pages_are_dropped_before_and_after(self) -> None:
-        """A tmpfs refuses O_DIRECT on older kernels, and keeps its pages; so its sample says how."""
-        with TemporaryDirectory(dir="/dev/shm") as name:
-            Path(name, "x").write_bytes(b"1" * 8192)
-            blocks, _, direct = contents.look(name, None, False)
-        assert {block.digest for block in blocks} == {blocks[0].digest}
-        assert isinstance(direct, bool)
+    def test_without_o_direct_pages_are_dropped_before_and_after(
+        self, disk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (disk / "x").write_bytes(os.urandom(4 * MIB))
+        same, _ = look(disk)
+        pagecache.evict([str(disk / "x")])
+        plainly = contents._open
+
+        def refuse(path: str, direct: bool) -> int:
+            if direct:
+                raise OSError(errno.EINVAL, "no O_DIRECT here")
+            return plainly(path, direct)
+
+        monkeypatch.setattr(contents, "_open", refuse)
+        assert contents.look(str(disk), same) == (same, [], False)
+        with (disk / "x").open("rb") as file:
+            assert pagecache.resident_bytes(file.fileno(), 4 * MIB) == 0
 
     @pytest.mark.parametrize(
         ("fill", "kind"), [("truncate -s", "hole"), ("fallocate -l", "unwritten")]

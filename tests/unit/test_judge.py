@@ -22,7 +22,7 @@ from iogauge.node.layouts import FileLayout, Layout, Pins
 from iogauge.node.mounts import StorageTarget
 from iogauge.node.pagecache import Eviction
 from iogauge.plan import cost
-from iogauge.plan.case import DIR, Access, CasePlan, Computed
+from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.ior.output import parse_json
 from iogauge.tools.mpi import Binding
@@ -224,6 +224,27 @@ def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike
     plan = dataclasses.replace(PLAN, repeat=[write, read], inputs={"r.fio": asked})
     decided = decide(found, plan=plan)
     assert decided.metrics[1].verdict is (Verdict.INVALID if unlike else Verdict.PASS)
+    assert unlike in decided.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "unlike"),
+    [
+        (" -G=1", ""),
+        ("", "before the repetitions: it says 'nothing' where '-G=1' was asked for"),
+        (" -G=2", "before the repetitions: it says '-G=2' where '-G=1' was asked for"),
+    ],
+)
+def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(
+    found: Evidence, said: str, unlike: str
+) -> None:
+    write, read = PLAN.repeat
+    checked = dataclasses.replace(write, verifies=Verification(("-G=1",), "wrong"))
+    (cold,) = found.cold["write"]
+    warm_up = dataclasses.replace(cold, command=cold.command + said)
+    seen = dataclasses.replace(found, cold={**found.cold, "write": (warm_up,)})
+    decided = decide(seen, plan=dataclasses.replace(PLAN, repeat=[checked, read]))
+    assert decided.metrics[0].verdict is (Verdict.INVALID if unlike else Verdict.PASS)
     assert unlike in decided.reason
 
 

@@ -106,9 +106,8 @@ class Execution:
             return _other_options(_sections(filled(planned)), jobs)
         if said not in _names(phase):
             return ""
-        # job.sh's iog_verify adds words to what comes before the repetitions.
-        added = phase.verifies.words if phase.verifies and not self.repetition else ()
-        asked = [*phase.command[_names(phase).index(said) + 1 :], *added]
+        more = phase.verifies.words if phase.verifies and self.repetition == 0 else ()
+        asked = [*phase.command[_names(phase).index(said) + 1 :], *more]
         words = [filled(word) for word in asked]
         # mdtest quotes its words
         reported = [word.strip("'") for word in self.output.command.split()[1:]]

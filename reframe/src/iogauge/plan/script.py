@@ -83,7 +83,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         command = f"{_witnessed(phase, launch)}{command}"
     function = "iog_client" if phase.launch == "clients" else "iog_phase"
     before, after = _looks(phase, launch) if phase.on_servers else ([], [])
-    return [*lines, *before, f"{function} {phase.name} {command}", *after]
+    return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
 
 def _witnessed(phase: PhasePlan, launch: Launch) -> str:
