@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -144,27 +143,21 @@ class Testimony:
 def seconds_of_activity(
     instants: Sequence[Instant], started: float, ended: float, trim: float
 ) -> float | None:
-    """Return the seconds between two times in which the bytes moved; None if too few are known.
+    """Return the seconds between two times in which the bytes moved, at least; None if unknown.
 
-    The first and the last ``trim`` of the bytes do not count. Between two instants bytes are taken
-    to flow evenly.
+    The first and the last ``trim`` of the bytes do not count. Nothing is known of the time between
+    two instants: bytes may have begun late in it, and ended early.
     """
-    within = [i for i in instants if started - PAUSE_S <= i.time <= ended + PAUSE_S]
-    if len(within) < 4:
+    before = [i for i in instants if i.time <= started][-1:]
+    within = before + [i for i in instants if started < i.time <= ended + PAUSE_S]
+    if len(within) < 3:
         return None
     first, total = within[0].bytes_moved, within[-1].bytes_moved - within[0].bytes_moved
     if total <= 0:
         return None
-
-    def reached(share: float) -> float:
-        wanted = first + share * total
-        for before, after in pairwise(within):
-            if after.bytes_moved >= wanted and after.bytes_moved > before.bytes_moved:
-                part = (wanted - before.bytes_moved) / (after.bytes_moved - before.bytes_moved)
-                return before.time + max(0.0, part) * (after.time - before.time)
-        return within[-1].time
-
-    return max(0.0, reached(1 - trim) - reached(trim))
+    begun = next(i.time for i in within if i.bytes_moved >= first + trim * total)
+    going = [i.time for i in within if i.bytes_moved < first + (1 - trim) * total]
+    return max(0.0, going[-1] - begun)
 
 
 def parse(text: str) -> tuple[list[Witness], str]:

@@ -14,7 +14,7 @@ from iogauge.evidence.changes import own_bytes
 from iogauge.evidence.witness import Moved, Testimony, seconds_of_activity
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.plan.stage import PAUSE_S, PhaseRun
+from iogauge.plan.stage import PhaseRun
 from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Share by which the tool's and the kernel's count may differ.
@@ -27,7 +27,7 @@ SLACK_BYTES: Final = 16 << 20
 FOREIGN_BYTES: Final = 64 << 20
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing.
-_ENDS: Final = 0.01
+_ENDS: Final = 0.02
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
@@ -174,7 +174,7 @@ class Seconds:
     """Seconds of one execution: as the tool reports them, and as the job saw them.
 
     ``ran`` lies between start and end of its processes, None if unknown. ``moving`` lies between
-    the first and the last of the bytes that the devices moved, None if unknown.
+    the first and the last of the bytes that the devices moved, at least; None if unknown.
     """
 
     claimed: float
@@ -197,8 +197,7 @@ def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
         ran, moving = execution.ran, execution.moving
         if ran is not None and execution.claimed > ran + _CLOCK_S:
             return rule.invalid(f"{said}; its processes ran {format_seconds(ran)}")
-        # Two looks at each end: the bytes may have begun late and ended early between them.
-        if moving is not None and execution.claimed < (1 - TOLERANCE) * moving - 2 * PAUSE_S:
+        if moving is not None and execution.claimed < (1 - TOLERANCE) * moving:
             return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}")
     if not known:
         return rule.ok("no second witness of the seconds")

@@ -1,0 +1,264 @@
+"""The kernel's word: lines of job/witness.sh, what they add up to, and when bytes moved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.paths import JOB_FILES
+from iogauge.evidence import witness
+from iogauge.evidence.witness import Moved, Witness, between, parse, seconds_of_activity
+from iogauge.job.activity import Recorder
+from iogauge.plan.stage import ACTIVITY, Instant, parse_activity
+from support.depth import FULL
+
+MIB = 1 << 20
+NAMES = st.sampled_from(["8:0", "259:12", "/mnt/a b", "/scratch"])
+SUMS = st.integers(0, 10**15)
+MOVED = st.builds(Moved, SUMS, SUMS)
+SECONDS = st.integers(0, 10**9).map(lambda hundredths: hundredths / 100)
+
+
+@st.composite
+def witnesses(draw: st.DrawFn) -> Witness:
+    started = draw(SECONDS)
+    counters = draw(st.dictionaries(NAMES, MOVED))
+    return Witness(
+        host=draw(st.sampled_from(["n1", "n2", "node-3.x"])),
+        started=started,
+        ended=started + draw(SECONDS),
+        synced=draw(st.none() | SECONDS),
+        asked=draw(MOVED),
+        moved=draw(MOVED),
+        # Sectors have 512 bytes.
+        counters={
+            name: Moved(512 * m.read, 512 * m.written) if ":" in name else m
+            for name, m in counters.items()
+        },
+    )
+
+
+def line(seen: Witness) -> str:
+    """The line that witness.sh would print."""
+    counters = ""
+    for name, moved in seen.counters.items():
+        unit = 512 if ":" in name else 1
+        shown = name.replace(" ", "\\040")
+        counters += f" {shown}={moved.read // unit},{moved.written // unit}"
+    synced = "-" if seen.synced is None else f"{seen.synced:.2f}"
+    sums = f"{seen.asked.read} {seen.asked.written} {seen.moved.read} {seen.moved.written} 0"
+    return f"{witness.WORD} {seen.host} {seen.started:.2f} {seen.ended:.2f} {synced} {sums}{counters} end\n"
+
+
+@given(seen=st.lists(witnesses(), max_size=4), noise=st.lists(st.text("abc =:.-", max_size=20)))
+def test_lines_come_back_and_other_lines_are_left(seen: list[Witness], noise: list[str]) -> None:
+    others = [f"{text}\n" for text in noise]
+    found, rest = parse("".join([*others, *map(line, seen)]))
+    assert rest == "".join(others)
+    assert [(w.host, w.asked, w.moved, dict(w.counters)) for w in found] == [
+        (w.host, w.asked, w.moved, dict(w.counters)) for w in seen
+    ]
+    for one, other in zip(found, seen, strict=True):
+        assert (one.started, one.ended) == pytest.approx((other.started, other.ended))
+        assert (one.synced is None) == (other.synced is None)
+
+
+@given(seen=witnesses(), cut=st.integers(1, 30))
+def test_a_line_that_is_cut_is_no_witness(seen: Witness, cut: int) -> None:
+    found, rest = parse(line(seen)[: -1 - cut])
+    assert found == [] and witness.WORD not in rest
+
+
+def of(host: str, read: int = 0, **more: object) -> Witness:
+    given: dict[str, object] = {
+        "host": host,
+        "started": 10.0,
+        "ended": 12.0,
+        "synced": None,
+        "asked": Moved(read, 0),
+        "moved": Moved(read, 0),
+    }
+    return Witness(**{**given, **more})  # type: ignore[arg-type]
+
+
+def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
+    seen = witness.Testimony(
+        witnesses=(
+            of("a", counters={"8:0": Moved(10, 0)}),
+            of("a", counters={"8:0": Moved(12, 1), "8:16": Moved(5, 5)}),
+            of("b", counters={"8:0": Moved(7, 0)}),
+        ),
+        expected=3,
+    )
+    assert seen.counted({"a": ["8:0"], "b": ["8:0"]}) == Moved(19, 1)
+    # A container shares its kernel's counters with another: only one of the two is named.
+    assert seen.counted({"a": ["8:0"]}) == Moved(12, 1)
+    assert seen.complete and seen.hosts == ["a", "b"]
+
+
+def test_seconds_are_those_of_the_longest_node() -> None:
+    seen = witness.Testimony(
+        witnesses=(
+            of("a", started=100.0, ended=103.0),
+            of("a", started=100.5, ended=104.0, synced=106.5),
+            of("b", started=7.0, ended=11.5, synced=11.75),
+        ),
+        expected=3,
+    )
+    assert seen.seconds == 6.5
+    assert seen.sync_seconds == 2.5
+    assert witness.Testimony(witnesses=seen.witnesses[:1], expected=1).sync_seconds is None
+
+
+def test_a_sync_belongs_to_the_time_of_what_it_follows() -> None:
+    phase = Phase("create", {"rate": Quantity(1000.0, "ops/s")}, 2.0, operations=2000)
+    output = ToolOutput("fio", "3.37", (phase,))
+    synced = witness.Testimony(witnesses=(of("a", synced=14.0),), expected=1)
+    (longer,) = witness.synced(output, synced, "create").phases
+    assert (longer.seconds, longer.rates["rate"].value) == (4.0, 500.0)
+    with pytest.raises(ToolOutputError, match="create: a node did not report"):
+        witness.synced(output, witness.Testimony(witnesses=(of("a"),), expected=1), "create")
+
+
+def test_two_looks_give_what_happened_between_them() -> None:
+    before = [of("a", 5, counters={"8:0": Moved(100, 7)}), of("b", 1)]
+    after = [
+        of("a", 9, started=50.0, ended=50.0, counters={"8:0": Moved(160, 7), "8:1": Moved(1, 0)}),
+        of("c", 9),
+    ]
+    (grown,) = between(before, after)
+    assert (grown.started, grown.ended, grown.moved) == (10.0, 50.0, Moved(4, 0))
+    assert grown.counters == {"8:0": Moved(60, 0), "8:1": Moved(1, 0)}
+
+
+# --- when bytes moved -----------------------------------------------------------------------------
+
+
+@given(
+    begin=st.floats(1.0, 5.0),
+    length=st.floats(0.05, 60.0),
+    pause=st.sampled_from([0.2, 0.23, 1.0]),
+    late=st.floats(0.0, 1.0),
+)
+def test_the_seconds_of_bytes_are_never_too_many(
+    begin: float, length: float, pause: float, late: float
+) -> None:
+    """However the looks fall, and however late the busy node takes them."""
+    total = 1000 * MIB
+
+    def moved(time: float) -> int:
+        return int(total * min(1.0, max(0.0, (time - begin) / length)))
+
+    looks = [late + n * pause for n in range(int((begin + length + 3) / pause) + 2)]
+    instants = [Instant(time, moved(time)) for time in looks]
+    found = seconds_of_activity(instants, 0.5, begin + length + 1.5, 0.02)
+    assert found is None or found <= length
+    if length > 10 * pause:
+        assert found is not None and found >= 0.95 * length - 2 * pause
+
+
+def test_the_seconds_of_bytes_need_bytes() -> None:
+    assert seconds_of_activity([], 0, 10, 0.01) is None
+    assert seconds_of_activity([Instant(t, 7) for t in range(9)], 0, 8, 0.01) is None
+
+
+def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quiet time is two lines, at its ends."""
+    monkeypatch.chdir(tmp_path)
+    stat = tmp_path / "stat"
+    recorder = Recorder([])
+    recorder._counters.append(os.open(stat, os.O_RDONLY | os.O_CREAT))
+    for sectors in (2, 2, 2, 2, 5, 6):
+        stat.write_text(f"1 0 {sectors} 0 1 0 {sectors + 1} 0\n")
+        recorder.look()
+    recorder.write()
+    moved = [i.bytes_moved for i in parse_activity((tmp_path / ACTIVITY).read_text())]
+    assert moved == [512 * n for n in (5, 5, 11, 13)]
+
+
+# --- the script itself ----------------------------------------------------------------------------
+
+
+def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Witness], str]:
+    done = subprocess.run(
+        ["sh", str(JOB_FILES / "witness.sh"), *words],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+    found, rest = parse(done.stderr)
+    return done.returncode, found, done.stdout + rest
+
+
+def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
+    script = f"dd if={storage_file} of=/dev/null bs=1M iflag=direct 2>/dev/null & wait; echo done"
+    status, (seen,), rest = told(storage_file.parent, "sh", "-c", script)
+    assert (status, rest) == (0, "done\n")
+    # Its program was perhaps fetched, too.
+    assert seen.asked.read >= 8 * MIB and 8 * MIB <= seen.moved.read < 9 * MIB
+    device = os.stat(storage_file).st_dev
+    counted = seen.counters.get(f"{os.major(device)}:{os.minor(device)}")
+    assert seen.synced is None and seen.ended >= seen.started
+    assert counted is None or counted.read >= 8 * MIB
+
+
+@pytest.mark.parametrize(
+    ("variable", "number", "looks"),
+    [
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "0", True),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "3", False),
+        ("SLURM_LOCALID", "1", False),
+        ("MPI_LOCALRANKID", "1", False),
+    ],
+)
+def test_the_first_task_of_a_node_looks_at_its_counters(
+    storage_file: Path, variable: str, number: str, looks: bool
+) -> None:
+    words = ["dd", f"if={storage_file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"]
+    _, (seen,), _ = told(storage_file.parent, *words, **{variable: number})
+    assert bool(seen.counters) == looks
+
+
+def test_a_sync_is_timed(storage_file: Path) -> None:
+    _, (seen,), _ = told(storage_file.parent, "--sync", str(storage_file.parent), "true")
+    assert seen.synced is not None and seen.synced >= seen.ended
+
+
+@pytest.fixture
+def storage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """8 MiB on storage, written back."""
+    file = tmp_path_factory.mktemp("witness") / "data"
+    with file.open("wb") as out:
+        out.write(os.urandom(8 * MIB))
+        out.flush()
+        os.fsync(out.fileno())
+    try:
+        os.close(os.open(file, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        pytest.skip(f"{file.parent} takes no O_DIRECT")
+    if not os.major(os.stat(file).st_dev):
+        pytest.skip(f"{file.parent} is on no block device")
+    return file
+
+
+def test_a_thousand_nodes_of_64_tasks_are_read_in_seconds() -> None:
+    """Also in a mere launcher's order, lines of all nodes mixed."""
+    nodes = 1000 if FULL else 250
+    text = "".join(
+        line(of(f"n{node}", 100 * MIB, counters={"8:0": Moved(6400 * MIB, 0)} if not task else {}))
+        for task in range(64)
+        for node in range(nodes)
+    )
+    found, rest = parse(text)
+    seen = witness.Testimony(witnesses=tuple(found), expected=64 * nodes)
+    assert seen.complete and rest == ""
+    assert seen.moved.read == seen.counted({f"n{n}": ["8:0"] for n in range(nodes)}).read
