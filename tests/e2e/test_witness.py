@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run
+from e2e.rig import MIB, Rig, Run
 
 pytestmark = [
     pytest.mark.slow,
@@ -271,3 +271,23 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
         )
     fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
+def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> None:
+    """Bytes take most of the time, so that both words about the seconds are exact."""
+    target = place.formatted(fstype)
+    checks = (*IOR, *DIRECT, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
+    with capped(place.last, read=50 * MIB, written=50 * MIB):
+        run = judged(
+            make_rig,
+            target,
+            *checks,
+            tools=("ior", "fio"),
+            limits={"phase_seconds": "3 s", "repetitions": 2},
+        )
+    assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
+    figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}
+    assert figures["write_bw"] == pytest.approx(50, rel=0.1)
