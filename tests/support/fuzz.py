@@ -29,7 +29,7 @@ from iogauge.calibrate.yamledit import EditError
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import changes, fingerprint
+from iogauge.evidence import changes, fingerprint, witness
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
 from iogauge.node import (
@@ -464,8 +464,10 @@ def _machine(data: bytes) -> object:
     """What the kernel says of devices, routes and itself, and an MPI of its version."""
     text = text_of(data)
     probes.route_interface(text, "10.0.0.1")
-    moved = counters.parse_diskstats(text, "8:0")
-    assert moved is None or min(moved) >= 0
+    found, _ = witness.parse(text)
+    seen = witness.Testimony(witnesses=tuple(found), expected=1)
+    assert min(seen.moved.read, seen.counted({"n1": ["8:0"]}).read, len(found)) >= -(2**63)
+    witness.seconds_of_activity(stage.parse_activity(text), 0.0, 1e9, 0.02)
     return counters.parse_log(text, "lustre")
 
 

@@ -60,7 +60,6 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
     node_counters.parse_parameters(text)
     node_counters.parse_jobs(text)
     node_counters.parse_bytes_moved(text)
-    node_counters.parse_diskstats(text, "8:0")
     node_counters.parse_log(text, "lustre")
 
 
@@ -110,16 +109,6 @@ def test_our_own_job(variable: str, environment: dict[str, str], own: str, forei
 @pytest.mark.parametrize("variable", ["disable", "", "nodelocal", "session", "SLURM_JOB_ID"])
 def test_a_job_without_a_name_of_its_own(variable: str) -> None:
     assert node_counters.own_job(variable, {}, 1000) is None
-
-
-def test_the_kernel_counts_bytes_of_a_device() -> None:
-    with open("/proc/diskstats") as file:
-        text = file.read()
-    for line in text.splitlines():
-        words = line.split()
-        moved = node_counters.parse_diskstats(text, f"{words[0]}:{words[1]}")
-        assert moved == (int(words[5]) * 512, int(words[9]) * 512)
-    assert node_counters.parse_diskstats(text, "999:999") is None
 
 
 #: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.
@@ -340,18 +329,6 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     assert first.cache_id
     assert first.load1 >= 0
     assert changes.change(first, node_counters.look(str(tmp_path))).seconds >= 0
-
-
-def test_what_is_written_is_counted(tmp_path: Path) -> None:
-    before = node_counters.look(str(tmp_path))
-    if before.bytes_written is None:
-        pytest.skip("nothing counts what is written here")
-    with open(tmp_path / "x", "wb") as file:
-        file.write(os.urandom(8 * MIB))
-        os.fsync(file.fileno())
-    moved = changes.change(before, node_counters.look(str(tmp_path))).bytes_written
-    assert moved is not None
-    assert moved >= 8 * MIB
 
 
 @pytest.mark.parametrize("script", ["exit 3", "sleep 60", None])

@@ -212,3 +212,31 @@ def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
         if finding.guard == "G6"
     ]
     assert [finding.metric for finding in ceilings] == list(rates)
+
+
+@pytest.mark.parametrize(
+    ("below", "disk"),
+    [
+        (Below(devices=("8:1",), disks=("8:0",), names={"8:0": "sda", "8:1": "sda1"}), "8:0"),
+        (
+            Below(
+                devices=("259:2",),
+                disks=("259:0",),
+                names={"259:0": "nvme0n1", "259:2": "nvme0n1p2"},
+            ),
+            "259:0",
+        ),
+        # A whole disk, a mapped device, a loop device on a disk, two disks.
+        (Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"}), None),
+        (Below(devices=("253:0",), disks=("8:0",), names={"8:0": "sda", "253:0": "dm-0"}), None),
+        (Below(devices=("7:0",), disks=("8:0",), names={"8:0": "sda", "7:0": "loop0"}), None),
+        (Below(devices=("8:1",), disks=("8:0", "8:16"), names={"8:0": "sda", "8:1": "sda1"}), None),
+    ],
+)
+def test_others_on_a_partitions_disk_are_load(
+    left: Evidence, below: Below, disk: str | None
+) -> None:
+    views = tuple(dataclasses.replace(view, below=below) for view in left.views)
+    seen = case(dataclasses.replace(left, views=views))
+    assert seen.shared_counters == {"n1": (disk,) if disk else below.devices}
+    assert seen.counters == {"n1": below.devices}

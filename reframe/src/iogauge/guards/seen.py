@@ -64,6 +64,14 @@ class CaseSeen:
         """Return the names of the disks at the bottom, by host, as :attr:`counters`."""
         return self._by_host(lambda view: view.below.disks)
 
+    @cached_property
+    def shared_counters(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of the counters that show the load of others, as :attr:`counters`.
+
+        A partition's disk also serves the other partitions.
+        """
+        return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
+
     def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
         firsts = {view.cache_id: view for view in reversed(self.evidence.views)}
         named = {view.host: names(view) for view in firsts.values()}

@@ -306,13 +306,13 @@ def _under_the_mount(seen: CaseSeen) -> tuple[Moved | None, Moved] | None:
     phases = [phase for phase in seen.phases if phase.phase.witnessed and not phase.phase.within]
     testimonies = [t for phase in phases for t in phase.testimonies]
     if (
-        not seen.counters
+        not seen.shared_counters
         or not seen.traits.accounts
         or not testimonies
         or not all(t.complete for t in testimonies)
     ):
         return None
-    counted = sum((t.counted(seen.counters) for t in testimonies), Moved())
+    counted = sum((t.counted(seen.shared_counters) for t in testimonies), Moved())
     moved = sum((t.moved for t in testimonies), Moved())
     operations = sum(p.operations or 0 for phase in phases for p in phase.tool_phases)
     beside = _METADATA_OF_TREES if seen.extras.target.type == "btrfs" else _METADATA

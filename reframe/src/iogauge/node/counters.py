@@ -1,8 +1,8 @@
 """Activity of a node and its target: counters before and after the judged phases.
 
 A :class:`Load` is one look at one node; ``evidence/changes`` compares two looks. Bytes come from
-the device of a local file system (``/proc/diskstats``) or the mount on Lustre (``llite.*.stats``).
-They count all users of the node. Root alone sees connections to servers (``osc.*.import``,
+the mount on Lustre (``llite.*.stats``) and count all users of the node; job/witness.sh counts
+devices. Root alone sees connections to servers (``osc.*.import``,
 ``osc.*.state``) and the jobs of all clients (``*.job_stats``, on a server). Users see the kernel's
 log if the site lets them. Invisible data are left out and marked as such.
 
@@ -24,7 +24,7 @@ from typing import Any, Final
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
 from iogauge.node.client_settings import fsname_of
-from iogauge.node.mounts import Mount, cache_id, existing_parent, find_mount
+from iogauge.node.mounts import cache_id, existing_parent, find_mount
 from iogauge.node.uuids import uuid_of
 
 #: Seconds that lctl may take; it runs outside every timed phase.
@@ -32,8 +32,6 @@ _LCTL_SECONDS: Final = 2.0
 
 #: Seconds that reading the kernel's log may take.
 _LOG_SECONDS: Final = 0.2
-_SECTOR: Final = 512
-
 #: Characters of a line of the kernel's log; its own limit is near 1000.
 _LOG_LINE: Final = 2000
 
@@ -158,20 +156,6 @@ def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Patt
     return re.compile(re.escape(value)) if value else None
 
 
-def parse_diskstats(text: str, device: str) -> tuple[int, int] | None:
-    """Return bytes that anybody read from and wrote to ``MAJOR:MINOR``, from ``/proc/diskstats``.
-
-    Its sectors have 512 bytes. Returns None if the device has no line.
-    """
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 10 and f"{words[0]}:{words[1]}" == device:
-            if not all(re.fullmatch("[0-9]{1,18}", words[n]) for n in (5, 9)):
-                return None
-            return int(words[5]) * _SECTOR, int(words[9]) * _SECTOR
-    return None
-
-
 def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str], ...]]:
     """Return the last record's number in ``/dev/kmsg``, and a file system's lost connections."""
     last, complaints = None, []
@@ -239,20 +223,6 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
 
 
 # Functions that read the machine.
-def _device_bytes(path: str, mount: Mount) -> tuple[str, tuple[int, int]] | None:
-    """Return name and bytes of a local mount's device; None if it has no device of its own."""
-    numbers = [os.stat(path).st_dev]
-    with contextlib.suppress(OSError):
-        numbers.append(os.stat(os.path.realpath(mount.source)).st_rdev)
-    with open("/proc/diskstats", encoding="ascii") as file:
-        text = file.read()
-    for number in numbers:
-        device = f"{os.major(number)}:{os.minor(number)}"
-        if moved := parse_diskstats(text, device):
-            return f"device {device}", moved
-    return None
-
-
 def _kernel_log() -> str:
     """Return the kernel's log; raises OSError if it is unreadable or reading takes too long."""
     fd, parts = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), []
@@ -295,10 +265,6 @@ def look(path: str) -> Load:
             fields |= _lustre(done.stdout, os.environ, os.getuid())
         with contextlib.suppress(OSError):
             fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
-    elif mount is not None:
-        with contextlib.suppress(OSError, ValueError):
-            if device := _device_bytes(path, mount):
-                fields["counter"], (fields["bytes_read"], fields["bytes_written"]) = device
     return Load(
         **{"cache_id": "", **fields},
         host=os.uname().nodename,

@@ -188,6 +188,15 @@ class Below:
     compresses: str = ""
     copies: tuple[float, float] = (1.0, 1.0)
 
+    @property
+    def disk_of_partition(self) -> tuple[str, ...]:
+        """Return the disk if the file system lies on one partition of a disk; else nothing."""
+        if len(self.devices) != 1 or len(self.disks) != 1 or self.devices == self.disks:
+            return ()
+        disk, device = (self.names.get(number, "") for number in (*self.disks, *self.devices))
+        is_partition = re.fullmatch(rf"{re.escape(disk)}p?[0-9]+", device) and disk
+        return self.disks if is_partition else ()
+
 
 @dataclass(frozen=True, slots=True)
 class View:
