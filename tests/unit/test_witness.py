@@ -157,15 +157,20 @@ def test_the_seconds_of_bytes_are_never_too_many(
 
     looks = [late + n * pause for n in range(int((begin + length + 3) / pause) + 2)]
     instants = [Instant(time, moved(time)) for time in looks]
-    found = seconds_of_activity(instants, 0.5, begin + length + 1.5, 0.02)
+    found = seconds_of_activity(instants, (0.5, begin + length + 1.5), total)
     assert found is None or found <= length
     if length > 10 * pause:
         assert found is not None and found >= 0.95 * length - 2 * pause
 
 
-def test_the_seconds_of_bytes_need_bytes() -> None:
-    assert seconds_of_activity([], 0, 10, 0.01) is None
-    assert seconds_of_activity([Instant(t, 7) for t in range(9)], 0, 8, 0.01) is None
+def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
+    assert seconds_of_activity([], (0, 10), 1) is None
+    assert seconds_of_activity([Instant(t, 7) for t in range(9)], (0, 8), 1) is None
+    steady = [Instant(t, 100 * t) for t in range(101)]
+    assert seconds_of_activity(steady, (0, 100), 10_000) == pytest.approx(95, abs=2)
+    # A tenth was moved by others, at worst all of it at the ends.
+    assert seconds_of_activity(steady, (0, 100), 9_000) == pytest.approx(75, abs=2)
+    assert seconds_of_activity(steady, (0, 100), 5_000) is None
 
 
 def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

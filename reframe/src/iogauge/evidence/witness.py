@@ -13,10 +13,15 @@ from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import PAUSE_S, Instant, complaints_file, look_phase, printed_file
+from iogauge.plan.stage import Instant, complaints_file, look_phase, printed_file
 
 #: First word of each line of witness.sh.
 WORD: Final = "iogauge-witness"
+
+#: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
+#: most that does not count with the bytes of others.
+_ENDS: Final = 0.02
+_MOST_TRIMMED: Final = 0.25
 
 _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
@@ -70,10 +75,14 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testimony:
-    """All witnesses of one execution, and how many there should be."""
+    """All witnesses of one execution, and how many there should be.
+
+    ``of_tasks`` is False if they looked at the nodes of fio's servers: then only the counters speak.
+    """
 
     witnesses: tuple[Witness, ...] = ()
     expected: int
+    of_tasks: bool = True
 
     @property
     def complete(self) -> bool:
@@ -95,6 +104,13 @@ class Testimony:
             max(w.synced or w.ended for w in of_host) - min(w.started for w in of_host)
             for of_host in self._by_host().values()
         )
+
+    def span(self, host: str) -> tuple[float, float] | None:
+        """Return the first start and the last end on a node, in seconds since its boot."""
+        of_host = self._by_host().get(host)
+        if not of_host:
+            return None
+        return min(w.started for w in of_host), max(w.ended for w in of_host)
 
     @property
     def sync_seconds(self) -> float | None:
@@ -141,19 +157,23 @@ class Testimony:
 
 
 def seconds_of_activity(
-    instants: Sequence[Instant], started: float, ended: float, trim: float
+    instants: Sequence[Instant], span: tuple[float, float], own_bytes: int
 ) -> float | None:
-    """Return the seconds between two times in which the bytes moved, at least; None if unknown.
+    """Return the seconds in which the tasks' bytes moved, at least; None if unknown.
 
-    The first and the last ``trim`` of the bytes do not count. Nothing is known of the time between
-    two instants: bytes may have begun late in it, and ended early.
+    ``span`` holds the times of first start and last end. Nothing is known of the time between two
+    instants: bytes may have begun late in it, and ended early. At each end a fiftieth does not
+    count, and as many bytes as others moved. If they moved a quarter, nothing is known.
     """
+    started, ended = span
     before = [i for i in instants if i.time <= started][-1:]
-    within = before + [i for i in instants if started < i.time <= ended + PAUSE_S]
+    after = [i for i in instants if i.time > ended][:1]
+    within = before + [i for i in instants if started < i.time <= ended] + after
     if len(within) < 3:
         return None
     first, total = within[0].bytes_moved, within[-1].bytes_moved - within[0].bytes_moved
-    if total <= 0:
+    trim = _ENDS + max(0, total - own_bytes) / total if total > 0 else 1.0
+    if trim > _MOST_TRIMMED:
         return None
     begun = next(i.time for i in within if i.bytes_moved >= first + trim * total)
     going = [i.time for i in within if i.bytes_moved < first + (1 - trim) * total]
@@ -224,7 +244,9 @@ def hear(
             parse(text(printed_file(look_phase(when, phase.name), repetition)))[0]
             for when in ("before", "after")
         )
-        return Testimony(witnesses=tuple(between(before, after)), expected=plan.nodes)
+        return Testimony(
+            witnesses=tuple(between(before, after)), expected=plan.nodes, of_tasks=False
+        )
     witnesses, _ = parse(text(complaints_file(phase.name, repetition)))
     return Testimony(
         witnesses=tuple(witnesses), expected=plan.tasks if phase.launch == "tasks" else 1

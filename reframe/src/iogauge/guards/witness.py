@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,7 +14,6 @@ from iogauge.evidence.changes import own_bytes
 from iogauge.evidence.witness import Moved, Testimony, seconds_of_activity
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.plan.stage import PhaseRun
 from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Share by which the tool's and the kernel's count may differ.
@@ -25,9 +24,6 @@ SLACK_BYTES: Final = 16 << 20
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 64 << 20
-
-#: Share of the bytes at each end of an execution that may move outside of the tool's timing.
-_ENDS: Final = 0.02
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
@@ -158,12 +154,13 @@ def _bytes_of(
     if not testimony.complete:
         return None
     case, way = seen.case, seen.access.direction
+    accounted = case.traits.accounts and bool(case.counters)
     # What an asynchronous engine asks for is not counted.
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
     return Bytes(
         claimed=claimed,
-        asked=testimony.asked.way(way) if synchronous else None,
-        own=testimony.moved.way(way) if case.traits.accounts and case.counters else None,
+        asked=testimony.asked.way(way) if synchronous and testimony.of_tasks else None,
+        own=testimony.moved.way(way) if accounted and testimony.of_tasks else None,
         counted=testimony.counted(case.counters).way(way) if case.counters else None,
         least=testimony.counted(case.disks).way(way) if case.disks else None,
     )
@@ -208,38 +205,48 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G4 for phases that are timed."""
     if seen.access.direction == "none" or not seen.outputs:
         return
-    name = seen.phase.within or seen.phase.name
-    runs = [r for r in seen.case.evidence.runs if r.name == name and r.repetition > 0]
-    whole = len(seen.testimonies) == len(seen.outputs) == len(runs)
     executions = []
-    for output, run, testimony in zip(seen.outputs, runs, seen.testimonies, strict=False):
-        if whole and testimony.complete:
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        if testimony.complete:
             executions.append(
                 Seconds(
                     claimed=sum(phase.seconds for phase in output.phases),
                     ran=testimony.seconds,
-                    moving=_moving(seen, output, run, testimony),
+                    moving=_moving(seen, output, testimony),
                 )
             )
     executions += [Seconds(claimed=0.0)] * (len(seen.outputs) - len(executions))
     yield seconds_witnessed(executions=executions)
 
 
-def _moving(
-    seen: PhaseSeen, output: ToolOutput, run: PhaseRun, testimony: Testimony
-) -> float | None:
-    """Return the seconds in which an execution's bytes moved; None if others' bytes hide them."""
-    case = seen.case
-    if seen.phase.pauses or len(output.phases) != 1 or not case.counters:
+def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+    """Return the seconds in which an execution's bytes moved on the first node; None if unknown."""
+    case, views = seen.case, seen.case.evidence.views
+    span = testimony.span(views[0].host) if views else None
+    if seen.phase.pauses or len(output.phases) != 1 or not case.counters or span is None:
         return None
-    counted, own = testimony.counted(case.counters), testimony.moved
-    total = counted.read + counted.written
-    if total < SLACK_BYTES:
+    # Containers of one kernel over one mount share the counters.
+    hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
+    own = _own(seen, output, testimony, hosts)
+    bytes_own = own.read + round(own.written * case.copies[1])
+    if bytes_own < SLACK_BYTES:
         return None
-    foreign = max(0, total - own.read - round(own.written * case.copies[1])) / total
-    return seconds_of_activity(
-        case.evidence.activity, run.started, run.ended, min(0.4, _ENDS + foreign)
-    )
+    return seconds_of_activity(case.evidence.activity, span, bytes_own)
+
+
+def _own(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, hosts: Collection[str] | None = None
+) -> Moved:
+    """Return the bytes of an execution's tasks on some hosts, or on all.
+
+    The kernel does not tell those of fio's servers: then the tool's word stands, evenly divided.
+    """
+    if testimony.of_tasks:
+        own = [w.moved for w in testimony.witnesses if hosts is None or w.host in hosts]
+        return sum(own, Moved())
+    read, written = (seen.claimed_bytes(output, way) or 0 for way in ("read", "write"))
+    share = 1.0 if hosts is None else len(hosts) / seen.case.plan.nodes
+    return Moved(round(share * read), round(share * written))
 
 
 def foreign_load(
@@ -313,7 +320,14 @@ def _under_the_mount(seen: CaseSeen) -> tuple[Moved | None, Moved] | None:
     ):
         return None
     counted = sum((t.counted(seen.shared_counters) for t in testimonies), Moved())
-    moved = sum((t.moved for t in testimonies), Moved())
+    moved = sum(
+        (
+            _own(phase, output, testimony)
+            for phase in phases
+            for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
+        ),
+        Moved(),
+    )
     operations = sum(p.operations or 0 for phase in phases for p in phase.tool_phases)
     beside = _METADATA_OF_TREES if seen.extras.target.type == "btrfs" else _METADATA
     written = round(moved.written * seen.copies[1]) + operations * beside

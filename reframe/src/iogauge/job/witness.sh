@@ -2,7 +2,7 @@
 # Run a tool, and write down what the kernel says that it did: the second witness.
 #
 #   witness.sh [--sync DIRECTORY] COMMAND...   the exit status is the command's
-#   witness.sh --look [SERVERS]                look at this node; SERVERS lists fio's servers
+#   witness.sh --look                          look at this node, whose fio server does the work
 #
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
@@ -12,7 +12,7 @@
 # START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command, or -. The five sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes (/proc/diskstats), or the point of a mounted NFS in bytes (/proc/self/mountstats). After a command
-# its growth is given, in a look its value. Only the first task of a node gives counters, if the launcher numbers the tasks.
+# its growth is given; in a look its value, and the sums are 0: fio's server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
 
 # shellcheck shell=dash source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
@@ -63,7 +63,7 @@ grow() {
     done
 }
 
-# Set the sums of a process; all are 0 if the kernel does not count.
+# Set the sums of this shell; all are 0 if the kernel does not count.
 account() {
     local key value
     rchar=0 wchar=0 fetched=0 stored=0 cancelled=0
@@ -75,20 +75,15 @@ account() {
             write_bytes:) stored=$value ;;
             cancelled_write_bytes:) cancelled=$value ;;
         esac
-    done 2>/dev/null <"/proc/$1/io"
+    done 2>/dev/null <"/proc/$$/io"
 }
 
 read -r host </proc/sys/kernel/hostname
 
 if [ "$1" = --look ]; then
-    server=$$
-    while read -r name _ process; do
-        [ "$name" != "$host" ] || server=$process
-    done 2>/dev/null <"${2:-/dev/null}"
     count
-    account "$server"
     read -r now _ </proc/uptime
-    echo "iogauge-witness $host $now $now - $rchar $wchar $fetched $stored $cancelled$counted end"
+    echo "iogauge-witness $host $now $now - 0 0 0 0 0$counted end"
     exit
 fi
 
@@ -101,14 +96,14 @@ number=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_
 iog_end_on_signal
 counted='' grown=''
 [ "$number" != 0 ] || count
-account $$
+account
 before="$rchar $wchar $fetched $stored $cancelled"
 read -r started _ </proc/uptime
 
 iog_run "$@"
 status=$?
 read -r ended _ </proc/uptime
-account $$
+account
 [ "$status" -eq 0 ] || exit "$status"
 
 synced=-

@@ -12,7 +12,6 @@ from iogauge.plan.stage import (
     FACTS,
     PINNED,
     PINS,
-    SERVERS,
     STRIPES,
     VIEW,
     evict_stem,
@@ -93,7 +92,7 @@ def _witnessed(phase: PhasePlan, launch: Launch) -> str:
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Return lines that look at all nodes before and after a phase of fio's servers."""
-    words = [*launch.each_node, "sh", launch.witness, "--look", SERVERS]
+    words = [*launch.each_node, "sh", launch.witness, "--look"]
     before, after = (
         [f"iog_phase {look_phase(when, phase.name)} {shell_command(words)}"]
         for when in ("before", "after")
