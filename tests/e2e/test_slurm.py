@@ -205,7 +205,8 @@ def test_every_record_names_its_nodes(measured: tuple[Run, Rig]) -> None:
     assert len(run.records) == 4
     for record in run.records:
         integrity = [f["outcome"] for f in record["findings"] if f["guard"] == "G22"]
-        assert set(integrity) == {"ok"}  # as many nodes and tasks as asked
+        # As many nodes and tasks as asked; that a script runs the tool is a remark.
+        assert set(integrity) <= {"ok", "warn"}
 
 
 def accesses(rig: Rig, tool: str, what: str) -> Mapping[tuple[str, str, int], set[str]]:
@@ -276,7 +277,7 @@ def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) 
     (warned,) = re.findall(r"^#SBATCH --signal=B:USR1@(\d+)$", text, re.MULTILINE)
     assert int(warned) >= 30 and f"IOG_WARNED={warned}\n" in text
     assert "#SBATCH --no-requeue\n" in text
-    assert "srun --distribution=block --cpu-bind=cores mdtest" in text
+    assert re.search(r"srun --distribution=block --cpu-bind=cores sh \S+/witness.sh mdtest", text)
 
 
 @pytest.mark.needs_ior
@@ -342,7 +343,7 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     run = rig.finish(process, 240)
     cluster.assert_nothing_left()
     reason = reason_of(run)
-    assert "phase randread, repetition 1 never finished" in reason
+    assert re.search("phase randread, repetition [01] never finished", reason)
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 

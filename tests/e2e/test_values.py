@@ -40,13 +40,33 @@ def ior_result(file: Path, access: str) -> dict[str, Any]:
 
 def mdtest_rate(file: Path, row: str) -> float:
     """Mean of a row of mdtest's first table, read with no more than a split."""
-    table = file.read_text().split("SUMMARY rate")[1].split("SUMMARY time")[0]
+    return _mean(file.read_text().split("SUMMARY rate")[1].split("SUMMARY time")[0], row)
+
+
+def mdtest_seconds(file: Path, row: str) -> float:
+    """Mean of a row of mdtest's second table."""
+    return _mean(file.read_text().split("SUMMARY time")[1], row)
+
+
+def _mean(table: str, row: str) -> float:
     (line,) = [x for x in table.splitlines() if x.strip().startswith(row)]
     _maximum, _minimum, mean, _deviation = line.split()[-4:]
     return float(mean)
 
 
-def check(run: Run, check_name: str, expected: dict[str, tuple[str, list[float]]]) -> None:
+def with_sync(value: float, seconds: float, file: Path) -> float:
+    """A rate over the seconds of a phase and those of the sync after it, from what a task's witness printed."""
+    (words,) = [
+        line.split()
+        for line in file.read_text().splitlines()
+        if line.startswith("iogauge-witness") and line.split()[4] != "-"
+    ]
+    return value * seconds / (seconds + float(words[4]) - float(words[3]))
+
+
+def check(
+    run: Run, check_name: str, expected: dict[str, tuple[str, list[float]]], exact: float = 0
+) -> None:
     """A record, and ReFrame's own report, hold exactly these samples, units and medians."""
     (record,) = [r for r in run.records if r["check"] == check_name]
     (case,) = [c for c in run.cases if c["display_name"] == record["case"]]
@@ -54,8 +74,8 @@ def check(run: Run, check_name: str, expected: dict[str, tuple[str, list[float]]
     for metric in record["metrics"]:
         unit, samples = expected[metric["name"]]
         assert metric["unit"] == unit
-        assert metric["samples"] == samples
-        assert metric["median"] == statistics.median(samples)
+        assert metric["samples"] == pytest.approx(samples, rel=exact)
+        assert metric["median"] == statistics.median(metric["samples"])
         value, *_, reported_unit, _result = case["perfvalues"][f"rig:default:{metric['name']}"]
         assert (value, reported_unit) == (metric["median"], unit)
 
@@ -79,14 +99,22 @@ def test_fio_metadata_values(fio_run: Run) -> None:
     def rates(name: str, way: str) -> list[float]:
         return [fio_job(stage / f"fio-{name}.{rep}.json")[way]["iops"] for rep in (1, 2)]
 
+    def synced(name: str) -> list[float]:
+        ways = [fio_job(stage / f"fio-{name}.{rep}.json")["write"] for rep in (1, 2)]
+        return [
+            with_sync(way["iops"], way["runtime"] / 1000, stage / f"{name}.{rep}.err")
+            for rep, way in enumerate(ways, 1)
+        ]
+
     check(
         fio_run,
         "FioMetadata",
         {
-            "create_rate": ("ops/s", rates("create", "write")),
+            "create_rate": ("ops/s", synced("create")),
             "stat_warm_rate": ("ops/s", rates("stat", "read")),
-            "remove_rate": ("ops/s", rates("remove", "write")),
+            "remove_rate": ("ops/s", synced("remove")),
         },
+        exact=1e-9,
     )
 
 
@@ -150,14 +178,23 @@ def test_mdtest_values(mpi_run: Run) -> None:
     def rates(name: str, row: str) -> list[float]:
         return [mdtest_rate(stage / f"{name}.{rep}.out", row) for rep in (1, 2)]
 
+    removed = [
+        with_sync(
+            mdtest_rate(stage / f"remove.{rep}.out", "File removal"),
+            mdtest_seconds(stage / f"remove.{rep}.out", "File removal"),
+            stage / f"remove.{rep}.err",
+        )
+        for rep in (1, 2)
+    ]
     check(
         mpi_run,
         "MdtestHard",
         {
             "create_rate": ("ops/s", rates("create", "File creation")),
             "read_rate": ("ops/s", rates("read", "File read")),
-            "remove_rate": ("ops/s", rates("remove", "File removal")),
+            "remove_rate": ("ops/s", removed),
         },
+        exact=0.005,  # the table has three decimals of a second
     )
     with open(stage / "mdtest-create.1.ranks.csv", newline="") as file:
         assert len(list(csv.reader(file))) >= 3, "a row for each of two tasks"
