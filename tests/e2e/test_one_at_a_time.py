@@ -25,7 +25,7 @@ def intervals(run: Run) -> list[tuple[float, float]]:
     """From the beginning of the first phase to the end of the last, for each case."""
     found = []
     for file in run.stage.rglob("phases.tsv"):
-        times = [float(t) for line in file.read_text().splitlines() for t in line.split("\t")[3:]]
+        times = [float(t) for line in file.read_text().splitlines() for t in line.split("\t")[3:5]]
         found.append((min(times), max(times)))
     return found
 
