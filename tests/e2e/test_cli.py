@@ -350,7 +350,7 @@ class TestReframe:
 
 SLOWER = (
     'python3 -c \'import json,sys; f=sys.argv[1]; d=json.load(open(f)); r=d["jobs"][0]["write"];\n'
-    'k=r["iops"]/10\nfor n in ("iops","bw","bw_bytes","total_ios","io_bytes","io_kbytes"):\n'
+    'k=r["iops"]/200\nfor n in ("iops","bw","bw_bytes","total_ios","io_bytes","io_kbytes"):\n'
     '  r[n]=type(r[n])(r[n]/k)\njson.dump(d,open(f,"w"))\' "$out"'
 )
 
@@ -364,7 +364,7 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(
     rig.write_references(
         {
             "FioMetadata": {
-                "create_rate": [100, -0.5, None, "ops/s"],
+                "create_rate": [1000, -0.5, None, "ops/s"],
                 "stat_warm_rate": [1, -0.9, None, "ops/s"],
                 "remove_rate": [1, -0.9, None, "ops/s"],
             }
@@ -374,6 +374,7 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(
     # No kernel counts files, as it counts bytes.
     rig.damage("fio", "*create.1.json", once + SLOWER)
     done = rig.iogauge("run", "--confirm", "-n", "^FioMetadata$")
+    assert len(done.records) == 2, done.out
     first, second = done.records
     assert first["verdict"] == "FAIL", first["reason"]
     assert second["confirms"] == first["session"]

@@ -501,7 +501,7 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
     [
         ('"$real" "${@/#128k/64k}"', "'64k' where '128k'"),
         ('"$real" "${@/--posix.odirect/-g}"', "'-g' where '--posix.odirect'"),
-        ('"$real" "$@" -z', "'-z' where 'nothing'"),
+        ('"$real" "$@" -Y', "'-Y' where 'nothing'"),
     ],
 )
 def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig, words: str, cause: str) -> None:
@@ -534,6 +534,10 @@ def test_impossible_bandwidth(ior_rig: Rig) -> None:
         "devices": {"count": 1, "read": "1 MB/s", "write": "1 MB/s"},
     }
     ior_rig.write_settings()
+    # A reference that leaves something to fail beside such a ceiling.
+    ior_rig.write_references(
+        {"IorPosix": {name: [0.9, -0.1, None, "MiB/s"] for name in ("write_bw", "read_bw")}}
+    )
     ior_rig.run(*IOR).never_passed("G6", "ceiling")
 
 

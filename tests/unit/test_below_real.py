@@ -142,7 +142,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert (found.copies, found.cached, found.memory) == (copies, "", "")
     written, read = direct_io(directory, found.devices, os.urandom(MIB))
     assert read < 0.05
-    assert copies[0] * 0.9 <= written <= copies[1] * 1.2
+    assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
 def test_a_journalled_directory_with_delayed_allocation_is_direct(devices: Devices) -> None:
