@@ -81,6 +81,17 @@ def test_a_partition_lies_on_its_whole_disk(tree: Tree) -> None:
     assert tree.resolve("/m") == Below(devices=("8:2",), disks=("8:0",), names=names)
 
 
+def test_what_the_kernel_does_not_count_is_no_witness(tree: Tree) -> None:
+    tree.device("sdb", "8:16", folder="pci0/ata1/block", queue__iostats="0")
+    tree.device("sdb1", "8:17", folder="pci0/ata1/block/sdb", partition="1")
+    tree.device("md0", "9:0", "sda sdb1", queue__iostats="1")
+    tree.mount("/m", "ext4", "8:17")
+    tree.mount("/n", "ext4", "9:0")
+    assert (tree.resolve("/m").devices, tree.resolve("/m").disks) == ((), ())
+    assert (tree.resolve("/n").devices, tree.resolve("/n").disks) == (("9:0",), ())
+    assert not tree.resolve("/m").cached
+
+
 def test_several_disks_below_each_counted_once(tree: Tree) -> None:
     tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
     tree.device("sda3", "8:3", folder="pci0/ata1/block/sda", partition="3")

@@ -102,6 +102,12 @@ def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
     assert seen.complete and seen.hosts == ["a", "b"]
 
 
+def test_a_kernel_that_does_not_count_for_processes_says_nothing_of_tasks() -> None:
+    """A process that has run has read its libraries at least."""
+    assert not witness.Testimony(witnesses=(of("a"), of("b")), expected=2).speaks_of_tasks
+    assert witness.Testimony(witnesses=(of("a", 832), of("b")), expected=2).speaks_of_tasks
+
+
 def test_seconds_are_those_of_the_longest_node() -> None:
     seen = witness.Testimony(
         witnesses=(

@@ -90,6 +90,11 @@ class Testimony:
         return len(self.witnesses) == self.expected
 
     @property
+    def speaks_of_tasks(self) -> bool:
+        """Return whether the sums of the tasks count: every process has read its own libraries."""
+        return self.of_tasks and self.asked.read > 0
+
+    @property
     def hosts(self) -> list[str]:
         """Return the nodes' names, sorted."""
         return sorted({witness.host for witness in self.witnesses})

@@ -159,8 +159,8 @@ def _bytes_of(
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
     return Bytes(
         claimed=claimed,
-        asked=testimony.asked.way(way) if synchronous and testimony.of_tasks else None,
-        own=testimony.moved.way(way) if accounted and testimony.of_tasks else None,
+        asked=testimony.asked.way(way) if synchronous and testimony.speaks_of_tasks else None,
+        own=testimony.moved.way(way) if accounted and testimony.speaks_of_tasks else None,
         counted=testimony.counted(case.counters).way(way) if case.counters else None,
         least=testimony.counted(case.disks).way(way) if case.disks else None,
     )
@@ -239,9 +239,10 @@ def _own(
 ) -> Moved:
     """Return the bytes of an execution's tasks on some hosts, or on all.
 
-    The kernel does not tell those of fio's servers: then the tool's word stands, evenly divided.
+    The kernel does not tell those of fio's servers, and some kernels count nothing: then the tool's
+    word stands, evenly divided.
     """
-    if testimony.of_tasks:
+    if testimony.speaks_of_tasks:
         own = [w.moved for w in testimony.witnesses if hosts is None or w.host in hosts]
         return sum(own, Moved())
     read, written = (seen.claimed_bytes(output, way) or 0 for way in ("read", "write"))

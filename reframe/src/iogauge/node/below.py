@@ -67,9 +67,22 @@ _STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     """Return the stack below a path, which lies on ``mount``; raises OSError if it disappears.
 
-    ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
+    ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices. Devices or disks of
+    which the kernel counts not all are left out: their counters would be no witness.
     """
-    return _Walk(root).file_system(path, mount, frozenset())
+    below = _Walk(root).file_system(path, mount, frozenset())
+    devices, disks = (
+        numbers if all(_is_counted(root, number) for number in numbers) else ()
+        for numbers in (below.devices, below.disks)
+    )
+    return replace(below, devices=devices, disks=disks)
+
+
+def _is_counted(root: str, number: str) -> bool:
+    """Return whether the kernel counts what a device moves (sysfs, ``queue/iostats``)."""
+    device = os.path.realpath(os.path.join(root, "sys/dev/block", number))
+    queues = (os.path.join(device, "queue"), os.path.join(device, "../queue"))  # of its disk
+    return not any(_text(queue, "iostats") == "0" for queue in queues)
 
 
 def join(parts: Sequence[Below]) -> Below:
