@@ -20,6 +20,7 @@ from e2e.rig import MIB, Rig, Run
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.needs_loop,
     pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
 ]
 
@@ -37,9 +38,11 @@ REFERENCES = {
 Make = Callable[..., Rig]
 
 
-def shell(*words: str) -> str:
-    """Run a program; its complaint is the failure of the test."""
+def shell(*words: str, skips: bool = False) -> str:
+    """Run a program; its complaint is the failure of the test, or the reason to skip it."""
     done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if skips and done.returncode != 0:
+        pytest.skip(f"{' '.join(words)}: {done.stderr.strip()}")
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
     return done.stdout.strip()
 
@@ -49,7 +52,7 @@ def loop(image: Path, mebibytes: int = 1024) -> Iterator[str]:
     """A block device over a file, past the page cache."""
     with image.open("wb") as file:
         file.truncate(mebibytes << 20)
-    device = shell("losetup", "--find", "--show", "--direct-io=on", str(image))
+    device = shell("losetup", "--find", "--show", "--direct-io=on", str(image), skips=True)
     try:
         yield device
     finally:
@@ -61,7 +64,7 @@ def loop(image: Path, mebibytes: int = 1024) -> Iterator[str]:
 def mounted(point: Path, *words: str) -> Iterator[Path]:
     """A mounted file system."""
     point.mkdir(parents=True, exist_ok=True)
-    shell("mount", *words, str(point))
+    shell("mount", *words, str(point), skips=True)
     try:
         yield point
     finally:
