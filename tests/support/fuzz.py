@@ -467,7 +467,7 @@ def _machine(data: bytes) -> object:
     found, _ = witness.parse(text)
     seen = witness.Testimony(witnesses=tuple(found), expected=1)
     assert min(seen.moved.read, seen.counted({"n1": ["8:0"]}).read, len(found)) >= -(2**63)
-    witness.seconds_of_activity(stage.parse_activity(text), 0.0, 1e9, 0.02)
+    witness.seconds_of_activity(stage.parse_activity(text), (0.0, 1e9), 0)
     return counters.parse_log(text, "lustre")
 
 
