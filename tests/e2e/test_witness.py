@@ -223,14 +223,17 @@ def test_a_library_that_swallows_fsync(make_rig: Make, place: Place) -> None:
 
 @pytest.mark.needs_ior
 def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
-    """A task's file is on a file system in memory, and the tool says that all is well."""
+    """A task's file is a link into memory, and the tool says that all is well."""
     rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(REFERENCES)
-    rig.program(
-        "ior",
-        '[ "$rank" = 0 ] || set -- "${@/\\/t\\/iogauge*/\\/dev\\/shm\\/iogauge-test}"\nexec "$real" "$@"',
-    )
-    rig.run(*IOR).never_passed()
+    memory = Path(f"/dev/shm/iogauge-half-{os.getpid()}")
+    link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
+    rig.program("ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"')
+    try:
+        rig.run(*IOR).never_passed("G8: the tool wrote 128 MiB, as it says")
+        assert memory.exists()
+    finally:
+        memory.unlink(missing_ok=True)
 
 
 SLOW_CLOCK = """
