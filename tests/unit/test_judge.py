@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, To
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
-from iogauge.guards import witness
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Load
@@ -579,24 +577,3 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
     assert "G1:" not in decided.metrics[0].reason
     assert "G1: buffered read on the node that wrote" in decided.metrics[1].reason
-
-
-def test_the_warm_up_of_reads_is_our_load_where_all_writes_come_first(
-    found: Evidence, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It lies between the looks at the nodes; the warm-up of the writes lies before them."""
-    counted: list[ToolOutput] = []
-
-    def count(outputs: Iterable[ToolOutput]) -> tuple[int | None, int | None]:
-        counted[:] = outputs
-        return (0, 0)
-
-    monkeypatch.setattr(witness, "own_bytes", count)
-    cold = {name: outputs[:1] for name, outputs in found.outputs.items()}
-    warm = dataclasses.replace(found, cold=cold)
-    read = next(p.name for p in PLAN.repeat if p.access.direction == "read")
-    decide(warm)
-    usual = len(counted)
-    decide(warm, plan=dataclasses.replace(PLAN, writes_first=True))
-    assert len(counted) == usual + 1
-    assert sum(output.tool == "fio" for output in counted) == len(found.outputs[read]) + 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import client_settings
+from iogauge.node import client_settings, mounts
 from iogauge.node.client_settings import TunableError
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
@@ -127,7 +127,7 @@ def test_without_lctl_the_message_says_what_to_do(
     ],
 )
 def test_the_file_systems_name(source: str, name: str) -> None:
-    assert client_settings.fsname_of(source) == name
+    assert mounts.fsname_of(source) == name
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))

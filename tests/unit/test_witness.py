@@ -25,6 +25,14 @@ MOVED = st.builds(Moved, SUMS, SUMS)
 SECONDS = st.integers(0, 10**9).map(lambda hundredths: hundredths / 100)
 
 
+TARGETS = st.builds(
+    "{}-{}{:04x}".format,
+    st.sampled_from(["rig", "home-2"]),
+    st.sampled_from(["OST", "MDT"]),
+    st.integers(0, 999),
+)
+
+
 @st.composite
 def witnesses(draw: st.DrawFn) -> Witness:
     started = draw(SECONDS)
@@ -41,6 +49,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
             name: Moved(512 * m.read, 512 * m.written) if ":" in name else m
             for name, m in counters.items()
         },
+        targets=draw(st.none() | st.dictionaries(TARGETS, MOVED)),
     )
 
 
@@ -53,7 +62,15 @@ def line(seen: Witness) -> str:
         counters += f" {shown}={moved.read // unit},{moved.written // unit}"
     synced = "-" if seen.synced is None else f"{seen.synced:.2f}"
     sums = f"{seen.asked.read} {seen.asked.written} {seen.moved.read} {seen.moved.written} 0"
-    return f"{witness.WORD} {seen.host} {seen.started:.2f} {seen.ended:.2f} {synced} {sums}{counters} end\n"
+    devices = [
+        f" {name}-{'osc' if 'OST' in name else 'mdc'}-ffff88={moved.read},{moved.written}"
+        for name, moved in (seen.targets or {}).items()
+    ]
+    more = [f"iogauge-more {seen.host} {seen.started:.2f}{device} end\n" for device in devices[2:]]
+    if seen.targets is not None:
+        counters += "".join(devices[:2]) + f" lustre=9,9 more={len(more)},0"
+    head = f"{witness.WORD} {seen.host} {seen.started:.2f} {seen.ended:.2f}"
+    return "".join(more) + f"{head} {synced} {sums}{counters} end\n"
 
 
 @given(seen=st.lists(witnesses(), max_size=4), noise=st.lists(st.text("abc =:.-", max_size=20)))
@@ -61,8 +78,8 @@ def test_lines_come_back_and_other_lines_are_left(seen: list[Witness], noise: li
     others = [f"{text}\n" for text in noise]
     found, rest = parse("".join([*others, *map(line, seen)]))
     assert rest == "".join(others)
-    assert [(w.host, w.asked, w.moved, dict(w.counters)) for w in found] == [
-        (w.host, w.asked, w.moved, dict(w.counters)) for w in seen
+    assert [(w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in found] == [
+        (w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in seen
     ]
     for one, other in zip(found, seen, strict=True):
         assert (one.started, one.ended) == pytest.approx((other.started, other.ended))
@@ -100,6 +117,67 @@ def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
     # A container shares its kernel's counters with another: only one of the two is named.
     assert seen.counted({"a": ["8:0"]}) == Moved(12, 1)
     assert seen.complete and seen.hosts == ["a", "b"]
+
+
+def lustre_line(devices: str, host: str = "n1", started: str = "10.00") -> str:
+    return f"{witness.WORD} {host} {started} 12.00 - 9 9 0 0 0{devices} end\n"
+
+
+def heard(*lines: str) -> witness.Testimony:
+    found, _ = parse("".join(lines))
+    return witness.Testimony(witnesses=tuple(found), expected=len(found))
+
+
+def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts() -> None:
+    """A file system that is mounted twice has two devices for each target."""
+    devices = (
+        " rig-OST0000-osc-ffff1=10,1 rig-OST0000-osc-ffff2=5,0 rig-OST0002-osc-ffff1=0,7"
+        " rig-MDT0000-mdc-ffff1=0,3 rig-home-OST0000-osc-ffff3=100,100 lustre=9,9 more=0,0"
+    )
+    seen = heard(lustre_line(devices), lustre_line(devices, "n2"))
+    both = {"n1": ["rig"], "n2": ["rig"]}
+    assert seen.by_target(both) == {
+        "MDT0000": Moved(0, 6),
+        "OST0000": Moved(30, 2),
+        "OST0002": Moved(0, 14),
+    }
+    assert seen.counted(both) == Moved(30, 22)
+    # A container shares its kernel's client with another: only one of the two is named.
+    assert seen.counted({"n1": ["rig"]}) == Moved(15, 11)
+    assert seen.counted({"n1": ["rig-home"]}) == Moved(100, 100)
+
+
+@pytest.mark.parametrize(
+    ("devices", "counted"),
+    [
+        (" lustre=4,4 more=0,0", Moved()),  # nothing travelled: a read from the cache
+        ("", None),  # no client told, which root alone may ask before 2.17
+        (" lustre=0,4 more=0,0", None),
+        (" rig-OST0000-osc-f=8,8 lustre=3,4 more=0,0", None),  # a device went away
+        (" rig-OST0000-osc-f=8,8 lustre=4,4 more=1,0", None),  # a line was lost
+    ],
+)
+def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(
+    devices: str, counted: Moved | None
+) -> None:
+    assert heard(lustre_line(devices)).counted({"n1": ["rig"]}) == counted
+
+
+def test_lines_of_hundreds_of_targets_belong_to_their_node_and_look() -> None:
+    def more(host: str, started: str, index: int) -> str:
+        return f"iogauge-more {host} {started} rig-OST{index:04x}-osc-f={index},0 end\n"
+
+    first = [more("n1", "10.00", 1), more("n2", "10.00", 2), more("n1", "10.00", 3)]
+    seen = heard(
+        *first,
+        lustre_line(" lustre=9,9 more=1,0", "n2"),
+        lustre_line(" lustre=9,9 more=2,0"),
+        lustre_line(" lustre=9,9 more=1,0", started="20.00"),
+    )
+    n2, n1, later = seen.witnesses
+    assert n2.targets == {"rig-OST0002": Moved(2, 0)}
+    assert n1.targets == {"rig-OST0001": Moved(1, 0), "rig-OST0003": Moved(3, 0)}
+    assert later.targets is None
 
 
 def test_a_kernel_that_does_not_count_for_processes_says_nothing_of_tasks() -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.node.counters import HARMLESS, OWN, Load
-
-#: Smaller transfers are not compared with counters: Linux reads ahead 128 KiB by default.
-_SMALL: Final = 128 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeActivity:
-    """Activity of a node between two looks; bytes are None if they were not counted.
+    """Activity of a node between two looks.
 
     ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
     show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
@@ -26,9 +20,6 @@ class NodeActivity:
     host: str
     cache_id: str
     seconds: float
-    counter: str = ""
-    bytes_read: int | None = None
-    bytes_written: int | None = None
     troubles: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
     jobs_own: int | None = None
@@ -37,16 +28,7 @@ class NodeActivity:
 
 
 def change(before: Load, after: Load) -> NodeActivity:
-    """Return the activity of a node between two looks.
-
-    Bytes are None if their counter went backwards or is another counter.
-    """
-
-    def moved(first: int | None, last: int | None) -> int | None:
-        if first is None or last is None or last < first or before.counter != after.counter:
-            return None
-        return last - first
-
+    """Return the activity of a node between two looks."""
     troubles = [
         f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
     ]
@@ -73,9 +55,6 @@ def change(before: Load, after: Load) -> NodeActivity:
         host=after.host,
         cache_id=after.cache_id,
         seconds=after.time - before.time,
-        counter=after.counter,
-        bytes_read=moved(before.bytes_read, after.bytes_read),
-        bytes_written=moved(before.bytes_written, after.bytes_written),
         troubles=tuple(dict.fromkeys(troubles)),
         watched=tuple(watched),
         jobs_own=jobs[OWN] if accounted else None,
@@ -92,24 +71,3 @@ def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
         for load in sorted(after, key=lambda load: load.host)
         if load.host in first
     )
-
-
-def own_bytes(outputs: Iterable[ToolOutput]) -> tuple[int | None, int | None]:
-    """Return the bytes that a tool read and wrote, to compare with the nodes' counters.
-
-    A direction is None in two cases. A phase does not report its bytes. Or transfers are so small
-    that the kernel moves more than requested, because it reads ahead and writes whole pages. Both are None if a
-    phase neither reads nor writes: it moves data too and does not report them.
-    """
-    totals: dict[str, int | None] = {"read": 0, "write": 0}
-    for output in outputs:
-        for phase in output.phases:
-            if phase.name not in totals:
-                return None, None
-            small = phase.transfer_bytes is None or phase.transfer_bytes < _SMALL
-            so_far = totals[phase.name]
-            if small or phase.bytes_moved is None or so_far is None:
-                totals[phase.name] = None
-            else:
-                totals[phase.name] = so_far + phase.bytes_moved
-    return totals["read"], totals["write"]

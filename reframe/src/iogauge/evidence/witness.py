@@ -1,7 +1,8 @@
 """What the kernels of the nodes say that the tasks of an execution did (job/witness.sh).
 
 A tool reports bytes and seconds. The kernel counts them too: for each process, for each block
-device, for each mount of NFS. :class:`Testimony` holds the kernel's word of one execution.
+device, for each mount of NFS, for each storage target of Lustre. :class:`Testimony` holds the
+kernel's word of one execution.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.node.mounts import unescape
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import Instant, complaints_file, look_phase, printed_file
 
@@ -31,6 +33,12 @@ _LINE: Final = re.compile(
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}")
 _DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
+
+#: More counters of a node, in a line of its own: host, start, counters.
+_MORE: Final = re.compile(rf"iogauge-more (\S+) {_SECONDS}((?: \S+={_SUM},{_SUM})*) end")
+
+#: A device of a Lustre client: storage target or metadata target, and the client's instance.
+_CLIENT: Final = re.compile(r"(\S+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +69,8 @@ class Witness:
     of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
     their like. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
-    block device (``8:0``) or by the mount point of an NFS.
+    block device (``8:0``) or by the mount point of an NFS. ``targets`` are bytes by target of a
+    Lustre client (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
     """
 
     host: str
@@ -71,6 +80,7 @@ class Witness:
     asked: Moved
     moved: Moved
     counters: Mapping[str, Moved] = field(default_factory=dict)
+    targets: Mapping[str, Moved] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,27 +148,46 @@ class Testimony:
         """Return the bytes that all tasks fetched and stored."""
         return sum((witness.moved for witness in self.witnesses), Moved())
 
-    def counted(self, counters: Mapping[str, Collection[str]]) -> Moved:
-        """Return the growth of counters, whose names are given by host.
+    def counted(self, counters: Mapping[str, Collection[str]]) -> Moved | None:
+        """Return the growth of counters, whose names are given by host; None if it is unknown.
 
-        The widest look at a counter holds: each task of a node may have looked. A counter that did
-        not grow is not in a line.
+        A device that did not grow is not in a line. A name of neither a device nor a mount is that
+        of a Lustre file system, whose clients before 2.17 tell root alone.
         """
         total = Moved()
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
-                looks = [w.counters[name] for w in of_host if name in w.counters]
-                total += Moved(
-                    max((look.read for look in looks), default=0),
-                    max((look.written for look in looks), default=0),
-                )
-        return total
+                if _DEVICE.fullmatch(name) or name.startswith("/"):
+                    total += _widest(name, [w.counters for w in of_host])
+                elif all(witness.targets is None for witness in of_host):
+                    return None
+        return sum(self.by_target(counters).values(), total) if counters else None
+
+    def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Moved]:
+        """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""
+        targets: dict[str, Moved] = {}
+        for host, of_host in self._by_host().items():
+            told = [witness.targets for witness in of_host if witness.targets is not None]
+            for name in sorted({name for looks in told for name in looks}):
+                fsname, _, target = name.rpartition("-")
+                if fsname in counters.get(host, ()):
+                    targets[target] = targets.get(target, Moved()) + _widest(name, told)
+        return targets
 
     def _by_host(self) -> dict[str, list[Witness]]:
         hosts: dict[str, list[Witness]] = {}
         for witness in self.witnesses:
             hosts.setdefault(witness.host, []).append(witness)
         return hosts
+
+
+def _widest(name: str, looks: Sequence[Mapping[str, Moved]]) -> Moved:
+    """Return the most of several looks at a counter: each task of a node may have looked."""
+    known = [look[name] for look in looks if name in look]
+    return Moved(
+        max((moved.read for moved in known), default=0),
+        max((moved.written for moved in known), default=0),
+    )
 
 
 def seconds_of_activity(
@@ -191,22 +220,28 @@ def parse(text: str) -> tuple[list[Witness], str]:
     A damaged line is no witness: a launcher may cut lines of several tasks into each other.
     """
     witnesses, rest = [], []
+    more: dict[tuple[str, str], list[str]] = {}
     for line in text.splitlines(keepends=True):
-        if WORD not in line:
+        if match := _MORE.fullmatch(line.strip()):
+            more.setdefault((match[1], match[2]), []).append(match[3])
+        elif WORD not in line:
             rest.append(line)
         elif match := _LINE.fullmatch(line.strip()):
-            witnesses.append(_of_line(match))
+            witnesses.append(_of_line(match, more.pop((match[1], match[2]), [])))
     return witnesses, "".join(rest)
 
 
-def _of_line(match: re.Match[str]) -> Witness:
+def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
     sums = [int(match[n]) for n in range(5, 10)]
-    counters = {}
-    for name, read, written in _COUNTER.findall(match[10]):
-        unit = _SECTOR if _DEVICE.fullmatch(name) else 1
-        counters[re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), name)] = Moved(
-            unit * int(read), unit * int(written)
-        )
+    counters, clients = {}, {}
+    for name, read, written in _COUNTER.findall(" ".join([match[10], *more])):
+        moved = Moved(int(read), int(written))
+        if _DEVICE.fullmatch(name):
+            counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
+        elif name.startswith("/"):
+            counters[unescape(name)] = moved
+        else:
+            clients[name] = moved
     return Witness(
         host=match[1],
         started=float(match[2]),
@@ -215,29 +250,46 @@ def _of_line(match: re.Match[str]) -> Witness:
         asked=Moved(sums[0], sums[1]),
         moved=Moved(sums[2], max(0, sums[3] - sums[4])),
         counters=counters,
+        targets=_by_target(clients, len(more)),
     )
+
+
+def _by_target(clients: dict[str, Moved], lines: int) -> dict[str, Moved] | None:
+    """Return the bytes by target of a Lustre client; None if a device or a line is missing.
+
+    Two mounts of a file system have two devices for each target.
+    """
+    told, further = clients.pop("lustre", Moved()), clients.pop("more", Moved())
+    if not told.read or told.read != told.written or further.read != lines:
+        return None
+    targets: dict[str, Moved] = {}
+    for name, moved in clients.items():
+        if match := _CLIENT.fullmatch(name):
+            targets[match[1]] = targets.get(match[1], Moved()) + moved
+    return targets
 
 
 def between(before: Iterable[Witness], after: Sequence[Witness]) -> list[Witness]:
     """Return what happened between two looks at each node, for nodes with both."""
     first = {look.host: look for look in before}
-    grown = []
-    for last in after:
-        if (look := first.get(last.host)) is not None:
-            counters = {
-                name: value - look.counters.get(name, Moved())
-                for name, value in last.counters.items()
-            }
-            grown.append(
-                replace(
-                    last,
-                    started=look.started,
-                    asked=last.asked - look.asked,
-                    moved=last.moved - look.moved,
-                    counters=counters,
-                )
-            )
-    return grown
+    return [_since(first[last.host], last) for last in after if last.host in first]
+
+
+def _since(look: Witness, last: Witness) -> Witness:
+    """Return what happened since a look."""
+
+    def growth(now: Mapping[str, Moved], then: Mapping[str, Moved]) -> dict[str, Moved]:
+        return {name: moved - then.get(name, Moved()) for name, moved in now.items()}
+
+    both = last.targets is not None and look.targets is not None
+    return replace(
+        last,
+        started=look.started,
+        asked=last.asked - look.asked,
+        moved=last.moved - look.moved,
+        counters=growth(last.counters, look.counters),
+        targets=growth(last.targets or {}, look.targets or {}) if both else None,
+    )
 
 
 def hear(

@@ -46,14 +46,13 @@ def client_cache(
     """G1: a read must meet one of four conditions. It is O_DIRECT on a file system that honours it.
     Or another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift, and the
     nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
-    before each repetition, and the tasks then fetched 95 % of the data (ext2 to ext4, xfs, f2fs, btrfs, overlay).
+    before each repetition, and 95 % of the data were then fetched from storage, if somebody counts that (docs/witness.md).
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
     number of page caches of the N nodes, None if each node has its own. Containers of one kernel
     over one mount share a page cache. Each eviction must have covered ``data_bytes``. ``fetched`` holds the
-    bytes that the tasks fetched from storage in each repetition, None if their kernel does not
-    count them.
+    bytes that were fetched from storage in each repetition, None if nobody counts them.
     """
     needed = _larger_memory(node_memory, seen_memory)
     rule = Rule(
@@ -117,9 +116,9 @@ def _why_not_emptied(
     if short := [eviction.bytes for eviction in evictions if eviction.bytes < data_bytes]:
         return f"the page cache was emptied of {short[0]} of {data_bytes} bytes"
     few = [count for count in fetched if count is not None and count < 0.95 * data_bytes]
-    if traits.accounts and few:
+    if few:
         return (
-            f"the page cache was emptied, but the tasks fetched {few[0]} of {data_bytes} bytes "
+            f"the page cache was emptied, but only {few[0]} of {data_bytes} bytes were fetched "
             "from storage: somebody else had read them meanwhile"
         )
     return ""
@@ -140,7 +139,7 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
             evictions=evidence.evictions.get(seen.phase.name, ()),
             expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
             data_bytes=seen.phase.data_bytes or 1,
-            fetched=[t.moved.read if t.complete else None for t in seen.testimonies],
+            fetched=[seen.case.fetched(testimony) for testimony in seen.testimonies],
             page_caches=len({view.cache_id for view in evidence.views}),
         )
 

@@ -78,6 +78,11 @@ class CaseSeen:
         return named if all(named.values()) else {}
 
     @property
+    def on_network(self) -> bool:
+        """Return whether the counters are those of a network's clients, which count data alone."""
+        return bool(self.counters) and not any(v.below.devices for v in self.evidence.views)
+
+    @property
     def copies(self) -> tuple[float, float]:
         """Return how many bytes the file system writes for each byte, at least and at most."""
         copies = [view.below.copies for view in self.evidence.views] or [(1.0, 1.0)]
@@ -87,11 +92,26 @@ class CaseSeen:
     def source(self) -> str:
         """Return what counts under the target's mount, for a finding; empty if nothing does."""
         named = {
-            view.below.names.get(name, name)
+            f"the client of {name} (osc.*.stats)"
+            if view.on_lustre
+            else view.below.names.get(name, name)
             for view in self.evidence.views
             for name in view.counters
         }
         return ", ".join(sorted(named))
+
+    def fetched(self, testimony: Testimony) -> int | None:
+        """Return the bytes that an execution fetched from storage; None if nobody counted them.
+
+        A client of Lustre or NFS counts for all programs on its node. Elsewhere the kernel counts
+        for the tasks alone.
+        """
+        if not testimony.complete:
+            return None
+        if self.traits.accounts:
+            return testimony.moved.read
+        counted = testimony.counted(self.counters)
+        return None if counted is None else counted.read
 
     @property
     def tasks_per_node(self) -> int:

@@ -10,7 +10,6 @@ from typing import Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes, format_seconds
-from iogauge.evidence.changes import own_bytes
 from iogauge.evidence.witness import Moved, Testimony, seconds_of_activity
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
@@ -89,6 +88,8 @@ def bytes_witnessed(
     missing = (
         f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
         if len(heard) < len(executions)
+        else f"{source} did not tell, which clients before Lustre 2.17 tell root alone"
+        if source
         else "nothing under the mount counts bytes that this user may read"
     )
     unseen = Rule(
@@ -155,14 +156,15 @@ def _bytes_of(
         return None
     case, way = seen.case, seen.access.direction
     accounted = case.traits.accounts and bool(case.counters)
+    counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # What an asynchronous engine asks for is not counted.
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
     return Bytes(
         claimed=claimed,
         asked=testimony.asked.way(way) if synchronous and testimony.speaks_of_tasks else None,
         own=testimony.moved.way(way) if accounted and testimony.speaks_of_tasks else None,
-        counted=testimony.counted(case.counters).way(way) if case.counters else None,
-        least=testimony.counted(case.disks).way(way) if case.disks else None,
+        counted=None if counted is None else counted.way(way),
+        least=None if least is None else least.way(way),
     )
 
 
@@ -239,15 +241,17 @@ def _own(
 ) -> Moved:
     """Return the bytes of an execution's tasks on some hosts, or on all.
 
-    The kernel does not tell those of fio's servers, and some kernels count nothing: then the tool's
-    word stands, evenly divided.
+    The kernel does not tell those of fio's servers, nor any of a network's client. Some kernels
+    count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
     """
-    if testimony.speaks_of_tasks:
-        own = [w.moved for w in testimony.witnesses if hosts is None or w.host in hosts]
-        return sum(own, Moved())
-    read, written = (seen.claimed_bytes(output, way) or 0 for way in ("read", "write"))
+    of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
+    if testimony.speaks_of_tasks and seen.case.traits.accounts:
+        return sum((witness.moved for witness in of_hosts), Moved())
+    claimed = [seen.claimed_bytes(output, way) for way in ("read", "write")]
+    if testimony.speaks_of_tasks and claimed == [None, None]:
+        return sum((witness.asked for witness in of_hosts), Moved())
     share = 1.0 if hosts is None else len(hosts) / seen.case.plan.nodes
-    return Moved(round(share * read), round(share * written))
+    return Moved(*(round(share * (count or 0)) for count in claimed))
 
 
 def foreign_load(
@@ -295,7 +299,7 @@ def foreign_load(
 def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
     # Containers of one kernel over one mount count the same bytes.
     distinct = list({change.cache_id: change for change in seen.evidence.changes}.values())
-    own, counted = _under_the_mount(seen) or _of_the_client(seen)
+    own, counted = _all_bytes(seen) or (None, Moved())
     yield foreign_load(
         nodes=len(distinct) or seen.plan.nodes,
         own=own,
@@ -309,56 +313,34 @@ def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
     )
 
 
-def _under_the_mount(seen: CaseSeen) -> tuple[Moved | None, Moved] | None:
+def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
     """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
-    phases = [phase for phase in seen.phases if phase.phase.witnessed and not phase.phase.within]
-    testimonies = [t for phase in phases for t in phase.testimonies]
-    if (
-        not seen.shared_counters
-        or not seen.traits.accounts
-        or not testimonies
-        or not all(t.complete for t in testimonies)
-    ):
-        return None
-    counted = sum((t.counted(seen.shared_counters) for t in testimonies), Moved())
-    moved = sum(
-        (
-            _own(phase, output, testimony)
-            for phase in phases
-            for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
-        ),
-        Moved(),
-    )
-    operations = sum(p.operations or 0 for phase in phases for p in phase.tool_phases)
-    beside = _METADATA_OF_TREES if seen.extras.target.type == "btrfs" else _METADATA
-    written = round(moved.written * seen.copies[1]) + operations * beside
-    return Moved(moved.read, written), counted
-
-
-def _of_the_client(seen: CaseSeen) -> tuple[Moved | None, Moved]:
-    """Return the tool's bytes and those that a client of Lustre counted (``llite.*.stats``)."""
-    plan, evidence = seen.plan, seen.evidence
-    # If all writes come first, the warm-up of the reading phases lies among the judged phases.
-    among = plan.passes[-1] if plan.writes_first else ()
-    read, written = own_bytes(
-        output
-        for phase in plan.repeat
-        if phase.within is None and phase.access.direction != "none"
-        for output in (
-            *evidence.outputs[phase.name],
-            *(evidence.cold.get(phase.name, ()) if phase in among else ()),
-        )
-    )
-    distinct = list({change.cache_id: change for change in evidence.changes}.values())
+    executions = [
+        (phase, output, testimony)
+        for phase in seen.phases
+        if phase.phase.witnessed and not phase.phase.within
+        for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
+    ]
     own = counted = Moved()
-    ways = 0
-    for mine, moved, unit in (
-        (read, [change.bytes_read for change in distinct], Moved(1, 0)),
-        (written, [change.bytes_written for change in distinct], Moved(0, 1)),
-    ):
-        known = [count for count in moved if count is not None]
-        if mine is not None and known and len(known) == len(moved):
-            ways += 1
-            own += Moved(unit.read * mine, unit.written * mine)
-            counted += Moved(unit.read * sum(known), unit.written * sum(known))
-    return (own if ways else None), counted
+    for phase, output, testimony in executions:
+        moved = testimony.counted(seen.shared_counters)
+        if moved is None or not testimony.complete:
+            return None
+        counted += moved
+        own += _own(phase, output, testimony) + _beside(phase, output)
+    if not executions or not (seen.traits.accounts or seen.on_network):
+        return None
+    return Moved(own.read, round(own.written * seen.copies[1])), counted
+
+
+def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
+    """Return the bytes that an execution may move beside its data."""
+    phases = [phase for phase in output.phases if phase.operations]
+    operations = sum(phase.operations or 0 for phase in phases)
+    if seen.case.traits.accounts:
+        btrfs = seen.case.extras.target.type == "btrfs"
+        return Moved(0, operations * (_METADATA_OF_TREES if btrfs else _METADATA))
+    # A client of a network moves whole pages, and reads ahead, on nobody's account.
+    small = all((phase.transfer_bytes or 0) < _READ_AHEAD for phase in phases)
+    ends = 0 if seen.access.o_direct or not small else 2 * operations
+    return Moved(ends * _READ_AHEAD, ends * _PAGE)

@@ -20,6 +20,7 @@ from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.files import replace_file
+from iogauge.node.mounts import fsname_of
 
 #: Checksums of bulk data: one parameter for each storage target that this client is connected to.
 #: The metadata servers' own connections, seen if client and server share a node, end in
@@ -30,12 +31,6 @@ _IS_CHECKSUMS: Final = re.compile(r"osc\.[A-Za-z0-9_-]+\.checksums=[01]")
 
 class TunableError(OSError):
     """A setting could not be read, changed or restored; the message names it and the remedy."""
-
-
-def fsname_of(source: str) -> str:
-    """Return the file system's name in a Lustre source (``10.0.0.1@tcp:/scratch``); else ``*``."""
-    match = re.search(r":/([A-Za-z0-9_-]{1,8})(?:/|$)", source)
-    return match[1] if match else "*"
 
 
 def parse_params(text: str) -> dict[str, str]:

@@ -1,13 +1,11 @@
 """Activity of a node and its target: counters before and after the judged phases.
 
-A :class:`Load` is one look at one node; ``evidence/changes`` compares two looks. Bytes come from
-the mount on Lustre (``llite.*.stats``) and count all users of the node; job/witness.sh counts
-devices. Root alone sees connections to servers (``osc.*.import``,
-``osc.*.state``) and the jobs of all clients (``*.job_stats``, on a server). Users see the kernel's
-log if the site lets them. Invisible data are left out and marked as such.
+A :class:`Load` is one look at one node; ``evidence/changes`` compares two looks. Bytes are counted
+by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``osc.*.state``) and the
+jobs of all clients (``*.job_stats``, on a server), in Lustre's part of debugfs. Users see the
+kernel's log if the site lets them. Invisible data are left out and marked as such.
 
-Written against Lustre 2.17.0, whose ``lctl get_param`` prints ``*.stats`` to an ordinary user and
-exits with 2: its exit status is never used.
+Written against Lustre 2.17.0. The exit status of its ``lctl get_param`` says nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +21,14 @@ from typing import Any, Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
-from iogauge.node.client_settings import fsname_of
-from iogauge.node.mounts import cache_id, existing_parent, find_mount
+from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
 from iogauge.node.uuids import uuid_of
 
-#: Seconds that lctl may take; it runs outside every timed phase.
-_LCTL_SECONDS: Final = 2.0
+#: Seconds that lctl may take on a busy node; it runs outside every timed phase.
+_LCTL_SECONDS: Final = 30.0
+
+#: Where a kernel shows what it shows to root alone.
+_DEBUGFS: Final = "/sys/kernel/debug/lustre"
 
 #: Seconds that reading the kernel's log may take.
 _LOG_SECONDS: Final = 0.2
@@ -42,7 +42,6 @@ OWN: Final = "own"
 #: storage targets (``-osc-MDT0000``), seen if client and server share a node, are not the client's.
 _PARAMETERS: Final = (
     "jobid_var",
-    "llite.{fs}-*.stats",
     "osc.{fs}-OST*-osc-[!M]*.import",
     "osc.{fs}-OST*-osc-[!M]*.state",
     "mdc.{fs}-MDT*-mdc-*.import",
@@ -65,8 +64,7 @@ _COMPLAINT: Final = re.compile(
 class Load:
     """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the one-minute load.
 
-    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`. ``counter`` names
-    the source of ``bytes_read`` and ``bytes_written``, which are None if no source is readable.
+    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`.
 
     ``states`` maps devices to the states of their connections to servers. ``history`` is their past
     states, as (seconds since the epoch, device, state). ``timeouts`` counts their requests that
@@ -82,9 +80,6 @@ class Load:
     cache_id: str
     time: float
     load1: float
-    counter: str = ""
-    bytes_read: int | None = None
-    bytes_written: int | None = None
     states: Mapping[str, str] = field(default_factory=dict)
     history: tuple[tuple[int, str, str], ...] = ()
     timeouts: int | None = None
@@ -117,16 +112,6 @@ def parse_parameters(text: str) -> dict[str, str]:
         else:
             lines.append(line)
     return {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
-
-
-def parse_bytes_moved(stats: str) -> tuple[int, int]:
-    """Return bytes read and written from ``llite.*.stats``; a missing counter is 0."""
-    moved = {"read": 0, "write": 0}
-    for match in re.finditer(
-        r"^(read|write)_bytes\s+\d+ samples \[bytes\] \d+ \d+ ([0-9]{1,18})\b", stats, re.MULTILINE
-    ):
-        moved[match[1]] = int(match[2])
-    return moved["read"], moved["write"]
 
 
 def parse_jobs(text: str) -> dict[str, int]:
@@ -201,8 +186,6 @@ def _connections(
 def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, Any]:
     """Return fields of a :class:`Load` from lctl's output."""
     parameters = parse_parameters(text)
-    stats = {n: v for n, v in parameters.items() if re.fullmatch(r"llite\..*\.stats", n)}
-    moved = [parse_bytes_moved(value) for value in stats.values()]
     states, history, timeouts = _connections(parameters)
     own = own_job(parameters.get("jobid_var", ""), environment, uid)
     jobs: dict[str, int] = {}
@@ -212,9 +195,6 @@ def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, An
             key = OWN if is_own else text_digest(job)
             jobs[key] = jobs.get(key, 0) + count
     return {
-        "counter": "llite" if moved else "",
-        "bytes_read": sum(read for read, _ in moved) if moved else None,
-        "bytes_written": sum(written for _, written in moved) if moved else None,
         "states": states,
         "history": history,
         "timeouts": timeouts,
@@ -240,6 +220,24 @@ def _kernel_log() -> str:
     raise TimeoutError("the kernel's log is too long")
 
 
+def _parameters(fsname: str) -> str:
+    """Return what lctl prints of connections and jobs; empty if it does not answer."""
+    words = [parameter.format(fs=fsname) for parameter in _PARAMETERS]
+    try:
+        done = subprocess.run(
+            ["lctl", "get_param", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LCTL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout
+
+
 def look(path: str) -> Load:
     """Look at this node and the file system of ``path``; unreadable data are left out."""
     fields: dict[str, Any] = {}
@@ -251,18 +249,8 @@ def look(path: str) -> Load:
         fields["uuid"] = uuid_of(existing_parent(path), mount)
     if mount is not None and mount.type == "lustre":
         fsname = fsname_of(mount.source)
-        words = [parameter.format(fs=fsname) for parameter in _PARAMETERS]
-        with contextlib.suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run(
-                ["lctl", "get_param", *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_LCTL_SECONDS,
-                check=False,
-            )
-            fields |= _lustre(done.stdout, os.environ, os.getuid())
+        if os.geteuid() == 0 or os.access(_DEBUGFS, os.X_OK):
+            fields |= _lustre(_parameters(fsname), os.environ, os.getuid())
         with contextlib.suppress(OSError):
             fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
     return Load(

@@ -97,6 +97,12 @@ class Mount:
     device: str = "0:0"
 
 
+def fsname_of(source: str) -> str:
+    """Return the file system's name in a Lustre source (``10.0.0.1@tcp:/scratch``); else ``*``."""
+    match = re.search(r":/([A-Za-z0-9_-]{1,8})(?:/|$)", source)
+    return match[1] if match else "*"
+
+
 def unescape(text: str) -> str:
     """Return a text of mountinfo without its octal escapes."""
     return re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), text)
@@ -219,13 +225,21 @@ class View:
     uuid: str = ""
 
     @property
+    def on_lustre(self) -> bool:
+        """Return whether the mount is a client of Lustre."""
+        return self.mount is not None and self.mount.type == "lustre"
+
+    @property
     def counters(self) -> tuple[str, ...]:
         """Return the names of the kernel's counters directly under the mount; empty without any.
 
-        They are block devices, or the mount itself on NFS (job/witness.sh).
+        They are block devices, the mount itself on NFS, the file system's name on Lustre
+        (job/witness.sh).
         """
         if self.mount is not None and self.mount.type in ("nfs", "nfs4"):
             return (self.mount.point,)
+        if self.mount is not None and self.on_lustre:
+            return (fsname_of(self.mount.source),)
         return self.below.devices
 
     def to_json(self) -> dict[str, Any]:

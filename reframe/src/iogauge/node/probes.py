@@ -22,9 +22,8 @@ from typing import Final
 from iogauge.core.text import text_digest
 from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
 from iogauge.node import below, programs
-from iogauge.node.client_settings import fsname_of
 from iogauge.node.counters import parse_parameters
-from iogauge.node.mounts import Mount, find_mount
+from iogauge.node.mounts import Mount, find_mount, fsname_of
 
 #: Parameters of the Lustre client that a fingerprint keeps, by the device that has them.
 TUNABLES: Final[dict[str, tuple[str, ...]]] = {
