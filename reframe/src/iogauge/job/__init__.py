@@ -3,6 +3,7 @@
 - activity: when bytes moved, several times a second
 - agent: the commands that a job script runs on its nodes
 - background.sh: start a program, remember it, end it
+- counters.sh: what this node's devices and clients have moved
 - fio_server.sh: a fio server on one node
 - fio_servers.sh: the servers of all nodes, and their client
 - job.sh: open the case, run its phases, close it

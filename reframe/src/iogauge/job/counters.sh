@@ -1,0 +1,132 @@
+# shellcheck shell=dash
+# iogauge: count what this node has moved, below all mounts. Sourced by witness.sh for the first task of a node alone: a
+# shell takes time to read functions, and the other tasks count nothing.
+#
+#   iog_count                 set $counted to all counters that are not zero, $answers and $moved to the counts of the Lustre
+#                             client's $devices, and $heard to the number of those that answered
+#   iog_grow COUNTED ANSWERS  set $counted and $moved to what has grown since, and $heard to the devices in both counts
+#   iog_spill HOST STARTED    append $moved to $counted; print first, in lines of their own, what is too long
+
+iog_count() {
+    count_mounts
+    find_devices
+    answers=''
+    [ -z "$devices" ] || ask_devices
+    # shellcheck disable=SC2086 # one word for each device
+    set -- $answers
+    heard=$# moved=$answers
+}
+
+iog_grow() {
+    local before counter name now read written grown
+    before=$1 grown=''
+    iog_count
+    for counter in $counted; do
+        name=${counter%=*} now=${counter##*=} read=0 written=0
+        case "$before " in
+            *" $counter "*) continue ;;
+            *" $name="*)
+                read=${before#*" $name="}
+                read=${read%% *}
+                written=${read#*,} read=${read%,*}
+                ;;
+        esac
+        grown="$grown $name=$((${now%,*} - read)),$((${now#*,} - written))"
+    done
+    counted=$grown
+    grow_devices "$2"
+}
+
+iog_spill() {
+    local counter about line='' lines=0
+    about="$1 $2"
+    # shellcheck disable=SC2086 # one word for each device
+    set -- $devices
+    [ $# -gt 0 ] || return 0
+    for counter in $moved; do
+        line="$line $counter"
+        if [ "${#line}" -gt 3000 ]; then
+            echo "iogauge-more $about$line end"
+            lines=$((lines + 1)) line=''
+        fi
+    done
+    counted="$counted$line lustre=$heard,$# more=$lines,0"
+}
+
+# Set $counted to all counters of block devices and of NFS that are not zero.
+count_mounts() {
+    local major minor point word rest read written
+    counted='' point=''
+    while read -r major minor _ _ _ read _ _ _ written _; do
+        [ "$read$written" = 00 ] || counted="$counted $major:$minor=$read,$written"
+    done </proc/diskstats
+    # The kernel makes this directory for its client of NFS. Without it there is no NFS among the mounts.
+    [ -d /proc/fs/nfsfs ] || return 0
+    # A line "device SOURCE mounted on POINT with fstype TYPE" begins a mount. On NFS a line of eight sums follows: the
+    # fifth and the sixth are those of the server.
+    while read -r word rest; do
+        case $word in
+            device)
+                # shellcheck disable=SC2086 # one word for each field
+                set -- $rest
+                case ${7:-} in nfs | nfs4) point=$4 ;; *) point='' ;; esac
+                ;;
+            bytes:)
+                # shellcheck disable=SC2086
+                set -- $rest
+                [ -z "$point" ] || counted="$counted $point=$5,$6"
+                ;;
+        esac
+    done 2>/dev/null </proc/self/mountstats
+}
+
+# Set $devices to the names of this node's Lustre devices, as lctl(8) wants them. A metadata server has devices of its own
+# for the storage targets, which are not the client's.
+find_devices() {
+    local device
+    devices=''
+    set +f
+    set -- /sys/fs/lustre/osc/*-OST*-osc-* /sys/fs/lustre/mdc/*-MDT*-mdc-*
+    set -f
+    for device; do
+        case $device in
+            *'*'* | *-osc-MDT*) ;;
+            *) devices="$devices ${device#/sys/fs/lustre/}" ;;
+        esac
+    done
+}
+
+# Set $answers to what $devices have moved, DEVICE=READ,WRITTEN each. Every device is asked for by its whole name: for a
+# pattern, lctl of 2.17 gives an ordinary user values under wrong names. Its exit status is 2 even if it answers.
+ask_devices() {
+    local device names=''
+    for device in $devices; do
+        names="$names ${device%%/*}.${device#*/}.stats"
+    done
+    # shellcheck disable=SC2086 # one word for each name
+    answers=$(PATH=$PATH:/usr/sbin:/sbin lctl get_param $names 2>/dev/null | awk '
+        function tell() { if (name != "" && sound) print name "=" read "," written }
+        /^(osc|mdc)\.[^ ]*\.stats=$/ { tell(); split($1, part, "."); name = part[2]; read = written = 0; sound = 1; next }
+        $1 == "read_bytes" { read = $7; sound = sound && $4 == "[bytes]" && NF > 6 }
+        $1 == "write_bytes" { written = $7; sound = sound && $4 == "[bytes]" && NF > 6 }
+        END { tell() }')
+}
+
+# Set $moved to the growth of $answers since $1, and $heard to the number of devices in both. Both are in the same order.
+grow_devices() {
+    local now old new
+    moved='' heard=0
+    # shellcheck disable=SC2086 # one word for each device
+    set -- $1
+    for now in $answers; do
+        while [ "${1%=*}" != "${now%=*}" ]; do
+            [ $# -gt 0 ] || return 0
+            shift
+        done
+        heard=$((heard + 1))
+        old=${1#*=} new=${now#*=}
+        [ "$old" = "$new" ] ||
+            moved="$moved ${now%=*}=$((${new%,*} - ${old%,*})),$((${new#*,} - ${old#*,}))"
+        shift
+    done
+}
