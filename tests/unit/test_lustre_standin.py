@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -26,6 +27,7 @@ class Place:
             "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
             "LFS_STATE": str(top / "state"),
             "LFS_MOUNT": str(self.mount),
+            "LCTL_USER": "0",
         }
 
     def run(self, command: str, **variables: str) -> Answer:
@@ -49,7 +51,7 @@ def words(text: str) -> str:
     """Text without what differs from one file system, and one file, to the next."""
     text = re.sub(r"0x[0-9a-f]+:0x[0-9a-f]+:0x0", "FID", text)
     text = re.sub(r"(\t +\d+)\t +\d+\t +0x[0-9a-f]+\t +0x[0-9a-f]+", r"\1 OBJECT", text)
-    return re.sub(r"-osc-ffff[0-9a-f]+", "-osc-CLIENT", text)
+    return re.sub(r"-ffff[0-9a-f]+", "-CLIENT", text)
 
 
 def alike(ours: Answer, theirs: Answer, mount: Path | None = None) -> None:
@@ -88,6 +90,7 @@ def test_one_value_of_a_layout_is_shown_alike(place: Place, option: str, name: s
 
 
 def test_a_progressive_layout_is_shown_alike(place: Place) -> None:
+    place.environment["LFS_FIRST"] = "0"
     place.run("lfs setstripe -E 1M -c 1 -i 3 -E 64M -c 2 -E -1 -c 4 pfl")
     alike(place.run("lfs getstripe -y pfl"), answer("getstripe.txt", "lfs getstripe -y pfl"))
     place.run("mkdir dpfl; lfs setstripe -E 1M -c 1 -E -1 -c -1 dpfl; touch dpfl/f")
@@ -145,7 +148,7 @@ SETSTRIPE = [c for c in sessions("setstripe.txt") if c.startswith("lfs setstripe
 
 @pytest.mark.parametrize("command", SETSTRIPE)
 def test_setstripe_succeeds_and_fails_alike(place: Place, tmp_path: Path, command: str) -> None:
-    place.run("lfs setstripe -c 4 w4; mkdir d4")
+    place.run("lfs setstripe -c 4 -i 0 w4; mkdir d4", LFS_FIRST="1")
     run = command.replace("/tmp/e14", str(tmp_path / "e14"))
     ours = place.run(run, LFS_POOLS="flash:0,1")
     ours = Answer(ours.stdout, ours.stderr.replace(str(tmp_path), "/tmp"), ours.status)
@@ -277,13 +280,191 @@ def test_find_prints_what_is_asked_for(place: Place) -> None:
     [
         "lfs df -h",
         "lfs getstripe .",
+        "lfs getstripe -c .",
         "lfs setstripe -C 4 f",
         "lfs migrate f",
         "lctl dl",
-        "lctl get_param a.b",
+        "lctl get_param osc.*.rpc_stats",
+        "lfs quota -t -u .",
+        "lfs setstripe -E 1M -c 1 -N f",
     ],
 )
 def test_what_was_never_seen_is_no_answer(place: Place, command: str) -> None:
     found = place.run(command)
     assert (found.status, found.stdout) == (70, "")
     assert found.stderr.startswith("stand-in: ")
+
+
+# --- all commands of one session of an ordinary user ----------------------------------------------
+
+#: What a real file system ``rig`` answered an ordinary user, one command after the other. Object numbers,
+#: the client and the mount point were replaced before they were written down.
+BENCH = sessions("bench.txt")
+#: Commands whose answers name what lies in a directory: its order is the file system's own.
+UNORDERED = ("lfs getstripe -y .", "lfs find -O 2 .")
+STATS = "lctl get_param osc.*.stats"
+
+
+def true_counters() -> dict[str, dict[str, list[int]]]:
+    """Counters behind the recorded answer, which names those of OST0001 after OST0000's.
+
+    Only OST0000 has no ``ost_punch``. The last digit of each square sum is lost.
+    """
+    found: dict[str, dict[str, list[int]]] = {}
+    for line in BENCH[STATS].stdout.splitlines():
+        if match := re.match(r"osc\.rig-OST000(\d)-osc-CLIENT\.stats=", line):
+            device = f"osc {match[1]}"
+            shown: list[str] = []
+            found[device] = {}
+        elif " samples [" in line:
+            name, numbers = line.split()[0], line.split()[1:2] + line.split("]")[1].split()
+            shown.append(name)
+            if device == "osc 1":
+                names = list(found["osc 0"])
+                names.insert(names.index("ost_disconnect") + 1, "ost_punch")
+                name = names[len(shown) - 1]
+            values = [int(number) for number in numbers]
+            found[device][name] = [*values[:4], (values[4] if values[4:] else 0) * 10 + 4]
+    return found
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answer]:
+    """All those commands on the stand-in, one after the other."""
+    place = Place(tmp_path_factory.mktemp("bench"))
+    place.environment |= {"LFS_FSNAME": "rig", "LCTL_USER": "1", "LFS_QUOTA": "48 0 23 0"}
+    (place.top / "state").mkdir()
+    answers = {}
+    for command in BENCH:
+        if command == STATS:
+            file = place.top / "state" / "state.json"
+            state = json.loads(file.read_text())
+            file.write_text(json.dumps(state | {"stats": true_counters()}))
+        ours = place.run(command)
+        answers[command] = Answer(
+            ours.stdout.replace(str(place.mount), "MNT"), ours.stderr, ours.status
+        )
+    return answers
+
+
+def plain(text: str) -> str:
+    """A text of the session without object numbers, client and times."""
+    text = re.sub(r"0x[0-9a-f]+:0x[0-9a-f]+:0x0", "0xN:0xN:0xN", text)
+    text = re.sub(r"-ffff[0-9a-f]+", "-CLIENT", text)
+    return re.sub(r"(_time +)\d{10}\.\d{9} secs", r"\1TIME secs", text)
+
+
+@pytest.mark.parametrize("command", list(BENCH))
+def test_a_user_is_answered_alike(session: dict[str, Answer], command: str) -> None:
+    """The same bytes; but sizes of targets are the stand-in's own, and a directory has its own order."""
+    ours, theirs = session[command], BENCH[command]
+    assert ours.status == theirs.status
+    assert plain(ours.stderr) == plain(theirs.stderr)
+    if command in UNORDERED:
+        parts = r"(?m)^(?=stripe_count|lmm_stripe_count|lcm_layout_gen|\./)"
+        assert sorted(re.split(parts, plain(ours.stdout))) == sorted(
+            re.split(parts, plain(theirs.stdout))
+        )
+    elif command in ("lfs df .", "lfs df -i ."):
+
+        def form(text: str) -> list[tuple[list[str], list[int]]]:
+            # Numbers stand right, words left.
+            return [
+                (
+                    re.sub(r"\b\d+\b(?!\])", "#", line).split(),
+                    [match.end() for match in re.finditer(r"\d+%?(?= )", line)],
+                )
+                for line in text.splitlines()
+            ]
+
+        assert form(ours.stdout) == form(theirs.stdout)
+    else:
+        assert plain(ours.stdout) == plain(theirs.stdout)
+
+
+def test_no_command_of_the_session_is_left_out() -> None:
+    assert len(BENCH) == 44
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def counters(answer: Answer) -> dict[str, dict[str, tuple[int, int]]]:
+    """Of each device its counters: samples and sum."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for line in answer.stdout.splitlines():
+        if line.endswith(".stats="):
+            mine = found[line[:-1]] = {}
+        elif match := re.match(r"(\w+) +(\d+) samples \[\w+\] \d+ \d+ (\d+) ", line):
+            mine[match[1]] = (int(match[2]), int(match[3]))
+    return found
+
+
+@pytest.mark.parametrize("user", ["0", "1"])
+def test_counters_grow_by_what_is_said(place: Place, user: str) -> None:
+    place.run("moved osc 1 write 4194304 8; moved osc 2 read 65536; moved mdc 0 write 3901 2")
+    name = "osc.lustre-OST0001-osc-ffff888129458800.stats"
+    asked = place.run(f"lctl get_param {name}", LCTL_USER=user)
+    assert asked.status == (2 if user == "1" else 0)
+    assert counters(asked)[name]["write_bytes"] == (8, 8 << 22)
+    assert "read_bytes" not in counters(asked)[name]
+    place.run("moved osc 1 write 100; moved llite write 100")
+    again = counters(place.run(f"lctl get_param {name}", LCTL_USER=user))
+    assert again[name]["write_bytes"] == (9, (8 << 22) + 100)
+    for other, expected in (("mdc.lustre-MDT0000*", (2, 7802)), ("llite.*", (1, 100))):
+        (found,) = counters(place.run(f"lctl get_param '{other}.stats'", LCTL_USER=user)).values()
+        assert found["write_bytes"] == expected
+
+
+def test_a_user_sees_values_under_wrong_names_in_a_pattern_of_several_devices(place: Place) -> None:
+    place.run("moved osc 0 write 2000; moved osc 1 write 30000")
+    command = "lctl get_param 'osc.*.stats'"
+    right = counters(place.run(command, LFS_SERVERS="2"))
+    wrong = counters(place.run(command, LCTL_USER="1"))
+    first, second = (f"osc.lustre-OST000{i}-osc-ffff888129458800.stats" for i in range(2))
+    assert right[first] == wrong[first]
+    assert right[second]["write_bytes"] == (1, 30000)
+    assert wrong[second]["write_bytes"] != (1, 30000)
+    assert (1, 30000) in wrong[second].values()
+
+
+def test_a_second_mount_has_devices_of_its_own(place: Place) -> None:
+    place.run("moved llite write 100; LFS_MOUNT_NUMBER=1 moved llite read 7")
+    found = counters(place.run("lctl get_param 'llite.*.stats'", LFS_MOUNTS="2"))
+    first, second = found.values()
+    assert (first["write_bytes"], "read_bytes" in first) == ((1, 100), False)
+    assert (second["read_bytes"], "write_bytes" in second) == ((1, 7), False)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["osc.lustre-OST*-osc-[!M]*.stats", "osc.lustre-OST000[0-3]-osc-ffff*.stats"]
+)
+def test_a_bracket_ends_lctl_of_a_user(place: Place, pattern: str) -> None:
+    ended = place.run(f"lctl get_param '{pattern}'; exit $?", LCTL_USER="1")
+    assert (ended.stdout, ended.status) == ("", 139)
+    assert len(counters(place.run(f"lctl get_param '{pattern}'"))) == 4
+
+
+def test_before_2_17_statistics_are_for_root(place: Place) -> None:
+    for command in (
+        "osc.*.stats",
+        "osc.lustre-OST0000-osc-ffff888129458800.stats",
+        "llite.*.stats",
+    ):
+        user = place.run(f"lctl get_param '{command}'", LCTL_USER="1", LFS_VERSION="2.15.5")
+        assert user == Answer("", "", 2)
+        assert counters(place.run(f"lctl get_param '{command}'", LFS_VERSION="2.15.5"))
+
+
+@pytest.mark.parametrize("command", [c for c in sessions("params.txt") if "|" not in c])
+def test_settings_are_told_alike(place: Place, command: str) -> None:
+    run = re.sub(r"^\(.*?\) ", "", command)
+    user = "1" if "bench" in command else "0"
+    alike(place.run(run, LCTL_USER=user), answer("params.txt", command))
+
+
+def test_root_sees_the_connections(place: Place) -> None:
+    command = "lctl get_param 'osc.*-osc-[!M]*.import' 'mdc.*.state'"
+    found = place.run(command, LFS_SERVER_VERSION="2.15.5.0").stdout
+    assert found.count("target_version: 2.15.5.0") == 4
+    assert place.run(command, LCTL_USER="1") == Answer("", "", 2)

@@ -22,6 +22,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A client of four storage targets, with its state in a directory; settings are kept in ``keep``."""
     (tmp_path / "state").mkdir()
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LCTL_USER", "0")
     monkeypatch.setenv("PATH", f"{STAND_INS}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "keep"
 
@@ -83,7 +84,7 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
     monkeypatch.setenv("LCTL_USER", "1")
     with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
         client_settings.switch_checksums(False, "*", client)
-    monkeypatch.delenv("LCTL_USER")
+    monkeypatch.setenv("LCTL_USER", "0")
     assert checksums() == {"1"}
 
 

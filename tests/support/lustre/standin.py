@@ -7,8 +7,12 @@ needed, ends with status 70 and ``stand-in:`` on standard error, so that a test 
 
 Environment:
 
-* ``LFS_STATE``: directory of what they remember (needed by lfs getstripe, setstripe, find; lctl set_param).
-* ``LFS_MOUNT``: where Lustre is mounted; not set: everywhere, empty: nowhere.
+* ``LFS_STATE``: directory of what they remember (needed by lfs getstripe, setstripe, find; lctl).
+* ``LFS_MOUNT``: where Lustre is mounted; not set: everywhere, empty: nowhere. ``LFS_BELOW``: the directory
+  that holds the files of that mount, if slowfs.c mounted it. ``LFS_IO``: what slowfs.c wrote down (parameters.py).
+* ``LFS_FSNAME``: name of the file system (``lustre``). ``LFS_VERSION``: version of the client (2.17.0); before
+  2.17 the statistics are for root. ``LFS_SERVER_VERSION``: that of the servers.
+* ``LFS_FIRST``: where the first file without a start index begins (2); later ones follow round robin.
 * ``LFS_OSTS``: number of targets (4). ``LFS_POOLS``: pools, such as ``flash:0,1 slow:2,3``.
 * ``LFS_INACTIVE``: targets that this client has switched off, such as ``1 2``. As on the real one,
   ``lfs df`` hides them, ``lfs osts`` and ``lfs check osts`` tell, and ``lfs setstripe`` still uses them.
@@ -16,9 +20,11 @@ Environment:
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``).
+  ``LFS_PROJECT_QUOTA``: the same of every project.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
   on the client itself, ``0@lo``). ``LFS_SERVERS_BLOCK=1``: consecutive targets on one server instead.
-* ``LCTL_USER=1``: lctl set_param and lfs mkdir -c refuse, as they refuse an ordinary user.
+* ``LCTL_USER``: 1 is an ordinary user, 0 is root; not set: who runs the program. What a user may not do or
+  see (lctl set_param, lfs mkdir -c and -i, most of lctl get_param) is refused as the real one refuses it.
 
 A file has the layout that ``lfs setstripe`` made it with; one that another program made takes, when it is
 looked at first, the default of the nearest directory above that has one. Who removes a file and makes it
@@ -36,6 +42,7 @@ import getopt
 import json
 import os
 import re
+import stat
 import sys
 
 TYPE_CHECKING = False
@@ -43,12 +50,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-VERSION = "2.17.0"
 DEFAULT_SIZE = 4 << 20
 CLIENT = "ffff888129458800"
 #: Of each target, in 1K blocks: all, and used.
 BLOCKS, RESERVED, USED, USED_FULL = 3833116, 226096, 1528, 3606012
 MDT_LINE = (1160264, 2028, 1038656)
+#: Inodes: all, used and free.
+MDT_INODES, OST_INODES = (838864, 309, 838555), (262144, 383, 261761)
 
 SETSTRIPE_USAGE = """\
 Create a file with specified striping/composite layout, or
@@ -109,12 +117,24 @@ def _numbers(variable: str) -> list[int]:
     return [int(number) for number in os.environ.get(variable, "").replace(",", " ").split()]
 
 
+def is_user() -> bool:
+    return os.environ.get("LCTL_USER", "01"[os.geteuid() != 0]) == "1"
+
+
+def version() -> str:
+    return os.environ.get("LFS_VERSION", "2.17.0")
+
+
+def fsname() -> str:
+    return os.environ.get("LFS_FSNAME", "lustre")
+
+
 def ost_count() -> int:
     return int(os.environ.get("LFS_OSTS", "4"))
 
 
 def uuid(index: int) -> str:
-    return f"lustre-OST{index:04x}_UUID"
+    return f"{fsname()}-OST{index:04x}_UUID"
 
 
 def pools() -> dict[str, list[int]]:
@@ -140,6 +160,8 @@ def identity(path: str) -> str:
     """Names a file as long as it exists: an inode number alone may be given to the next file."""
     import ctypes
 
+    if below := os.environ.get("LFS_BELOW"):
+        path = os.path.join(below, os.path.relpath(os.path.realpath(path), mount()))
     found, info = os.stat(path), ctypes.create_string_buffer(256)
     status = ctypes.CDLL(None, use_errno=True).statx(-100, os.fsencode(path), 0, 0x800, info)
     if status != 0:
@@ -163,9 +185,11 @@ def remembered() -> Iterator[dict[str, Any]]:
         state: dict[str, Any] = {
             "files": {},
             "defaults": {},
-            "next": 0,
+            "next": int(os.environ.get("LFS_FIRST", "2")),
             "object": 2,
             "checksums": {},
+            "stats": {},
+            "io": 0,
         }
         with contextlib.suppress(FileNotFoundError), open(file, encoding="ascii") as text:
             state = json.load(text)
@@ -183,7 +207,15 @@ def remembered() -> Iterator[dict[str, Any]]:
 
 def new_part() -> dict[str, Any]:
     """One part of a layout, as asked for: end None is the end of the file, count 0 and size 0 defaults."""
-    return {"end": None, "count": 0, "size": 0, "start": -1, "pool": "", "osts": []}
+    return {
+        "end": None,
+        "count": 0,
+        "size": 0,
+        "start": -1,
+        "pool": "",
+        "osts": [],
+        "pattern": "raid0",
+    }
 
 
 PLAIN: dict[str, Any] = {"composite": False, "parts": [new_part()]}
@@ -191,23 +223,29 @@ PLAIN: dict[str, Any] = {"composite": False, "parts": [new_part()]}
 
 def allocate(state: dict[str, Any], part: dict[str, Any]) -> None:
     """Give a part its objects."""
-    if part["osts"]:
+    wanted: list[int]
+    if part["pattern"] == "mdt":
+        wanted = []
+    elif part["osts"]:
         wanted = part["osts"]
     else:
         members = pools()[part["pool"]] if part["pool"] else list(range(ost_count()))
         closed, degraded = _numbers("LFS_NO_CREATE"), _numbers("LFS_DEGRADED")
         usable = [i for i in members if i not in closed and i not in degraded]
         start = part["start"]
-        if start < 0:
+        free = start < 0
+        if free:
             start = usable[state["next"] % len(usable)]
-            state["next"] += 1
         while start in closed:
             start = (start + 1) % ost_count()
         ordered = sorted({*usable, start}, key=lambda i: (i - start) % ost_count())
         count = part["count"] or 1
         lie = os.environ.get("LFS_LIE_COUNT")
         count = int(lie) if lie else len(ordered) if count == -1 else count
+        if part["pattern"] == "raid0,overstriped":
+            ordered *= -(-count // len(ordered))
         wanted = ordered[:count]
+        state["next"] += len(wanted) if free else 0
     part["objects"] = []
     for index in wanted:
         part["objects"].append([index, state["object"]])
@@ -227,14 +265,23 @@ def default_above(state: dict[str, Any], path: str) -> dict[str, Any] | None:
 
 def layout_of(state: dict[str, Any], path: str) -> dict[str, Any]:
     """The layout of a file, instantiated as far as its size asks for; that of a new file is made up now."""
-    key = identity(path)
-    if key not in state["files"]:
-        request = default_above(state, os.path.dirname(os.path.realpath(path))) or PLAIN
-        state["files"][key] = json.loads(json.dumps(request))
-    layout: dict[str, Any] = state["files"][key]
-    begin, size = 0, os.stat(path).st_size
+    return layout_at(state, identity(path), path, os.stat(path).st_size)
+
+
+def layout_at(state: dict[str, Any], key: str, path: str, size: int) -> dict[str, Any]:
+    """The layout of a file with an identity, which may be gone; one without bytes may have none."""
+    layout: dict[str, Any] | None = state["files"].get(key)
+    if layout and not layout["parts"] and not size:
+        return layout
+    if not layout or not layout["parts"]:
+        folder = os.path.dirname(os.path.realpath(path))
+        while not os.path.exists(folder):
+            folder = os.path.dirname(folder)
+        layout = json.loads(json.dumps(default_above(state, folder) or PLAIN))
+        state["files"][key] = layout
+    begin = 0
     for number, part in enumerate(layout["parts"]):
-        if "objects" not in part and (number == 0 or begin < size):
+        if "objects" not in part and (number == 0 or begin < size or part["pattern"] == "mdt"):
             allocate(state, part)
         begin = part["end"] or begin
     return layout
@@ -244,16 +291,22 @@ def fid(index: int, number: int) -> str:
     return f"0x{0x280000400 + index * 0x40000000:x}:0x{number:x}:0x0"
 
 
+def stripe_size(part: dict[str, Any]) -> int:
+    return int(part["size"] or min(DEFAULT_SIZE, part["end"] or DEFAULT_SIZE))
+
+
 def part_lines(part: dict[str, Any], indent: str) -> list[str]:
     """The values of one part of a file's layout."""
     objects = part.get("objects")
-    size = part["size"] or min(DEFAULT_SIZE, part["end"] or DEFAULT_SIZE)
+    on_mdt = part["pattern"] == "mdt"
     lines = [
-        f"lmm_stripe_count:  {len(objects) if objects else part['count'] or 1}",
-        f"lmm_stripe_size:   {size}",
-        "lmm_pattern:       raid0",
+        f"lmm_stripe_count:  {len(objects) if objects else 0 if on_mdt else part['count'] or 1}",
+        f"lmm_stripe_size:   {stripe_size(part)}",
+        f"lmm_pattern:       {part['pattern']}",
         "lmm_layout_gen:    0",
-        f"lmm_stripe_offset: {objects[0][0] if objects else -1}",
+        "lmm_mdt_index:     0"
+        if on_mdt
+        else f"lmm_stripe_offset: {objects[0][0] if objects else -1}",
     ]
     if part["pool"]:
         lines.append(f"lmm_pool:          {part['pool']}")
@@ -289,7 +342,7 @@ def component_lines(layout: dict[str, Any], number: int, first: str, indent: str
 def yaml_of_file(layout: dict[str, Any]) -> list[str]:
     def values(part: dict[str, Any], indent: str) -> list[str]:
         lines = part_lines(part, indent)
-        if "objects" in part:
+        if part.get("objects"):
             lines.append(f"{indent}lmm_objects:")
             for index, number in part["objects"]:
                 lines += [f"      - l_ost_idx: {index}", f"        l_fid:     {fid(index, number)}"]
@@ -403,10 +456,12 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
         "ost=",
         "pool=",
         "component-end=",
+        "overstripe-count=",
+        "layout=",
         "delete",
     ]
     try:
-        options, names = getopt.gnu_getopt(words, "c:S:i:o:p:E:d", long)
+        options, names = getopt.gnu_getopt(words, "c:S:i:o:p:E:C:L:s:Nd", long)
     except getopt.GetoptError as error:
         if (
             not error.opt
@@ -418,7 +473,7 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
         raise Refused(4, said, usage=SETSTRIPE_USAGE) from error
     parts: list[dict[str, Any]] = []
     part = new_part()
-    delete = False
+    delete = mirror = False
     for option, value in options:
         if option in ("-E", "--component-end"):
             previous = parts[-1] if parts else None
@@ -445,16 +500,43 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
         elif option in ("-o", "--ost"):
             part["osts"] = [int(index) for index in value.split(",")]
         elif option in ("-p", "--pool"):
+            value = value.removeprefix(f"{fsname()}.")
             if value not in pools():
-                said = f"pool '{value} fsname lustre' does not exist: No such file or directory (2)"
+                said = f"pool '{value} fsname {fsname()}' does not exist: No such file or directory (2)"
                 raise Refused(22, f"lfs setstripe: {said}")
             part["pool"] = value
+        elif option in ("-C", "--overstripe-count"):
+            if not value.isdigit() or int(value) <= ost_count():
+                raise not_covered(f"lfs setstripe -C {value} on {ost_count()} targets")
+            part |= {"count": int(value), "pattern": "raid0,overstriped"}
+        elif option in ("-L", "--layout"):
+            part["pattern"] = pattern(value, parts, names)
+        elif option == "-s":
+            said = f"lfs setstripe: unrecognized option '{value}'"
+            raise Refused(4, said, usage=SETSTRIPE_USAGE)
+        elif option == "-N":
+            # A number of mirrors would stand in the same word: the next word is a file.
+            mirror = True
         else:
             delete = True
     if not names:
         said = "lfs setstripe setstripe: FILE must be specified"
         raise Refused(4, said, usage=SETSTRIPE_USAGE)
-    return {"composite": bool(parts), "parts": parts or [part]}, delete, names
+    if mirror and parts:
+        raise not_covered(f"lfs setstripe {' '.join(words)}")
+    return {"composite": bool(parts) or mirror, "parts": parts or [part]}, delete, names
+
+
+def pattern(value: str, parts: list[dict[str, Any]], names: list[str]) -> str:
+    """The pattern that ``-L`` asks for."""
+    if value not in ("mdt", "raid0"):
+        said = f"error: layout '{names[0] if names else value}' is unknown"
+        raise Refused(22, f"{said}, supported layouts are: 'mdt', 'raid0'")
+    if value == "mdt" and len(parts) > 1:
+        raise Refused(22, "error: 'mdt' layout can be only the first one")
+    if value == "mdt" and not parts:
+        raise not_covered("lfs setstripe -L mdt without -E")
+    return value
 
 
 def set_layout(name: str, request: dict[str, Any], delete: bool) -> None:
@@ -467,6 +549,11 @@ def set_layout(name: str, request: dict[str, Any], delete: bool) -> None:
         i for part in request["parts"] for i in [part["start"], *part["osts"]] if i >= ost_count()
     ]
     if bad:
+        if not os.path.lexists(name):
+            # As the real one: a file without a layout stays.
+            make(name)
+            with remembered() as state:
+                state["files"][identity(name)] = {"composite": False, "parts": []}
         raise Refused(22, f"lfs setstripe: setstripe error for '{name}': Invalid argument")
     if os.path.isdir(name):
         if not os.access(name, os.W_OK):
@@ -511,7 +598,7 @@ def setstripe(words: list[str]) -> int:
 
 def getstripe(words: list[str]) -> int:
     try:
-        options, names = getopt.gnu_getopt(words, "ydcSipq", ["yaml", "component-count"])
+        options, names = getopt.gnu_getopt(words, "ydcSipqr", ["yaml", "component-count"])
     except getopt.GetoptError as error:
         if f"--{error.opt}" in GETSTRIPE_USAGE or f"|-{error.opt}" in GETSTRIPE_USAGE:
             raise not_covered(f"lfs getstripe {' '.join(words)}") from error
@@ -519,11 +606,12 @@ def getstripe(words: list[str]) -> int:
         raise Refused(4, said, usage=GETSTRIPE_USAGE) from error
     if not names:
         raise Refused(4, "error: getstripe: no filename|pathname", usage=GETSTRIPE_USAGE)
-    asked = [option for option, _ in options if option not in ("-d",)]
+    asked = [option for option, _ in options if option not in ("-d", "-r")]
+    depth = 0 if ("-d", "") in options else sys.maxsize if ("-r", "") in options else 1
     status = 0
     for name in names:
         try:
-            lines = show_layout(name, asked, ("-d", "") in options)
+            lines = show_layout(name, asked, depth)
             print(*lines, sep="\n")
         except Refused as refused:
             print(*refused.lines, sep="\n", file=sys.stderr)
@@ -531,8 +619,22 @@ def getstripe(words: list[str]) -> int:
     return status
 
 
-def show_layout(name: str, asked: list[str], directory: bool) -> list[str]:
-    if not os.path.exists(name):
+def show_directory(name: str, depth: int) -> list[str]:
+    """A directory's default, and what lies in it: no names, in the order of the directory."""
+    with remembered() as state:
+        own = state["defaults"].get(identity(name)) if depth else default_above(state, name)
+        lines = of_directory(own, True)
+    with os.scandir(name) as entries:
+        for entry in entries if depth else ():
+            if entry.is_dir(follow_symlinks=False):
+                lines += show_directory(entry.path, depth - 1)
+            elif entry.is_file(follow_symlinks=False):
+                lines += show_layout(entry.path, ["-y"], 0)
+    return lines
+
+
+def show_layout(name: str, asked: list[str], depth: int) -> list[str]:
+    if not os.path.lexists(name):
         raise Refused(2, f"lfs: getstripe for '{name}' failed: No such file or directory")
     if not on_lustre(name):
         first = f"cb_getstripe: '{name}' not on a Lustre fs?: Inappropriate ioctl for device (25)"
@@ -540,13 +642,21 @@ def show_layout(name: str, asked: list[str], directory: bool) -> list[str]:
         raise Refused(25, f"lfs getstripe: {first}", f"lfs: {second}")
     yaml = "-y" in asked or "--yaml" in asked
     values = [option for option in asked if option in ("-c", "-S", "-i", "-p", "--component-count")]
-    if os.path.isdir(name):
-        if not directory or values or "-q" in asked:
-            raise not_covered("lfs getstripe of a directory without -d, or of one of its values")
+    if os.path.isdir(name) and not os.path.islink(name):
+        if (depth and not yaml) or values or "-q" in asked:
+            raise not_covered(
+                "lfs getstripe of a directory without -d and -y, or of one of its values"
+            )
+        if depth:
+            return show_directory(name, depth)
         with remembered() as state:
             return of_directory(default_above(state, name), yaml)
-    with remembered() as state:
-        layout = layout_of(state, name)
+    layout: dict[str, Any] = {"parts": []}
+    if stat.S_ISREG(os.lstat(name).st_mode):
+        with remembered() as state:
+            layout = layout_of(state, name)
+    if not layout["parts"]:
+        return [f"{name} has no stripe info"]
     if yaml:
         return yaml_of_file(layout)
     if not values:
@@ -554,10 +664,11 @@ def show_layout(name: str, asked: list[str], directory: bool) -> list[str]:
     if len(values) > 1:
         raise not_covered("several values at a time")
     part = [part for part in layout["parts"] if "objects" in part][-1]
-    _, size, *_ = (line.split()[-1] for line in part_lines(part, ""))
+    if not part["objects"]:
+        raise not_covered("lfs getstripe of one value of data on a metadata target")
     value = {
         "-c": [str(len(part["objects"]))],
-        "-S": [size],
+        "-S": [str(stripe_size(part))],
         "-i": [str(part["objects"][0][0])],
         "-p": [part["pool"]] if part["pool"] else [],
         "--component-count": [str(len(layout["parts"]) if layout["composite"] else 0)],
@@ -566,7 +677,9 @@ def show_layout(name: str, asked: list[str], directory: bool) -> list[str]:
 
 
 def find(words: list[str]) -> int:
-    """``lfs find DIR -type f [-O INDEX|UUID] [--printf FORMAT]``."""
+    """``lfs find [-O INDEX|UUID] DIR``, or ``lfs find DIR -type f [-O INDEX|UUID] [--printf FORMAT]``."""
+    if len(words) == 3 and words[0] == "-O":
+        words = [words[2], "-type", "f", *words[:2]]
     if not words or words[1:3] != ["-type", "f"]:
         raise not_covered(f"lfs find {' '.join(words)}")
     top, rest, only, form = words[0], words[3:], None, "%p\\n"
@@ -584,12 +697,18 @@ def find(words: list[str]) -> int:
     for folder, _, names in os.walk(top):
         for name in names:
             path = os.path.join(folder, name)
+            if not stat.S_ISREG(os.lstat(path).st_mode):
+                continue
             with remembered() as state:
                 layout = layout_of(state, path)
-            part = [part for part in layout["parts"] if "objects" in part][-1]
-            indices = [index for index, _ in part["objects"]]
-            if only is not None and not any(only in (str(i), uuid(i)) for i in indices):
+            parts = [part["objects"] for part in layout["parts"] if part.get("objects")]
+            if only is not None and not any(
+                only in (str(i), uuid(i)) for part in parts for i, _ in part
+            ):
                 continue
+            if "%L" in form and not parts:
+                raise not_covered("lfs find --printf of a file without objects")
+            indices = [index for index, _ in parts[-1]] if parts else [0]
             text = form.replace("\\n", "\n").replace("%p", path)
             text = text.replace("%Lc", str(len(indices))).replace("%Li", str(indices[0]))
             text = text.replace("%Lo", f"[{','.join(map(str, indices))}]")
@@ -613,7 +732,7 @@ def mkdir(words: list[str]) -> int:
             raise not_covered("lfs mkdir where there is no Lustre")
         why = again = ""
         status = 0
-        if os.environ.get("LCTL_USER") == "1" and options:
+        if is_user() and options:
             status, why, again = 1, "Operation not permitted", "Operation not permitted"
         elif any(
             int(i) > 1 for option, value in options if option == "-i" for i in value.split(",")
@@ -640,6 +759,8 @@ def df_line(name: str, total: int, used: int, free: int, where: str) -> str:
 
 
 def df(words: list[str]) -> int:
+    inodes = "-i" in words
+    words = [word for word in words if word != "-i"]
     if any(word.startswith("-") for word in words):
         raise not_covered(f"lfs df {' '.join(words)}")
     for path in words:
@@ -651,9 +772,13 @@ def df(words: list[str]) -> int:
     where = mount()
     if where is None:
         return 0
-    print("UUID                   1K-blocks        Used   Available Use%  Mounted on")
+    columns = "1K-blocks        Used   Available Use%"
+    if inodes:
+        columns = "   Inodes       IUsed       IFree IUse%"
+    print(f"UUID                   {columns}  Mounted on")
     for index in range(2):
-        print(df_line(f"lustre-MDT{index:04x}_UUID", *MDT_LINE, f"{where}[MDT:{index}]"))
+        numbers = MDT_INODES if inodes else MDT_LINE
+        print(df_line(f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"))
     total = used = free = 0
     flags = {"D": _numbers("LFS_DEGRADED"), "N": _numbers("LFS_NO_CREATE")}
     for index in range(ost_count()):
@@ -663,8 +788,13 @@ def df(words: list[str]) -> int:
         left = BLOCKS - RESERVED - mine
         shown = "".join(flag for flag, members in flags.items() if index in members)
         place = f"{where}[OST:{index}]{' ' + shown if shown else ''}"
-        print(df_line(uuid(index), BLOCKS, mine, left, place))
-        total, used, free = total + BLOCKS, used + mine, free + left
+        line = OST_INODES if inodes else (BLOCKS, mine, left)
+        print(df_line(uuid(index), *line, place))
+        total, used, free = total + line[0], used + line[1], free + line[2]
+    if inodes:
+        # Files are counted where their names are; as many fit as there are objects, or names.
+        used, free = 2 * MDT_INODES[1], min(2 * MDT_INODES[2], free)
+        total = used + free
     print()
     print(df_line("filesystem_summary:", total, used, free, where), end="\n\n")
     return 0
@@ -675,7 +805,7 @@ def osts(words: list[str]) -> int:
         if not os.path.exists(path):
             raise Refused(2, f"error: invalid path '{path}': No such file or directory")
         if not on_lustre(path):
-            raise not_covered("lfs osts PATH where there is no Lustre")
+            return 0
     if mount() is None:
         return 0
     print("OBDS:")
@@ -690,7 +820,7 @@ def check(words: list[str]) -> int:
         raise not_covered(f"lfs check {' '.join(words)}")
     for index in range(ost_count() if mount() is not None else 0):
         for device in ("MDT0000", "MDT0001", CLIENT):
-            name = f"lustre-OST{index:04x}-osc-{device}"
+            name = f"{fsname()}-OST{index:04x}-osc-{device}"
             if device == CLIENT and index in _numbers("LFS_INACTIVE"):
                 why = "Cannot send after transport endpoint shutdown (108)"
                 print(f"lfs check: error: check '{name}': {why}", file=sys.stderr)
@@ -700,12 +830,17 @@ def check(words: list[str]) -> int:
 
 
 def quota(words: list[str]) -> int:
-    options, names = getopt.gnu_getopt(words, "qu:g:")
+    try:
+        options, names = getopt.gnu_getopt(words, "qu:g:p:")
+    except getopt.GetoptError as error:
+        raise not_covered(f"lfs quota {' '.join(words)}") from error
     of = dict(options)
-    if len(names) != 1 or not ("-u" in of) ^ ("-g" in of):
+    kinds = [("usr", of.get("-u")), ("grp", of.get("-g")), ("prj", of.get("-p"))]
+    ((kind, asked),) = [pair for pair in kinds if pair[1] is not None] or [("", None)]
+    if len(names) != 1 or asked is None or (kind == "prj" and "-q" not in of):
         raise not_covered(f"lfs quota {' '.join(words)}")
-    used, limit, files, file_limit = _numbers("LFS_QUOTA") or [0, 0, 0, 0]
-    kind, asked = ("usr", of["-u"]) if "-u" in of else ("grp", of["-g"])
+    knob = "LFS_PROJECT_QUOTA" if kind == "prj" else "LFS_QUOTA"
+    used, limit, files, file_limit = _numbers(knob) or [0, 0, 0, 0]
     if "-q" not in of:
         import grp
         import pwd
@@ -718,10 +853,29 @@ def quota(words: list[str]) -> int:
     def shown(value: int, most: int) -> str:
         return f"{value}{'*' if most and value > most else ''}"
 
-    where = mount() if os.environ.get("LFS_MOUNT") else names[0]
     columns = (shown(used, limit), 0, limit, "-", shown(files, file_limit), 0, file_limit, "-")
-    print(f"{where:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
+    print(f"{names[0]:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
     return 0
+
+
+def getname(words: list[str]) -> int:
+    where = mount()
+    if where is None:
+        return 0
+    if words[:1] not in ([], ["-i"], ["-n"]) or len(words) > 2:
+        raise not_covered(f"lfs getname {' '.join(words)}")
+    shown = {"-i": CLIENT, "-n": fsname()}
+    print(shown[words[0]] if words else f"{fsname()}-{CLIENT} {where}")
+    return 0
+
+
+#: Commands of lfs that the stand-in does not have.
+OTHERS = (
+    "setdirstripe getdirstripe rm_entry rmentry unlink_foreign pool_list mdts setquota project flushctx "
+    "changelog changelog_clear fid2path path2fid rmfid data_version hsm_state hsm_set hsm_clear hsm_action "
+    "hsm_archive hsm_restore hsm_release hsm_remove hsm_cancel hsm swap_layouts migrate mv ladvise mirror "
+    "getsom somsync heat_get heat_set pcc"
+)
 
 
 def lfs(argv: list[str]) -> int:
@@ -735,108 +889,28 @@ def lfs(argv: list[str]) -> int:
         "osts": osts,
         "check": check,
         "quota": quota,
+        "getname": getname,
     }
+    if argv and not argv[0].startswith("-") and argv[0] not in (*commands, *OTHERS.split()):
+        said = f"lfs: '{argv[0]}' is not a valid command. See 'lfs --list-commands'."
+        print(said, file=sys.stderr)
+        return 1
     return _run("lfs", commands, argv)
-
-
-# --- lctl -----------------------------------------------------------------------------------------
-
-
-def server(index: int) -> str:
-    servers = int(os.environ.get("LFS_SERVERS", "0"))
-    if not servers:
-        return "0@lo"
-    if os.environ.get("LFS_SERVERS_BLOCK") == "1":
-        return f"10.0.0.{11 + index * servers // ost_count()}@tcp"
-    return f"10.0.0.{11 + index % servers}@tcp"
-
-
-def parameters() -> dict[str, str]:
-    """All parameters that the stand-in knows, in the order in which the real one shows them."""
-    with remembered() as state:
-        checksums = state["checksums"]
-    found = {"version": VERSION}
-    if mount() is None:
-        return found
-    for index in range(ost_count()):
-        for device in ("MDT0000", "MDT0001", CLIENT):
-            name = f"osc.lustre-OST{index:04x}-osc-{device}"
-            off = device == CLIENT and index in _numbers("LFS_INACTIVE")
-            found[f"{name}.active"] = "0" if off else "1"
-            found[f"{name}.ost_conn_uuid"] = server(index)
-        found[f"{name}.checksums"] = checksums.get(f"{name}.checksums", "1")
-    name = f"llite.lustre-{CLIENT}.checksums"
-    found[name] = checksums.get(name, "1")
-    return found
-
-
-def matching(pattern: str, command: str) -> list[str]:
-    """Names that fit a pattern, whose ``*`` stays between two dots; one must."""
-    import fnmatch
-
-    def fits(name: str) -> bool:
-        ours, theirs = pattern.replace("[^", "[!").split("."), name.split(".")
-        return len(ours) == len(theirs) and all(
-            fnmatch.fnmatchcase(their, our) for our, their in zip(ours, theirs, strict=True)
-        )
-
-    found = [name for name in parameters() if fits(name)]
-    if not found:
-        known = {"active", "ost_conn_uuid", "checksums", "version", "nosuch", "param"}
-        if mount() is not None and pattern.split(".")[-1] not in known:
-            raise not_covered(f"lctl {command} {pattern}")
-        missing = f"param_path '{pattern.replace('.', '/')}': No such file or directory"
-        raise Refused(2, f"error: {command}: {missing}")
-    return found
-
-
-def get_param(words: list[str]) -> int:
-    options, patterns = getopt.gnu_getopt(words, "n")
-    status = 0
-    for pattern in patterns:
-        try:
-            values = parameters()
-            for name in matching(pattern, "get_param"):
-                print(values[name] if options else f"{name}={values[name]}")
-        except Refused as refused:
-            print(*refused.lines, sep="\n", file=sys.stderr)
-            status = refused.status
-    return status
-
-
-def set_param(words: list[str]) -> int:
-    for word in words:
-        pattern, _, value = word.partition("=")
-        setting = f"error: set_param: setting '{pattern.replace('.', '/')}'='{value}'"
-        try:
-            names = matching(pattern, "set_param")
-        except Refused as refused:
-            again = [f"{setting}: No such file or directory"] if refused.status == 2 else []
-            raise Refused(refused.status, *refused.lines, *again) from refused
-        if not pattern.endswith(".checksums") or value not in ("0", "1"):
-            raise not_covered(f"lctl set_param {word}")
-        if os.environ.get("LCTL_USER") == "1":
-            opening = "error: set_param: opening '/sys/fs/lustre/{}': Permission denied"
-            refusals = [opening.format(name.replace(".", "/")) for name in names]
-            raise Refused(13, *refusals, f"{setting}: Permission denied")
-        # What is set for the mount holds for each of its devices.
-        known = [name for name in parameters() if name.endswith(".checksums")]
-        with remembered() as state:
-            for name in known if pattern.startswith("llite.") else names:
-                state["checksums"][name] = value
-        print(*(f"{name}={value}" for name in names), sep="\n")
-    return 0
 
 
 def lctl(argv: list[str]) -> int:
     """The program ``lctl``."""
-    return _run("lctl", {"get_param": get_param, "set_param": set_param}, argv)
+    import parameters
+
+    return _run(
+        "lctl", {"get_param": parameters.get_param, "set_param": parameters.set_param}, argv
+    )
 
 
 def _run(program: str, commands: dict[str, Any], argv: list[str]) -> int:
     try:
         if argv == ["--version"]:
-            print(f"{program} {VERSION}")
+            print(f"{program} {version()}")
             return 0
         if not argv or argv[0] not in commands:
             raise not_covered(f"{program} {' '.join(argv)}")
