@@ -351,3 +351,112 @@ def test_a_thousand_nodes_of_64_tasks_are_read_in_seconds() -> None:
     seen = witness.Testimony(witnesses=tuple(found), expected=64 * nodes)
     assert seen.complete and rest == ""
     assert seen.moved.read == seen.counted({f"n{n}": ["8:0"] for n in range(nodes)}).read
+
+
+# --- witness.sh on a node with Lustre -------------------------------------------------------------
+
+LUSTRE = Path(__file__).parents[1] / "support" / "lustre"
+#: Names of devices where a kernel with Lustre shows them, in a mount namespace of one's own. What a metadata
+#: server has for itself is beside them.
+NODE = """
+mount -t tmpfs none /sys/fs
+for client in ffff888129458800 $SECOND; do
+    for index in 0 1 2 3; do mkdir -p /sys/fs/lustre/osc/lustre-OST000$index-osc-$client; done
+    for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-$client; done
+done
+mkdir -p /sys/fs/lustre/osc/lustre-OST0000-osc-MDT0000
+exec sh "$@"
+"""
+
+
+def on_lustre(tmp_path: Path, tool: str, *words: str, **knobs: str) -> witness.Testimony:
+    """What witness.sh says on a node of the stand-in's Lustre, while a shell runs a tool."""
+    second = "ffff888179c91800" if knobs.get("LFS_MOUNTS") == "2" else ""
+    command = words or ("sh", "-c", tool)
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-euc", NODE, "sh", str(JOB_FILES / "witness.sh"), *command],
+        env={
+            **os.environ,
+            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
+            "LFS_STATE": str(tmp_path),
+            "SECOND": second,
+            **knobs,
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found, rest = parse(done.stderr + done.stdout)
+    assert rest == "", done.stderr
+    return witness.Testimony(witnesses=tuple(found), expected=1)
+
+
+def here(seen: witness.Testimony) -> dict[str, list[str]]:
+    return {seen.witnesses[0].host: ["lustre"]}
+
+
+needs_namespace = pytest.mark.skipif(
+    os.getuid() != 0
+    or subprocess.run(
+        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/sys/fs"],
+        capture_output=True,
+        check=False,
+    ).returncode
+    != 0,
+    reason="a mount namespace, in which to show devices of Lustre, needs root",
+)
+
+
+@needs_namespace
+@pytest.mark.parametrize("user", [False, True])
+def test_each_device_is_believed_for_itself(tmp_path: Path, user: bool) -> None:
+    """As for an ordinary user of 2.17: devices with unlike counters, whose names lctl exchanges for a pattern."""
+    moved = LUSTRE / "moved"
+    tool = f"{moved} osc 1 read 4194304 3; {moved} osc 3 write 1048576; {moved} mdc 1 write 65536"
+    seen = on_lustre(tmp_path, tool, LCTL_USER="1" if user else "")
+    assert seen.by_target(here(seen)) == {
+        "MDT0001": Moved(0, 65536),
+        "OST0001": Moved(12 * MIB, 0),
+        "OST0003": Moved(0, MIB),
+    }
+    assert seen.counted(here(seen)) == Moved(12 * MIB, MIB + 65536)
+
+
+@needs_namespace
+def test_both_mounts_of_a_file_system_count(tmp_path: Path) -> None:
+    moved = LUSTRE / "moved"
+    tool = f"{moved} osc 0 read 100; LFS_MOUNT_NUMBER=1 {moved} osc 0 write 7"
+    seen = on_lustre(tmp_path, tool, LFS_MOUNTS="2", LCTL_USER="1")
+    assert seen.by_target(here(seen)) == {"OST0000": Moved(100, 7)}
+
+
+@needs_namespace
+@pytest.mark.parametrize(
+    ("knobs", "counted"),
+    [
+        ({"LCTL_USER": "1"}, Moved()),
+        ({"LCTL_USER": "1", "LFS_VERSION": "2.15.4"}, None),
+        ({"LFS_VERSION": "2.15.4"}, Moved()),
+        ({"LFS_OSTS": "3"}, None),  # a device that does not answer
+    ],
+)
+def test_what_nobody_may_read_is_not_nothing(
+    tmp_path: Path, knobs: dict[str, str], counted: Moved | None
+) -> None:
+    seen = on_lustre(tmp_path, "true", **knobs)
+    assert seen.counted(here(seen)) == counted
+
+
+@needs_namespace
+def test_a_look_at_lustre_gives_what_was_counted_so_far(tmp_path: Path) -> None:
+    before = on_lustre(tmp_path, "", "--look")
+    subprocess.run(
+        [LUSTRE / "moved", "osc", "2", "read", "4096"],
+        env={**os.environ, "LFS_STATE": str(tmp_path)},
+        check=True,
+    )
+    after = on_lustre(tmp_path, "", "--look")
+    (grown,) = between(before.witnesses, after.witnesses)
+    assert {name: moved for name, moved in (grown.targets or {}).items() if moved != Moved()} == {
+        "lustre-OST0002": Moved(4096, 0)
+    }

@@ -97,18 +97,20 @@ find_devices() {
 }
 
 # Set $answers to what $devices have moved, DEVICE=READ,WRITTEN each. Every device is asked for by its whole name: for a
-# pattern, lctl of 2.17 gives an ordinary user values under wrong names. Its exit status is 2 even if it answers.
+# pattern, lctl of 2.17 gives an ordinary user values under wrong names. It also drops the last character of each line, which
+# is one of the sum of squares. Its exit status is 2 even if it answers. Older clients answer root alone, some without squares.
 ask_devices() {
-    local device names=''
+    local device names='' fields=8
+    [ ! -x /sys/kernel/debug/lustre ] || fields=7
     for device in $devices; do
         names="$names ${device%%/*}.${device#*/}.stats"
     done
     # shellcheck disable=SC2086 # one word for each name
-    answers=$(PATH=$PATH:/usr/sbin:/sbin lctl get_param $names 2>/dev/null | awk '
+    answers=$(PATH=$PATH:/usr/sbin:/sbin lctl get_param $names 2>/dev/null | awk -v "fields=$fields" '
         function tell() { if (name != "" && sound) print name "=" read "," written }
         /^(osc|mdc)\.[^ ]*\.stats=$/ { tell(); split($1, part, "."); name = part[2]; read = written = 0; sound = 1; next }
-        $1 == "read_bytes" { read = $7; sound = sound && $4 == "[bytes]" && NF > 6 }
-        $1 == "write_bytes" { written = $7; sound = sound && $4 == "[bytes]" && NF > 6 }
+        $1 == "read_bytes" { read = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
+        $1 == "write_bytes" { written = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
         END { tell() }')
 }
 
