@@ -63,10 +63,10 @@ def build(folder: Path) -> Path:
 
 
 @contextmanager
-def mounted(folder: Path, fail: str = "") -> Iterator[Hanging]:
+def mounted(folder: Path, fail: str = "", log: Path | None = None) -> Iterator[Hanging]:
     """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`.
 
-    ``fail``: what fails, as ``OPERATION:ERRNO:N``, see slowfs.c.
+    ``fail``: what fails, as ``OPERATION:ERRNO:N``. ``log``: where reads and writes are written down. See slowfs.c.
     """
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
@@ -76,7 +76,9 @@ def mounted(folder: Path, fail: str = "") -> Iterator[Hanging]:
         words,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
-        env=os.environ | ({"SLOWFS_FAIL": fail} if fail else {}),
+        env=os.environ
+        | ({"SLOWFS_FAIL": fail} if fail else {})
+        | ({"SLOWFS_LOG": str(log)} if log else {}),
     )
     try:
         end = time.monotonic() + 10

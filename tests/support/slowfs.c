@@ -1,9 +1,11 @@
 /* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
  *
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
- *   [SLOWFS_FAIL=OPERATION:ERRNO:N] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
  *
  * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
+ * With SLOWFS_LOG a line "read|write DEVICE:INODE:BIRTH OFFSET BYTES PATH" is written down for all that arrives here:
+ * what the page cache serves does not. Files stay in that cache after they are closed.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -25,12 +27,27 @@ static char failing[16];
 static int failing_errno;
 static unsigned failing_every;
 static atomic_uint calls;
+static int events = -1;
 
 static int fails(const char *operation, const char *path)
 {
     if (strcmp(operation, failing) || strstr(path, "/.iogauge") || strstr(path, "/.lock"))
         return 0;
     return ++calls % failing_every ? 0 : -failing_errno;
+}
+
+/* Writes down what arrived, in the words of tests/support/lustre/standin.py, function identity. */
+static void note(const char *what, const char *path, off_t at, ssize_t bytes, int fd)
+{
+    struct stat info;
+    struct statx more;
+    if (events < 0 || bytes <= 0)
+        return;
+    if (fstat(fd, &info) || statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &more) ||
+        dprintf(events, "%s %llu:%llu:%lld.%u %lld %zd %s\n", what, (unsigned long long)info.st_dev,
+                (unsigned long long)info.st_ino, (long long)more.stx_btime.tv_sec, more.stx_btime.tv_nsec,
+                (long long)at, bytes, path) < 0)
+        abort();
 }
 
 #define BELOW(name, path)                                                                                             \
@@ -104,6 +121,7 @@ static int fs_read(const char *path, char *data, size_t size, off_t at, struct f
     if (error)
         return error;
     ssize_t done = pread(file->fh, data, size, at);
+    note("read", path, at, done, file->fh);
     return done < 0 ? -errno : (int)done;
 }
 static int fs_write(const char *path, const char *data, size_t size, off_t at, struct fuse_file_info *file)
@@ -112,6 +130,7 @@ static int fs_write(const char *path, const char *data, size_t size, off_t at, s
     if (error)
         return error;
     ssize_t done = pwrite(file->fh, data, size, at);
+    note("write", path, at, done, file->fh);
     return done < 0 ? -errno : (int)done;
 }
 static int fs_statfs(const char *path, struct statvfs *info) { BELOW(at, path); ANSWER(statvfs(at, info)); }
@@ -156,8 +175,11 @@ static int fs_readdir(const char *path, void *list, fuse_fill_dir_t add, off_t f
 }
 static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *config)
 {
-    (void)connection;
     config->use_ino = 1;
+    if (events >= 0) {
+        config->kernel_cache = 1;
+        connection->want &= ~FUSE_CAP_AUTO_INVAL_DATA;
+    }
     config->entry_timeout = config->attr_timeout = config->negative_timeout = 0;
     return NULL;
 }
@@ -178,6 +200,9 @@ int main(int count, char **words)
     }
     const char *fail = getenv("SLOWFS_FAIL");
     if (fail && sscanf(fail, "%15[a-z]:%d:%u", failing, &failing_errno, &failing_every) != 3)
+        return 2;
+    const char *log = getenv("SLOWFS_LOG");
+    if (log && (events = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
         return 2;
     umask(0);
     words[1] = words[0];

@@ -6,13 +6,15 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from support import hanging
 from support.lustre.recorded import Answer, answer, sessions
 
+MIB = 1 << 20
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 
 
@@ -468,3 +470,101 @@ def test_root_sees_the_connections(place: Place) -> None:
     found = place.run(command, LFS_SERVER_VERSION="2.15.5.0").stdout
     assert found.count("target_version: 2.15.5.0") == 4
     assert place.run(command, LCTL_USER="1") == Answer("", "", 2)
+
+
+@pytest.fixture
+def counted(tmp_path: Path) -> Iterator[Place]:
+    """A mounted file system whose reads and writes are counted, on targets by the layouts of its files."""
+    log = tmp_path / "log"
+    try:
+        with hanging.mounted(tmp_path, log=log) as mount:
+            place = Place(tmp_path)
+            place.mount = mount.point
+            place.environment |= {
+                "LFS_MOUNT": str(mount.point),
+                "LFS_BELOW": str(tmp_path / "back"),
+                "LFS_IO": str(log),
+            }
+            yield place
+    except hanging.Unavailable as unavailable:
+        pytest.skip(str(unavailable))
+
+
+def moved_since(place: Place, before: dict[str, int]) -> dict[str, int]:
+    """Bytes that each device moved since ``before``, which is brought up to date."""
+    now = {
+        f"{name.split('.')[1].split('-')[1]} {counter.removesuffix('_bytes')}": total
+        for name, found in counters(
+            place.run("lctl get_param 'osc.*.stats'", LFS_SERVERS="2")
+        ).items()
+        for counter, (_, total) in found.items()
+        if counter.endswith("_bytes")
+    }
+    grown = {
+        key: total - before.get(key, 0) for key, total in now.items() if total != before.get(key)
+    }
+    before.update(now)
+    return grown
+
+
+@pytest.mark.slow
+def test_what_a_program_moves_is_counted_on_the_targets_of_its_files(counted: Place) -> None:
+    """To the byte, and a read that the page cache serves is none."""
+    before: dict[str, int] = {}
+    counted.run("lfs setstripe -c 2 -i 3 -S 1M striped; lfs setstripe -c 1 -i 1 one")
+    assert moved_since(counted, before) == {}
+    write = "dd if=/dev/zero of=striped bs=1M count=7 conv=notrunc,fsync"
+    assert counted.run(write).status == 0
+    assert moved_since(counted, before) == {"OST0003 write": 4 * MIB, "OST0000 write": 3 * MIB}
+    assert counted.run("cat striped >/dev/null").status == 0
+    from_cache = moved_since(counted, before)
+    drop = "dd if=striped iflag=nocache count=0"
+    assert counted.run(f"{drop}; cat striped >/dev/null").status == 0
+    after_drop = moved_since(counted, before)
+    direct = "dd if=/dev/zero of=one bs=64k count=3 oflag=direct conv=notrunc"
+    assert counted.run(f"{direct}; rm one").status == 0
+    assert moved_since(counted, before) == {"OST0001 write": 192 << 10}
+    assert from_cache == {}
+    assert after_drop == {"OST0003 read": 4 * MIB, "OST0000 read": 3 * MIB}
+
+
+@pytest.mark.slow
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("engine", ["psync", "libaio", "mmap"])
+def test_a_real_fio_is_counted_to_the_byte(counted: Place, engine: str) -> None:
+    """Its layout is written, and what it reads then is read: with O_DIRECT, or through the page cache."""
+    before: dict[str, int] = {}
+    counted.run("lfs setstripe -c 4 -S 1M .")
+    job = (
+        "--name=x --size=8M --bs=64k --rw=randread --iodepth=4 --invalidate=1 --output-format=json"
+    )
+    direct = 0 if engine == "mmap" else 1
+    done = counted.run(
+        f"fio {job} --ioengine={engine} --direct={direct} --output={counted.top}/out"
+    )
+    assert done.status == 0, done
+    (said,) = json.loads((counted.top / "out").read_text())["jobs"]
+    moved = moved_since(counted, before)
+    total = {
+        word: sum(v for k, v in moved.items() if k.endswith(word)) for word in ("read", "write")
+    }
+    assert (
+        total
+        == {"write": 8 * MIB, "read": said["read"]["io_bytes"]}
+        == {"write": 8 * MIB, "read": 8 * MIB}
+    )
+    assert len(moved) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.needs_ior
+def test_a_real_ior_is_counted_to_the_byte(counted: Place) -> None:
+    before: dict[str, int] = {}
+    counted.run("lfs setstripe -c 2 -i 1 -S 1M .")
+    run = "ior -a POSIX -t 1m -b 6m -k -o data"
+    assert counted.run(f"{run} -w -e").status == 0
+    assert moved_since(counted, before) == {"OST0001 write": 3 * MIB, "OST0002 write": 3 * MIB}
+    assert counted.run(f"{run} -r").status == 0
+    assert moved_since(counted, before) == {}
+    assert counted.run(f"{run} -r --posix.odirect").status == 0
+    assert moved_since(counted, before) == {"OST0001 read": 3 * MIB, "OST0002 read": 3 * MIB}

@@ -209,7 +209,8 @@ def took_place(state: dict[str, Any]) -> None:
     state["io"] += len(whole)
     for line in whole.decode().splitlines():
         operation, key, offset, size, path = line.split(" ", 4)
-        layout = standin.layout_at(state, key, path, int(offset) + int(size))
+        place = f"{standin.mount()}{path}"
+        layout = standin.layout_at(state, key, place, int(offset) + int(size))
         for device, length in pieces(layout, int(offset), int(size)):
             transfer(state, device, operation, length)
 
