@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.records import query
-from iogauge.records.continued import divided
+from iogauge.records.continued import DIVIDING, divided
 from support import records
 from support.records import append
 
@@ -32,11 +32,13 @@ def series_of(*prints: dict[str, Any]) -> list[str]:
     return [records.record().with_fingerprint(print_).series for print_ in prints]
 
 
-def seen(names: Sequence[str | None], series: Sequence[str] = ()) -> list[str]:
-    """The series of rows with these file systems, in order of time."""
+def seen(
+    names: Sequence[str | None], series: Sequence[str] = (), column: str = "file_system"
+) -> list[str]:
+    """The series of rows with these file systems, or values of another column, in order of time."""
     rows = pl.DataFrame(
-        {"series": list(series) or ["s"] * len(names), "file_system": list(names)},
-        schema={"series": pl.String, "file_system": pl.String},
+        {"series": list(series) or ["s"] * len(names), column: list(names)},
+        schema={"series": pl.String, **dict.fromkeys(DIVIDING, pl.String)},
     )
     found = divided(rows)
     assert found.columns == ["series"]

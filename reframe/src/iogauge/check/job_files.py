@@ -80,6 +80,10 @@ def order_of(
         files=plan.most_files,
         pieces=plan.pieces,
         pins=plan.pins,
+        layout=plan.layout,
+        pool=target.pool,
+        shared_bytes=plan.shared_bytes,
+        metadata=any(phase.access.direction == "metadata" for phase in plan.phases),
         max_fill=limits.max_fill,
         keep_free=limits.keep_free,
         max_of_free=limits.max_of_free,
@@ -191,7 +195,7 @@ def script_lines(
 
     Adds to the job the options with which its scheduler warns of the time limit.
     """
-    functions = job_functions(plan, starts)
+    functions = job_functions(plan, starts, notes_layouts=order.striping == "lustre")
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
     served = any(phase.launch == "clients" for phase in plan.phases)
     reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}

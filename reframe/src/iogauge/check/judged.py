@@ -287,6 +287,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             data_types=[],
         )
 
+    def _layout(self) -> dict[str, Any] | None:
+        """Return the layouts of the case's files, as the record keeps them, or None on no Lustre."""
+        return None
+
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         """Return the most that the topology can carry of a metric, or None without such a limit."""
         return None
@@ -328,6 +332,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             overridden=getattr(self, "_overridden", {}),
             price=PriceRecord(**price) if price else None,
             target=self.current_partition.extras.get("target"),
+            layout=self._layout(),
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             commands=self._commands(),

@@ -114,7 +114,7 @@ class StorageCheck(JudgedCheck):
         self.num_tasks_per_node = self.tasks_per_node
         self._point_to_references()
         try:
-            self._plan = self.plan()
+            self._plan = self.plan().in_pool(self._extras.target.pool)
         except ValueError as error:
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
 
@@ -330,6 +330,7 @@ class StorageCheck(JudgedCheck):
             file_systems=[view.uuid for view in seen.views]
             if seen and not self._extras.target.of_job
             else [],
+            layouts=seen.passed_on.facts if seen and seen.passed_on else {},
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
@@ -337,6 +338,10 @@ class StorageCheck(JudgedCheck):
             data_types=[str(kind) for kind in kinds],
         )
         return fingerprint.merge(seen.nodes if seen else ()) | of_case
+
+    def _layout(self) -> dict[str, Any] | None:
+        seen: model.Evidence | None = getattr(self, "_evidence", None)
+        return model.layout_of_record(seen.striping) if seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         direction = access_of(self._plan, metric.name).direction

@@ -20,7 +20,6 @@ from iogauge.core.text import visible_lines
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
-from iogauge.node.mounts import View
 from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.report.table import plain
@@ -83,8 +82,9 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
     fits = not over
     for target in sorted({case.order.target for case in cases}):
         orders = [case.order for case in cases if case.order.target == target]
+        asked = replace(orders[0], metadata=any(order.metadata for order in orders))
         try:
-            view: View = deadline.call(target, partial(opening.look_as_declared, target, orders[0]))
+            view, seen = deadline.call(target, partial(opening.look_as_declared, target, asked))
         except (OSError, LustreError) as error:
             console.print(plain(f"{target}: cannot be looked at from here: {error}"))
             fits = False
@@ -99,8 +99,14 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
             orders[0],
             held_bytes=max(order.held_bytes for order in orders),
             files=max(order.files for order in orders),
+            shared_bytes=0,
         )
-        for finding in opening.preflight(view, worst):
+        shared = [order for order in orders if order.shared_bytes]
+        findings = opening.preflight(view, seen, worst)
+        findings += [
+            stripes for order in shared for stripes in opening.stripes_of(view, seen, order)
+        ]
+        for finding in dict.fromkeys(findings):
             good = finding.outcome is Outcome.OK
             fits = fits and good
             word = "[green]ok[/]" if good else "[bold red]refused[/]"

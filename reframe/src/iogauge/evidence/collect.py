@@ -35,7 +35,7 @@ from iogauge.evidence.witness import Testimony
 from iogauge.node.clock import Clock
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
-from iogauge.node.layouts import FileLayout
+from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.node.programs import SCRIPT, too_old
@@ -44,13 +44,13 @@ from iogauge.plan.stage import (
     ACTIVITY,
     CONTENTS,
     FACTS,
+    LAYOUTS,
     LOCKED,
     NEIGHBOURS,
     OPENED,
     PINNED,
     REFUSAL,
     RUNS,
-    STRIPES,
     VIEW,
     LockKept,
     Opened,
@@ -144,23 +144,40 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
 
 
 def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of each judged repetition, or of the preparing one if it writes."""
-    repetitions = [0] if plan.prepare else range(1, plan.repetitions + 1)
-    layouts = []
-    for repetition in repetitions if plan.striped else ():
-        what = f"{STRIPES}.{repetition}"
-        try:
-            (answer,) = _answers(stage, what, 1)
-            files = tuple(FileLayout.from_json(file) for file in list(answer["files"]))
-            placed: dict[str, int] = {}
-            if plan.pins is not None:
-                what = f"{PINNED}.{repetition}"
+    """Return the layouts of each judged repetition, or of the preparing one if it writes.
+
+    They are missing if the target is not on Lustre, or the case writes no data.
+    """
+    noted = _layouts(stage)
+    found = []
+    for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
+        if repetition not in noted and not plan.striped:
+            continue
+        placed: dict[str, int] = {}
+        if plan.pins is not None:
+            what = f"{PINNED}.{repetition}"
+            try:
                 (pinned,) = _answers(stage, what, 1)
                 placed = untrusted.build(Mapping[str, int], pinned["placed"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ToolOutputError(f"{what}: not the layouts of the files: {error!r}") from error
-        layouts.append(Striping(repetition, placed, files))
-    return tuple(layouts)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ToolOutputError(f"{what}: not the targets of the files: {error!r}") from error
+        silent = Layouts(repetition=repetition, problem="the agent that keeps the lock was silent")
+        found.append(Striping(placed, noted.get(repetition, silent)))
+    return tuple(found)
+
+
+def _layouts(stage: Path) -> dict[int, Layouts]:
+    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
+    noted: dict[int, Layouts] = {}
+    for line in _if_there(stage / LAYOUTS).splitlines():
+        try:
+            layouts = Layouts.from_json(untrusted.parse_json(line))
+        except (TypeError, ValueError) as error:
+            raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
+        if layouts.repetition in noted:
+            raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
+        noted[layouts.repetition] = layouts
+    return noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +318,7 @@ def _collect(
         lost=_lost(stage) if opened.locked else "",
         striping=_striping(stage, plan),
         opened=opened.view,
+        passed_on=opened.directory_seen,
         directory=opened.directory,
         clocks=(*own, *facts.clocks),
         nodes=facts.nodes,

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.paths import JOB_FILES, LIBRARY
@@ -32,6 +33,8 @@ STARRED: Final = (
     "script.*",
     "kernel",
     "fs.uuid",
+    "layout.default",
+    "layout.directory",
     "lustre.client",
     "lustre.mdts",
     "lustre.osts",
@@ -55,9 +58,10 @@ STARRED: Final = (
     "tunable.llite.unaligned_dio",
 )
 
-#: The starred key that is no part of a series' name: records of before have no such key, and their
-#: series goes on. iogauge.records.continued divides a series by it.
+#: The starred keys that are no part of a series' name: records of before have no such key, and their
+#: series goes on. iogauge.records.continued divides a series by them.
 FILE_SYSTEM: Final = "fs.uuid"
+LAYOUTS: Final = ("layout.default", "layout.directory")
 
 #: Number of distinct values that a merged key keeps; further values are only counted.
 _DISTINCT: Final = 8
@@ -172,6 +176,7 @@ def of_case(
     *,
     hosts: Sequence[str],
     file_systems: Sequence[str] = (),
+    layouts: Mapping[str, str] = MappingProxyType({}),
     tools: Sequence[str],
     commands: Sequence[str],
     stack: Mapping[str, object] | None = None,
@@ -180,14 +185,15 @@ def of_case(
     directory: str = "",
     session: str = "",
 ) -> Fingerprint:
-    """Return the facts of the case: nodes, UUIDs of the target, tools as ``name version``, stack,
-    commands, hints, data.
+    """Return the facts of the case: nodes, UUIDs and layouts of the target, tools as ``name
+    version``, stack, commands, hints, data.
 
     ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
     facts: Fingerprint = {"nodes": fold(hosts)} if hosts else {}
     if known := sorted({name for name in file_systems if name}):
         facts[FILE_SYSTEM] = " | ".join(known)
+    facts |= layouts
     for tool in tools:
         name, _, version = tool.partition(" ")
         facts[f"tool.{name}"] = version

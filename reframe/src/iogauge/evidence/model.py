@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
@@ -11,7 +13,8 @@ from iogauge.evidence.changes import NodeActivity
 from iogauge.evidence.witness import Testimony
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
-from iogauge.node.layouts import FileLayout
+from iogauge.node.directories import Directory
+from iogauge.node.layouts import FileLayout, Layouts
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import CasePlan
@@ -23,13 +26,52 @@ from iogauge.tools.mpi import Binding
 class Striping:
     """Planned and obtained layouts of the files of a repetition.
 
-    ``placed`` maps a name to the target that it was pinned to. ``files`` are the layouts that were
-    read back after the first write.
+    ``placed`` maps a name to the target that it was pinned to. ``noted`` are the layouts that were
+    read after the last write.
     """
 
-    repetition: int
     placed: Mapping[str, int]
-    files: tuple[FileLayout, ...]
+    noted: Layouts
+
+
+#: The most targets and kinds of layouts that a record names; all are counted.
+_MOST_NAMED: Final = 64
+
+
+def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
+    """Return the layouts of all repetitions in short, for the record; None if none were noted."""
+    noted = [one.noted for one in striping if one.noted.files]
+    files = [file for layouts in noted for file in layouts.files]
+    if not files:
+        return None
+    kinds = Counter(_kind(file) for file in files)
+    hit = sorted({ost for file in files for ost in file.osts})
+    held: Counter[str] = Counter()
+    for file in files:
+        for part, size in file.held:
+            held[str(replace(part, objects=()))] += size
+    return {
+        "kinds": [dict(kind) | {"files": count} for kind, count in kinds.most_common(_MOST_NAMED)],
+        "files": sum(layouts.total for layouts in noted),
+        "looked_at": len(files),
+        "targets_hit": len(hit),
+        "targets": hit[:_MOST_NAMED],
+        **({"bytes_in_components": dict(held)} if held else {}),
+        **({"seeds": seeds} if (seeds := [one.seed for one in noted if one.seed]) else {}),
+    }
+
+
+def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
+    """Return what files of one kind have in common, as keys and values of the record."""
+    last = file.last
+    return (
+        ("stripe_count", last.stripe_count),
+        ("stripe_bytes", last.stripe_bytes),
+        ("pattern", last.pattern),
+        *((("pool", last.pool),) if last.pool else ()),
+        *((("components", str(file)),) if file.composite else ()),
+        *((("instantiated", len(file.instantiated)),) if file.composite else ()),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +96,11 @@ class Evidence:
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it.
 
-    ``opened`` is the first node's view before anything was written. ``neighbours`` are the
+    ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
+    passes on to files, if it is on Lustre. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
-    throughout. Both are empty if all is well. ``striping`` holds the layouts if the case set any.
+    throughout. Both are empty if all is well. ``striping`` holds the layouts on Lustre.
 
     ``directory`` is the case's directory as the job names it. ``clocks`` are looks at the nodes'
     clocks: before the first byte, and at the end of each look at their facts.
@@ -81,6 +124,7 @@ class Evidence:
     lost: str = ""
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
+    passed_on: Directory | None = None
     directory: str = ""
     clocks: tuple[ClockSeen, ...] = ()
     nodes: tuple[Mapping[str, Value], ...] = ()

@@ -48,6 +48,8 @@ OF_TARGET: Final = (
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes, quota", preflight.inodes, _BEFORE, ""),
+    Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
+    Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
 )
 
@@ -69,9 +71,10 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
 
 #: Rules for the layouts that were read back in each repetition.
 OF_LAYOUT: Final[tuple[Guard[LayoutSeen], ...]] = (
-    Guard("G10", "layout", striping.layout, "INVALID", "", striping.layout_of),
-    Guard("G11", "coverage", striping.coverage, "INVALID", "", striping.coverage_of),
-    Guard("G23", "stripes", striping.stripes_against_size, "INVALID", "", striping.stripes_against_size_of),
+    Guard("G10", "layout", striping.layout, "INVALID, or a remark", "`target.pool`", striping.layout_of),
+    Guard("G10", "components", striping.components, "remark", "", striping.components_of),
+    Guard("G11", "coverage", striping.coverage, "INVALID, or a remark", "", striping.coverage_of),
+    Guard("G23", "stripes", preflight.stripes_against_size, _BEFORE, "", preflight.stripes_against_size_of),
 )
 
 #: A finding holds for each metric of the phase, or only for the metric that it names. It also holds

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node.layouts import Part
 from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.node.uuids import differ
 
 if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
-    from iogauge.guards.seen import CaseSeen, PhaseSeen
+    from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 
 
 def storage(*, traits: Traits) -> Finding:
@@ -207,7 +209,7 @@ def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> 
 
 def health_of(seen: CaseSeen) -> Iterator[Finding]:
     topology, opened = seen.extras.topology, seen.evidence.opened
-    if seen.plan.striped:
+    if seen.extras.target.striped_by == "lustre":
         yield health(
             targets=opened.targets if opened else (),
             declared=topology.targets if topology else None,
@@ -299,6 +301,69 @@ def target_room(
     if len(short) > 1:
         saw += f"; {len(short)} of {len(active)} storage targets are short of room"
     return rule.decide(not short, saw)
+
+
+def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Finding:
+    """G12: the declared pool exists, and has active storage targets."""
+    active = [target for target in seen.usable(targets) if target.active]
+    rule = Rule(
+        "G12",
+        f"a pool {name} with active storage targets",
+        "Make the pool (lctl pool_new, lctl pool_add), or correct target.pool; lfs pool_list shows all",
+    )
+    if not seen.pool:
+        return rule.invalid("; ".join(seen.unanswered) or f"the pool {name} is empty")
+    return rule.decide(
+        bool(active), f"the pool {name} has {len(seen.pool)} storage targets, {len(active)} active"
+    )
+
+
+def metadata_room(
+    *, targets: Sequence[MetadataTarget], mdts: Collection[int], need_files: int
+) -> Finding:
+    """G14: each metadata target that the directory lies on has 1.2 x its share of the files free, and
+    5 % of its inodes left. A striped directory spreads its files evenly.
+    """
+    own = [target for target in targets if target.index in mdts] or list(targets)
+    share = math.ceil(need_files / len(own))
+    rule = Rule(
+        "G14",
+        f"{int(1.2 * share)} free inodes on each metadata target of the directory, and 5 % left",
+        "Choose a directory on other metadata targets (lfs getdirstripe, lfs mkdir -i), or lower limits.case_files",
+    )
+    worst = min(own, key=lambda target: target.inodes_free)
+    left = worst.inodes_free - share
+    return rule.decide(
+        worst.inodes_free >= 1.2 * share and left >= 0.05 * worst.inodes_total,
+        f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
+    )
+
+
+def stripes_against_size(*, file_bytes: int, part: Part) -> Finding:
+    """G23: a shared file has at least 8 stripes on each of its targets. In a progressive layout this
+    holds for the last component with data.
+    """
+    count, stripe = part.stripe_count, part.stripe_bytes
+    size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe)}"
+    holds = stripe > 0 and count > 0 and file_bytes / stripe >= 8 * count
+    return Rule(
+        "G23",
+        "file size / stripe size >= 8 x stripe count",
+        f"Raise limits.case_bytes to {format_bytes(8 * max(1, count) * max(1, stripe))} or lower the stripe "
+        "size or count",
+    ).decide(holds, f"{size} over {count} storage target(s)")
+
+
+def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
+    plan, files = seen.case.plan, seen.noted.files
+    if plan.shared_file and files and (part := last_with_data(files[0].parts, plan.shared_bytes)):
+        yield stripes_against_size(file_bytes=plan.shared_bytes, part=part)
+
+
+def last_with_data(parts: Sequence[Part], file_bytes: int) -> Part | None:
+    """Return the last component with data on storage targets, None without such a component."""
+    held = [part for part in parts if part.pattern != "mdt" and part.holds(file_bytes)]
+    return held[-1] if held else None
 
 
 def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:

@@ -13,6 +13,7 @@ from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Testimony
+from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import Traits, View, traits
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
@@ -36,9 +37,7 @@ class CaseSeen:
 
     @property
     def layouts(self) -> list[LayoutSeen]:
-        """Return the layouts that were read back, by repetition; empty without a set layout."""
-        if not self.plan.striped:
-            return []
+        """Return the layouts that were noted, by repetition; empty if not on Lustre."""
         return [LayoutSeen(self, striping) for striping in self.evidence.striping]
 
     @cached_property
@@ -145,10 +144,22 @@ class LayoutSeen:
     striping: Striping
 
     @property
+    def noted(self) -> Layouts:
+        """Return the layouts that the job noted."""
+        return self.striping.noted
+
+    @property
     def active(self) -> list[int]:
-        """Return the numbers of the active storage targets."""
-        opened = self.case.evidence.opened
-        return [target.index for target in (opened.targets if opened else ()) if target.active]
+        """Return the numbers of the active storage targets, of those in the declared pool."""
+        opened, passed_on = self.case.evidence.opened, self.case.evidence.passed_on
+        targets = opened.targets if opened else ()
+        usable = passed_on.usable(targets) if passed_on else targets
+        return [target.index for target in usable if target.active]
+
+    @property
+    def saturates(self) -> bool:
+        """Return whether the case claims to drive the target to its limit."""
+        return any(phase.access.saturates for phase in self.case.plan.phases)
 
 
 @dataclass(frozen=True)

@@ -1,50 +1,49 @@
-"""Guards of the layout: obtained, covering, fitting the size (G10, G11, G23)."""
+"""Guards of the layout: obtained, covering, fitting the size (G10, G11)."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Finding, Rule
+from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import LayoutSeen
-from iogauge.node.layouts import FileLayout, Layout
+from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     """Return how a file's layout differs from the requested layout, or None if it does not."""
-
-    def count_differs(wanted: int, got: int, pool: str | None) -> bool:
-        if wanted != -1:
-            return got != wanted
-        # The number of targets in a pool is not known here.
-        return not 1 <= got <= active if pool else got != active
-
-    if request.pool is not None and file.pool != request.pool:
-        return f"is in pool {file.pool or 'none'}"
-    if len(file.components) != len(request.components):
-        return f"has {len(file.components)} components"
-    for number, (want, got) in enumerate(
-        zip(request.components, file.components, strict=True), start=1
-    ):
+    if request.pool is not None and file.last.pool != request.pool:
+        return f"is in pool {file.last.pool or 'none'}"
+    components = file.parts if file.composite else ()
+    if len(components) != len(request.components):
+        return f"has {len(components)} components"
+    for number, (want, got) in enumerate(zip(request.components, components, strict=True), start=1):
         if got.end_bytes != want.end_bytes:
             return f"has component {number} up to {got.end_bytes}"
         # A component without objects repeats the request: -1 still means all targets.
-        if got.stripe_count != want.stripe_count and count_differs(
-            want.stripe_count, got.stripe_count, request.pool
-        ):
+        if got.stripe_count not in (want.stripe_count, _wanted(want.stripe_count, active)):
             return f"has {got.stripe_count} stripe(s) in component {number}"
         if want.stripe_bytes not in (None, got.stripe_bytes):
             return f"has stripes of {got.stripe_bytes} bytes in component {number}"
-    if request.stripe_count is not None and count_differs(
-        request.stripe_count, file.stripe_count, request.pool
+    return _unlike_plain(request, file.last, active)
+
+
+def _wanted(count: int, active: int) -> int:
+    return active if count == -1 else count
+
+
+def _unlike_plain(request: Layout, part: Part, active: int) -> str | None:
+    if request.stripe_count is not None and (
+        part.stripe_count != _wanted(request.stripe_count, active)
     ):
-        return f"has {file.stripe_count} stripe(s)"
-    if request.stripe_bytes not in (None, file.stripe_bytes):
-        return f"has stripes of {file.stripe_bytes} bytes"
-    if request.start not in (None, file.start):
-        return f"starts on target {file.start}"
+        return f"has {part.stripe_count} stripe(s)"
+    if request.stripe_bytes not in (None, part.stripe_bytes):
+        return f"has stripes of {part.stripe_bytes} bytes"
+    if request.start is not None and part.objects[:1] != (request.start,):
+        return f"starts on target {part.objects[0] if part.objects else None}"
     return None
 
 
@@ -52,28 +51,66 @@ def layout(
     *,
     request: Layout | None,
     placed: Mapping[str, int],
-    files: Sequence[FileLayout],
-    active: int,
+    noted: Layouts,
+    usable: Collection[int],
 ) -> Finding:
     """G10: every file has the requested stripe count, size, pool and start, and every pinned file
-    lies on its storage target. Each file's layout is read back after the first write: ``lfs
-    setstripe -c 99`` on four targets exits with 0 and gives four.
+    lies on its storage target. In a pool all targets belong to it. Each file's layout is read after
+    the last write: ``lfs setstripe -c 99`` on four targets exits with 0 and gives four. If the case
+    asks for no layout, the layouts are told, and more than one are a remark.
 
     ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned
     to. Every such name must have a file. A file that is not pinned must be as ``request`` says.
-    ``active`` is the number of targets that a count of -1 stands for.
+    ``usable`` are the active targets, of the pool if one is declared; a count of -1 stands for all.
     """
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
         also = f"{len(placed)} name(s) on the storage target of their own"
         demands = f"{demands}, {also}" if demands else also
-    remedy = (
+    rule = Rule(
+        "G10",
+        demands or "the layout of every file",
         "Compare the layout with the active targets and the pool (lfs df, lfs getstripe); a tool that "
-        "makes the file anew loses its layout"
+        "makes the file anew loses its layout",
     )
+    otherwise = Outcome.INVALID if demands else Outcome.WARN
+    if noted.problem:
+        return rule.decide(False, f"not answered: {noted.problem}", otherwise)
+    if not noted.files:
+        return rule.decide(False, "no file was found", otherwise)
+    if not demands:
+        kinds = Counter(map(str, noted.files)).most_common()
+        texts = [f"{count} with {kind}" for kind, count in kinds[:3]]
+        more = [f"{len(kinds) - 3} other layouts"] if len(kinds) > 3 else []
+        return rule.decide(
+            len(kinds) == 1, f"{_files(noted)}: {', '.join([*texts, *more])}", otherwise
+        )
+    wrong = _not_as_asked(request, placed, noted, usable)
+    if wrong:
+        count = max(len(noted.files), len(wrong))
+        return rule.invalid(f"{wrong[0]}; {len(wrong)} of {count} are not as asked")
+    return rule.ok(f"{_files(noted)} as asked")
+
+
+def _files(noted: Layouts) -> str:
+    """Return how many files were looked at, and what a sample proves (the rule of three)."""
+    seen = len(noted.files)
+    if seen == noted.total:
+        return f"{seen} file(s)"
+    return (
+        f"{seen} of {noted.total} files, chosen at random (seed {noted.seed}; what none of them shows, "
+        f"fewer than {3 / seen:.1%} of all do, with 95 % confidence)"
+    )
+
+
+def _not_as_asked(
+    request: Layout | None, placed: Mapping[str, int], noted: Layouts, usable: Collection[int]
+) -> list[str]:
+    """Return what is wrong with each file, and each pinned name without a file."""
     wrong: list[str] = []
     pinned: set[str] = set()
-    for file in files:
+    in_pool = request is not None and request.pool is not None
+    for file in noted.files:
         parts = file.path.split("/")
         above = ("/".join(parts[: i + 1]) for i in range(len(parts)))
         name = next((path for path in above if path in placed), None)
@@ -84,83 +121,120 @@ def layout(
                 wrong.append(f"{file.path} is on target {where}, asked was {placed[name]}")
         elif request is None:
             wrong.append(f"{file.path} was pinned to no target")
-        elif differs := _unlike(request, file, active):
+        elif differs := _unlike(request, file, len(usable)):
             wrong.append(f"{file.path} {differs}")
-    wrong += [f"{name} was pinned and holds no file" for name in placed if name not in pinned]
-    if not files:
-        saw = "no file was found"
-    elif wrong:
-        saw = f"{wrong[0]}; {len(wrong)} of {max(len(files), len(wrong))} are not as asked"
-    else:
-        saw = f"{len(files)} file(s) as asked"
-    return Rule("G10", demands, remedy).decide(bool(files) and not wrong, saw)
+        elif in_pool and (foreign := [ost for ost in file.osts if ost not in usable]):
+            wrong.append(f"{file.path} is on target {foreign[0]}, which is not in the pool")
+    if len(noted.files) == noted.total:
+        wrong += [f"{name} was pinned and holds no file" for name in placed if name not in pinned]
+    return wrong
 
 
 def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
-    striping = seen.striping
     yield layout(
         request=seen.case.plan.layout,
-        placed=striping.placed,
-        files=striping.files,
-        active=len(seen.active),
+        placed=seen.striping.placed,
+        noted=seen.noted,
+        usable=seen.active,
     )
 
 
-def coverage(*, files: Sequence[FileLayout], targets: Sequence[int], shared: bool) -> Finding:
+def components(*, files: Sequence[FileLayout]) -> Finding | None:
+    """G10: in a progressive layout, the component that the measured bytes lie in is told. Bytes in
+    several components, or on metadata targets, are a remark: the figure is then none of one layout.
+    """
+    held: Counter[Part] = Counter()
+    for file in files:
+        for part, size in file.held:
+            held[replace(part, objects=())] += size
+    if not held:
+        return None
+    ordered = sorted(held.items(), key=lambda item: item[0].begin_bytes)
+    whole = held.total()
+    on_metadata = any(part.pattern == "mdt" for part in held)
+    texts = [
+        f"{size / whole:.0%} of {format_bytes(whole)} in the component from {format_bytes(part.begin_bytes)} on "
+        f"({part})"
+        for part, size in ordered
+    ]
+    return Rule(
+        "G10",
+        "all bytes in one component, on storage targets",
+        "Set a plain layout on the target (lfs setstripe -c N DIR), or larger files, if one layout is to be "
+        "measured",
+    ).decide(len(held) == 1 and not on_metadata, "; ".join(texts), Outcome.WARN)
+
+
+def components_of(seen: LayoutSeen) -> Iterator[Finding]:
+    if finding := components(files=seen.noted.files):
+        yield finding
+
+
+def coverage(
+    *,
+    noted: Layouts,
+    targets: Sequence[int],
+    shared: bool,
+    asked: bool,
+    saturates: bool,
+) -> Finding:
     """G11: if each process has a file, at least 0.9 x min(targets, files) of the targets are hit.
-    At most 1.5 x the mean, or the mean rounded up, lie on one target.
+    At most 1.5 x the mean, or the mean rounded up, lie on one target. It is a remark if the case
+    neither asks for a layout nor drives the target to its limit. A shared file that asks for no
+    layout should lie on all targets, else it is a remark.
 
     No placement can be better than the mean rounded up. A shared file hits as many targets as it
-    has stripes, which G10 demands.
+    has stripes, which G10 demands if the case asks for a layout.
     """
     rule = Rule(
         "G11",
         "k >= 0.9 x min(targets, files), most files on a target <= 1.5 x mean",
         "Pin the files to targets, or use more files: the allocator of the file system chose",
     )
+    otherwise = Outcome.INVALID if asked or (saturates and not shared) else Outcome.WARN
     wanted = set(targets)
-    on = Counter(ost for file in files for ost in file.osts)
+    on = Counter(ost for file in noted.files for ost in file.osts)
     hit = len(wanted & set(on))
-    saw = f"{len(files)} file(s) on {hit} of {len(wanted)} storage targets"
-    if not files or not wanted:
-        return rule.invalid(saw)
+    saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
+    if noted.problem or not noted.files or not wanted:
+        return rule.decide(False, saw, otherwise)
     if shared:
-        return Rule("G11", "as many targets as stripes (G10)").ok(saw)
-    possible = min(len(wanted), len(files))
+        return _coverage_of_one(saw, everywhere=asked or hit == len(wanted), saturates=saturates)
+    possible = min(len(wanted), len(noted.files))
     if hit < 0.9 * possible:
-        by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(files))
-        return rule.invalid(f"{saw} (placed at random: {by_chance:.1f})")
+        by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(noted.files))
+        return rule.decide(False, f"{saw} (placed at random: {by_chance:.1f})", otherwise)
     mean = on.total() / min(len(wanted), on.total())
     target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
     return rule.decide(
         most <= max(math.ceil(mean), 1.5 * mean),
         f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
+        otherwise,
     )
+
+
+def _coverage_of_one(saw: str, *, everywhere: bool, saturates: bool) -> Finding:
+    """Return what a shared file on one or more targets proves."""
+    claims = "; the case claims what the whole target carries" if saturates else ""
+    return Rule(
+        "G11",
+        "as many targets as stripes (G10)"
+        if everywhere
+        else "a shared file on every storage target",
+        ""
+        if everywhere
+        else "Compare the figure with that of as many targets, or set the default layout of the target "
+        "(lfs setstripe -c -1 DIR): a change starts a new series",
+    ).decide(everywhere, saw if everywhere else f"{saw}{claims}", Outcome.WARN)
 
 
 def coverage_of(seen: LayoutSeen) -> Iterator[Finding]:
     plan, striping = seen.case.plan, seen.striping
     targets = sorted(set(striping.placed.values())) if plan.pins else seen.active
-    yield coverage(files=striping.files, targets=targets, shared=plan.shared_file)
-
-
-def stripes_against_size(*, file_bytes: int, stripe_bytes: int, stripe_count: int) -> Finding:
-    """G23: a shared file has at least 8 stripes on each of its targets."""
-    size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe_bytes)}"
-    holds = stripe_bytes > 0 and stripe_count > 0 and file_bytes / stripe_bytes >= 8 * stripe_count
-    return Rule(
-        "G23",
-        "file size / stripe size >= 8 x stripe count",
-        "Raise limits.case_bytes to "
-        f"{format_bytes(8 * max(1, stripe_count) * max(1, stripe_bytes))} or lower the stripe size or count",
-    ).decide(holds, f"{size} over {stripe_count} storage target(s)")
-
-
-def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
-    plan, files = seen.case.plan, seen.striping.files
-    if plan.shared_file and files:
-        yield stripes_against_size(
-            file_bytes=plan.held_bytes // (plan.executions if plan.writes_first else 1),
-            stripe_bytes=files[0].stripe_bytes,
-            stripe_count=files[0].stripe_count,
-        )
+    yield coverage(
+        noted=striping.noted,
+        targets=targets,
+        shared=plan.shared_file,
+        asked=plan.striped,
+        saturates=seen.saturates,
+    )

@@ -8,7 +8,7 @@
 - fio_servers.sh: the servers of all nodes, and their client
 - job.sh: open the case, run its phases, close it
 - looking: what a node sees of the target, and whether it is the right file system
-- lustre: pin files, read layouts back, switch checksums
+- lustre: pin files, note layouts, switch checksums
 - opening: lock, look, make the directory; and the way out
 - rounds.sh: a job of fio again and again, round by round
 - sampling: samples of the contents, between the phases

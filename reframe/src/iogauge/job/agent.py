@@ -8,8 +8,8 @@ These commands write their answer to ``OUT.<host>.json``, a file for each node, 
 mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and refuses the case if
 it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
-on storage targets of Lustre. ``stripes DIR OUT`` reads back the layout of every file. ``facts DIR
-OUT`` writes the node's fingerprint and counters, and never fails.
+on storage targets of Lustre. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
+fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
@@ -133,8 +133,6 @@ def _on_lustre(argv: list[str]) -> int | None:
     match argv:
         case ["pin", pins_file, directory, out]:
             return _answer(out, lustre.pin(pins_file, expand(directory)))
-        case ["stripes", directory, out]:
-            return _answer(out, lustre.stripes(expand(directory)))
         case ["checksums", ("on" | "off") as state, directory, folder]:
             lustre.switch_checksums(state, directory, folder)
             return 0
@@ -162,7 +160,7 @@ def _command(argv: list[str]) -> int | None:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [("pin" | "stripes" | "checksums"), *_]:
+        case [("pin" | "checksums"), *_]:
             return _on_lustre(argv)
     return None
 
@@ -177,7 +175,7 @@ def main(argv: list[str]) -> int:
     if status is not None:
         return status
     usage = (
-        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | stripes DIR OUT | "
+        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | "
         "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
     )
     print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)

@@ -180,6 +180,10 @@ iog_sample() {
     iog_ask 10 "sample" "$1 $2" || true
 }
 
+iog_layouts() {
+    iog_ask 60 layouts "$1" || true
+}
+
 iog_reset() {
     iog_ask "${IOG_EMPTY_SECONDS:-60}" empty
     case $? in

@@ -1,31 +1,32 @@
-"""The agent on Lustre: put files on storage targets, read layouts back, switch checksums."""
+"""The agent on Lustre: put files on storage targets, note layouts, switch checksums."""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from iogauge.core import deadline
 from iogauge.core.paths import expand
-from iogauge.node import client_settings, getstripe, layouts, pagecache
-from iogauge.node.layouts import FileLayout, Pins
-from iogauge.node.lustre_targets import (
-    NAMES_PER_COMMAND,
-    in_parallel,
-    run_lfs,
-    storage_targets,
-)
-from iogauge.node.mounts import find_mount
+from iogauge.node import client_settings, layouts, lov
+from iogauge.node.layouts import Layouts, LustreError, Pins
+from iogauge.node.lustre_targets import NAMES_PER_COMMAND, run_lfs
+from iogauge.node.mounts import StorageTarget, find_mount
+from iogauge.plan.stage import LAYOUTS, OPENED, Opened
+
+#: Seconds that the layouts of a repetition may take; less than the job script waits.
+_PATIENCE_S: Final = 50.0
 
 
 def pin(pins_file: str, directory: str) -> dict[str, Any]:
-    """Put every name on its storage target; return the requested and the obtained targets.
+    """Put every name on its storage target; return the requested targets.
 
-    Files must not exist yet: ``lfs setstripe`` makes them.
+    The storage targets are those of the look before the first byte. Files must not exist yet: ``lfs
+    setstripe`` makes them. Where they landed is read after they are written.
     """
     pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
-    placed = layouts.place(pins, storage_targets(directory))
+    placed = layouts.place(pins, _targets())
     paths = {name: os.path.join(directory, name) for name in pins.names}
     for path in paths.values():
         if pins.kind == "directory":
@@ -34,32 +35,32 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
             os.makedirs(os.path.dirname(path), exist_ok=True)
     for target in dict.fromkeys(placed.values()):
         chosen = [paths[name] for name in pins.names if placed[name] == target]
-        layout = layouts.Layout(stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes)
+        layout = layouts.Layout(
+            stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes, pool=pins.pool
+        )
         for first in range(0, len(chosen), NAMES_PER_COMMAND):
             run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
-
-    def landed(name: str) -> int | None:
-        path = paths[name]
-        if pins.kind == "directory":
-            return getstripe.parse_default_start(run_lfs("getstripe", "-d", "-y", path), path)
-        osts = getstripe.parse_getstripe(run_lfs("getstripe", "-y", path), path).osts
-        return osts[0] if len(osts) == 1 else None
-
-    obtained = dict(zip(pins.names, in_parallel(landed, pins.names), strict=True))
-    return {"placed": placed, "found": obtained}
+    return {"placed": placed}
 
 
-def stripes(directory: str) -> dict[str, Any]:
-    """Return the layouts of all regular files below a directory, by relative path, sorted."""
-    # Even without a file, Lustre must answer.
-    run_lfs("getstripe", "-d", "-y", directory)
-    names = sorted(os.path.relpath(path, directory) for path in pagecache.files_below(directory))
+def _targets() -> tuple[StorageTarget, ...]:
+    """Return the storage targets that this case was opened with; raises OSError, ValueError."""
+    opened = Opened.from_json(json.loads(Path(OPENED).read_text(encoding="utf-8")))
+    targets = opened.view.targets if opened.view else ()
+    return opened.directory_seen.usable(targets) if opened.directory_seen else targets
 
-    def read(name: str) -> FileLayout:
-        text = run_lfs("getstripe", "-y", os.path.join(directory, name))
-        return getstripe.parse_getstripe(text, name)
 
-    return {"files": [layout.to_json() for layout in in_parallel(read, names)]}
+def note_layouts(repetition: int, directory: str) -> None:
+    """Write the layouts of a directory's files to the stage, or why there are none.
+
+    Raises OSError of the stage alone.
+    """
+    try:
+        seen = deadline.call(directory, lambda: lov.look(directory, repetition), _PATIENCE_S)
+    except (OSError, LustreError) as error:
+        seen = Layouts(repetition=repetition, problem=str(error))
+    with open(LAYOUTS, "a", encoding="utf-8") as file:
+        file.write(json.dumps(seen.to_json()) + "\n")
 
 
 def switch_checksums(state: str, directory: str, folder: str) -> None:

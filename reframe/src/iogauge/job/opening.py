@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,19 +20,24 @@ from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
+    last_with_data,
+    metadata_room,
+    pool,
     room,
     share_of_free,
+    stripes_against_size,
     target_room,
 )
 from iogauge.job.activity import Recorder
 from iogauge.job.looking import identify
 from iogauge.job.sampling import Sampler
-from iogauge.node import client_settings, layouts
+from iogauge.node import client_settings, directories, layouts
 from iogauge.node.clock import read_clock
 from iogauge.node.cores import usable_cores
+from iogauge.node.directories import Directory
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
-from iogauge.node.mounts import View
+from iogauge.node.mounts import StorageTarget, View
 from iogauge.plan.stage import (
     LOCKED,
     OPENED,
@@ -51,29 +56,30 @@ def _striped(order: JobOrder) -> bool:
     return order.striping == "lustre"
 
 
-def _pinned(view: View, order: JobOrder) -> list[int]:
+def _pinned(targets: Sequence[StorageTarget], order: JobOrder) -> list[int]:
     """Return the storage target of each pinned file; empty without pins, or if still unknown."""
     if order.pins is None:
         return []
     try:
-        return [*layouts.place(order.pins, view.targets).values()]
+        return [*layouts.place(order.pins, targets).values()]
     except ValueError:  # the job's own step reports what is wrong with the targets
         return []
 
 
-def look_as_declared(target: str, order: JobOrder) -> View:
+def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | None]:
     """Return this host's view of a case's target, with storage targets if it is as declared.
 
-    On another file system than declared, storage targets are not asked for. Raises as :func:`look`
-    does.
+    On Lustre also return what the target passes on. On another file system than declared, Lustre is
+    not asked. Raises as :func:`look` does.
     """
     view = look(target)
     if _striped(order) and identify([view], order).outcome is finding.Outcome.OK:
-        return look(target, striped=True)
-    return view
+        view = look(target, striped=True)
+        return view, directories.look(view, order.pool, order.metadata)
+    return view, None
 
 
-def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
+def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[finding.Finding]:
     """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
         identify([view], order),
@@ -96,17 +102,35 @@ def preflight(view: View, order: JobOrder) -> list[finding.Finding]:
         ),
     ]
     if _striped(order):
-        findings += [
-            health(targets=view.targets, declared=order.targets),
-            target_room(
-                targets=view.targets,
-                need_bytes=order.held_bytes,
-                max_fill=order.max_fill,
-                pieces=order.pieces,
-                pinned=_pinned(view, order),
-            ),
-        ]
+        findings += _on_lustre(view, seen or Directory(), order)
     return findings
+
+
+def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding.Finding]:
+    """Yield the findings of the guards that hold on Lustre alone."""
+    targets = seen.usable(view.targets)
+    yield health(targets=view.targets, declared=order.targets)
+    if order.pool is not None:
+        yield pool(name=order.pool, targets=view.targets, seen=seen)
+        if not seen.pool:
+            return
+    yield target_room(
+        targets=targets,
+        need_bytes=order.held_bytes,
+        max_fill=order.max_fill,
+        pieces=order.pieces,
+        pinned=_pinned(targets, order),
+    )
+    if seen.metadata:
+        yield metadata_room(targets=seen.metadata, mdts=seen.mdts, need_files=order.files)
+    yield from stripes_of(view, seen, order)
+
+
+def stripes_of(view: View, seen: Directory | None, order: JobOrder) -> Iterator[finding.Finding]:
+    """Yield whether a shared file is large enough for its stripes, if these are known by now."""
+    parts = seen.parts_of(order.layout, view.targets) if seen else ()
+    if part := last_with_data(parts, order.shared_bytes):
+        yield stripes_against_size(file_bytes=order.shared_bytes, part=part)
 
 
 def _ended(seconds: float | None = None) -> bool:
@@ -183,13 +207,15 @@ def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
     return True
 
 
-def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str, ...]]:
+def _enter(
+    order: JobOrder, target: str, of_job: bool
+) -> tuple[View, Directory | None, tuple[str, ...]]:
     """Look at the target and make the case's directory unless a guard refuses.
 
-    Return the view and the refusals.
+    Return the view, what the target passes on, and the refusals.
     """
-    view = look_as_declared(target, order)
-    findings = preflight(view, order)
+    view, seen = look_as_declared(target, order)
+    findings = preflight(view, seen, order)
     if order.bound_tasks:
         usable = usable_cores()
         findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))
@@ -205,7 +231,7 @@ def _enter(order: JobOrder, target: str, of_job: bool) -> tuple[View, tuple[str,
             time_limit_s=order.time_limit_s,
             removals_per_second=order.removals_per_second,
         )
-    return view, refused
+    return view, seen, refused
 
 
 def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
@@ -225,10 +251,10 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
             restore_settings(order.restore)
-        view, refused = deadline.call(
+        view, seen, refused = deadline.call(
             target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
         )
-        return replace(opened, view=view, refused=refused)
+        return replace(opened, view=view, directory_seen=seen, refused=refused)
     except deadline.NoAnswer as error:
         return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:
@@ -272,7 +298,8 @@ def _serve(recorder: Recorder, sampler: Sampler) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
     A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
-    reads a sample of the contents. The answer is the line, after ``done`` or ``failed``.
+    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. The answer is the
+    line, after ``done`` or ``failed``.
     """
     waiting = b""
     while chunk := _heard(recorder):
@@ -283,6 +310,8 @@ def _serve(recorder: Recorder, sampler: Sampler) -> None:
             match line.split(" ", 3):
                 case ["empty", _]:
                     done = _emptied()
+                case ["layouts", number, directory]:
+                    done = _noted(int(number), directory)
                 case ["sample", number, after, directory]:
                     done = _sampled(sampler, int(number), after, directory)
                 case _:
@@ -296,6 +325,18 @@ def _sampled(sampler: Sampler, number: int, after: str, directory: str) -> bool:
         sampler.take(number, after, directory)
     except OSError as error:
         _say(f"iogauge: sample: {error}")
+        return False
+    return True
+
+
+def _noted(number: int, directory: str) -> bool:
+    """Note the layouts of all files; on failure, which is the stage's, print why and return False."""
+    from iogauge.job import lustre
+
+    try:
+        lustre.note_layouts(number, directory)
+    except OSError as error:
+        _say(f"iogauge: layouts: {error}")
         return False
     return True
 

@@ -6,8 +6,9 @@
 - contents: a sample of the contents of files
 - cores: physical cores of the node
 - counters: bytes and connections, counted before and after the phases
-- getstripe: layouts of files as ``lfs getstripe`` prints them
+- directories: what a directory on Lustre passes on to its files
 - layouts: the layout to request, and the layout obtained
+- lov: the binary form of a file's layout
 - lustre_targets: storage targets as Lustre's programs print them
 - mounts: mounts, types of file systems, space, inodes, quota
 - pagecache: empty the page cache of files, and prove it

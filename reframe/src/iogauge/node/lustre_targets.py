@@ -6,9 +6,9 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from iogauge.node import below
 from iogauge.node.layouts import LustreError, excerpt
@@ -24,10 +24,7 @@ from iogauge.node.mounts import (
     space_of,
 )
 
-_T = TypeVar("_T")
-
-#: Programs at a time, names on one command line, seconds for one program.
-_WORKERS: Final = 16
+#: Names on one command line, seconds for one program.
 NAMES_PER_COMMAND: Final = 200
 PROGRAM_SECONDS: Final = 120
 
@@ -60,14 +57,6 @@ def run_lfs(*words: str) -> str:
         shown = " ".join(["lfs", *words[:6], *(["..."] if len(words) > 6 else [])])
         raise LustreError(f"{shown}: exit status {done.returncode}: {complaint[0]}")
     return done.stdout
-
-
-def in_parallel(work: Callable[[str], _T], items: Sequence[str]) -> list[_T]:
-    """Run ``work`` on every item, several at a time; return the results in order of the items."""
-    from concurrent.futures import ThreadPoolExecutor  # a tenth of an agent's start
-
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(pool.map(work, items))
 
 
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:

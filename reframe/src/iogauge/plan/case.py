@@ -7,7 +7,7 @@ footprint. Nothing here touches a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput
@@ -210,6 +210,21 @@ class CasePlan:
     def striped(self) -> bool:
         """Return whether the case requests a layout, which is then read back."""
         return self.layout is not None or self.pins is not None
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return the size of the file that all tasks share, 0 if they share none."""
+        of_each = self.executions if self.writes_first else 1
+        return self.held_bytes // of_each if self.shared_file else 0
+
+    def in_pool(self, pool: str | None) -> CasePlan:
+        """Return the plan with its files in a pool of storage targets, if one is declared."""
+        if pool is None:
+            return self
+        if self.pins is not None:
+            return replace(self, pins=replace(self.pins, pool=pool))
+        layout = replace(self.layout, pool=pool) if self.layout else Layout(pool=pool)
+        return replace(self, layout=layout)
 
     @property
     def sampled(self) -> bool:

@@ -12,7 +12,6 @@ from iogauge.plan.stage import (
     FACTS,
     PINNED,
     PINS,
-    STRIPES,
     VIEW,
     evict_stem,
     look_phase,
@@ -112,9 +111,9 @@ def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan)
     return lines
 
 
-def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str]]:
-    """Return lines that request the layout before the first write, and lines that read it back."""
-    before, after, where = [], [], plan.directory
+def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
+    """Return lines that request the layout before the first write."""
+    before, where = [], plan.directory
     if plan.writes_first:
         before.append(f"mkdir {shell_word(where)} || exit 1")
     if plan.layout is not None:
@@ -124,26 +123,22 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> tuple[list[str], list[str
     if plan.pins is not None:
         words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
         before.append(f"iog_phase pin {shell_command(words)}")
-    if plan.striped:
-        words = [*launch.agent, "stripes", where, f"{STRIPES}.{REP}"]
-        after.append(f"iog_phase getstripe {shell_command(words)}")
-    return before, after
+    return before
 
 
-def job_functions(plan: CasePlan, launch: Launch) -> list[str]:
-    """Return shell functions: ``iog_prepare``, ``iog_case``; ``iog_write`` if writes go first."""
-    before, after = _striping_lines(plan, launch)
+def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -> list[str]:
+    """Return shell functions: ``iog_prepare``, ``iog_case``; ``iog_write`` if writes go first.
+
+    ``notes_layouts`` means that the files' layouts are noted after the last write.
+    """
+    before = _striping_lines(plan, launch)
 
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
         start = before if holds_first_write else []
-        written = not holds_first_write
-        each = []
-        for phase in phases:
-            own = _phase_lines(phase, launch, plan.directory)
-            if not written and phase.access.direction == "write":
-                own += after
-                written = True
-            each.append((phase, own))
+        each = [(phase, _phase_lines(phase, launch, plan.directory)) for phase in phases]
+        writing = [own for phase, own in each if phase.access.direction == "write"]
+        if notes_layouts and holds_first_write and writing:
+            writing[-1].append(f"iog_layouts {shell_word(plan.directory)}")
         out = _with_samples(each, plan)
         return [f"    {line}" for line in [*start, *out]]
 

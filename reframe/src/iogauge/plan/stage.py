@@ -15,7 +15,8 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.node.clock import Clock
-from iogauge.node.layouts import Pins
+from iogauge.node.directories import Directory
+from iogauge.node.layouts import Layout, Pins
 from iogauge.node.mounts import View
 
 # Written by ReFrame's host before the job.
@@ -53,6 +54,9 @@ PAUSE_S: Final = 0.2
 #: A line for each :class:`iogauge.node.contents.Sample`.
 CONTENTS: Final = "contents.jsonl"
 
+#: A line for the :class:`iogauge.node.layouts.Layouts` of each repetition.
+LAYOUTS: Final = "layouts.jsonl"
+
 # Stems of the agent's answers on each node: ``STEM.<host>.json``.
 
 #: A node's view of the target.
@@ -61,8 +65,6 @@ VIEW: Final = "view"
 FACTS: Final = ("facts-start", "facts-before", "facts-after")
 #: Targets of pinned files; with ``.<repetition>``.
 PINNED: Final = "pinned"
-#: Layouts of all files; with ``.<repetition>``.
-STRIPES: Final = "stripes"
 
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
@@ -99,7 +101,9 @@ class JobOrder:
     needs no lock. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
-    target each. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
+    target each. ``layout`` is the requested layout, ``pool`` the declared pool, ``shared_bytes`` the
+    size of a file that all tasks share, 0 without such a file. ``metadata`` means that metadata are
+    measured. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
     binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
     declared count of cores.
@@ -123,6 +127,10 @@ class JobOrder:
     files: int
     pieces: int | None
     pins: Pins | None
+    layout: Layout | None
+    pool: str | None
+    shared_bytes: int
+    metadata: bool
     max_fill: float
     keep_free: float
     max_of_free: float
@@ -182,7 +190,7 @@ class Opened:
     """The agent's look at the target before the first byte, and its decision.
 
     ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
-    this node. ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
+    this node. ``directory_seen`` is what the target passes on, if it is on Lustre. ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
     was in vain. ``failed`` says why the target could not be looked at. ``locked`` means that the
     case took the target's lock.
     """
@@ -192,6 +200,7 @@ class Opened:
     directory: str = ""
     clock: Clock | None = None
     view: View | None = None
+    directory_seen: Directory | None = None
     refused: tuple[str, ...] = ()
     occupied: str = ""
     locked: bool = False
@@ -208,7 +217,14 @@ class Opened:
             raise TypeError(f"expected an object, found {type(data).__name__}")
         view, clock = data.get("view"), data.get("clock")
         # Stage directories of older versions lack these keys.
-        plain = {"failed": "", "directory": "", **data, "view": None, "clock": None}
+        plain = {
+            "failed": "",
+            "directory": "",
+            "directory_seen": None,
+            **data,
+            "view": None,
+            "clock": None,
+        }
         opened: Opened = untrusted.build(Opened, plain)
         if "view" not in data:
             raise TypeError("the key 'view' is missing")

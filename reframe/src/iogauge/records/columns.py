@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from iogauge.evidence.fingerprint import FILE_SYSTEM
 from iogauge.judge.verdict import Verdict
+from iogauge.records.continued import DIVIDING
 from iogauge.records.record import CASE_KEYS, keys_of, microseconds
 
 #: Columns of :func:`load`.
@@ -48,11 +48,11 @@ COLUMNS: Final[Mapping[str, Any]] = {
 ORIGIN: Final[Mapping[str, Any]] = {"source": pl.Int64, "number": pl.Int64, "position": pl.Int32}
 ORDER: Final = ("time", *ORIGIN)
 #: What the cache keeps; ``content`` is a fingerprint as JSON, where a session file has it for the first time,
-#: and ``file_system`` its key ``fs.uuid``.
+#: and the columns of :data:`DIVIDING` some of its keys.
 STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "record"} | {
     **ORIGIN,
     "content": pl.String,
-    "file_system": pl.String,
+    **dict.fromkeys(DIVIDING, pl.String),
 }
 
 _VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
@@ -120,8 +120,8 @@ def rows_of(
 
     ``origin`` is the fingerprint's id, the source and the number; the first row has the ``content``.
     """
-    file_system = as_object(record.get("fingerprint"), "fingerprint").get(FILE_SYSTEM)
-    file_system = file_system if isinstance(file_system, str) else None
+    known = as_object(record.get("fingerprint"), "fingerprint")
+    dividing = [v if isinstance(v := known.get(key), str) else None for key in DIVIDING.values()]
     for key in CASE_KEYS:
         if record.get(key) is None:
             raise ValueError(f"the key {key} is missing")
@@ -138,7 +138,7 @@ def rows_of(
     metrics = _list(record.get("metrics"), "metrics")
     if not metrics:
         nothing = (None, None, None, None, None, 0, None, None, None, None)
-        return [(*case, *nothing, expected, confirms, *origin, 0, content, file_system)]
+        return [(*case, *nothing, expected, confirms, *origin, 0, content, *dividing)]
     rows = []
     for position, entry in enumerate(metrics):
         metric = as_object(entry, "metric")
@@ -163,7 +163,7 @@ def rows_of(
                 *origin,
                 position,
                 None if position else content,
-                file_system,
+                *dividing,
             )
         )
     return rows

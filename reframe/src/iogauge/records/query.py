@@ -36,7 +36,7 @@ from iogauge.records.columns import (
     rows_of,
     to_frame,
 )
-from iogauge.records.continued import divided
+from iogauge.records.continued import DIVIDING, divided
 from iogauge.records.journal import Damaged, read_numbered
 
 #: Grows when the same session file makes other rows.
@@ -253,7 +253,7 @@ def load(
     unknown = [name for name in wanted if name not in COLUMNS and name not in ORIGIN]
     if unknown:
         raise ValueError(f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}")
-    needed = {*wanted, *ORDER, *(["file_system"] if "series" in wanted else [])}
+    needed = {*wanted, *ORDER, *(DIVIDING if "series" in wanted else [])}
     stored = [name for name in STORED if name in needed]
     frame = _merged([month.rows(stored) for month in _months(folder, cache)])
     if frame is None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from iogauge.core.measurement import Reference
 from iogauge.core.text import digest
-from iogauge.evidence.fingerprint import FILE_SYSTEM, series_subset
+from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records.form import LEFT_OUT, Form, named
@@ -237,6 +237,7 @@ class Record(Form):
     overridden: Mapping[str, Any] = field(default_factory=dict)
     price: PriceRecord | None = None
     target: Any = None
+    layout: Any = field(default=None, metadata=LEFT_OUT)
     tools: Any = ()
     stack: Any = None
     commands: Any = ()
@@ -278,7 +279,8 @@ class Record(Form):
         """
         line = line_of(self.to_json())
         subset = series_subset(fingerprint)
-        subset.pop(FILE_SYSTEM, None)
+        for key in (FILE_SYSTEM, *LAYOUTS):
+            subset.pop(key, None)
         series = series_of(line, subset)
         return replace(self, own_line=line, own_series=series, fingerprint=fingerprint)
 

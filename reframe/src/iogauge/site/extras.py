@@ -61,6 +61,10 @@ class Target(SiteModel):
     #: file system).
     striping: Striping | None = None
 
+    #: The pool of storage targets that every case must use, without the name of the file system
+    #: (``flash``). It replaces the target's default layout by one of the file system's own.
+    pool: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,15}$")
+
     #: Directory whose lock guards the target, by default the target's own. Targets that share a
     #: file system can share a lock.
     lock: str | None = None
@@ -88,6 +92,8 @@ class Target(SiteModel):
 
     @model_validator(mode="after")
     def _lasts(self) -> Target:
+        if self.pool and self.striped_by != "lustre":
+            raise ValueError(f"pool: {self.path} is not on Lustre, which alone has pools")
         if self.uuid and self.of_job:
             raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
         return self
