@@ -19,6 +19,7 @@ Environment:
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
+* ``LFS_MDT_FULL``: metadata targets without inodes.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``).
   ``LFS_PROJECT_QUOTA``: the same of every project.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
@@ -57,6 +58,8 @@ BLOCKS, RESERVED, USED, USED_FULL = 3833116, 226096, 1528, 3606012
 MDT_LINE = (1160264, 2028, 1038656)
 #: Inodes: all, used and free.
 MDT_INODES, OST_INODES = (838864, 309, 838555), (262144, 383, 261761)
+#: Metadata targets, and inodes of one that is full.
+MDTS, MDT_FULL = 2, (838864, 838800, 64)
 
 SETSTRIPE_USAGE = """\
 Create a file with specified striping/composite layout, or
@@ -747,6 +750,50 @@ def mkdir(words: list[str]) -> int:
                 f"lfs setdirstripe: cannot create dir '{name}': {again}",
             )
         os.mkdir(name)
+        of = dict(options)
+        first = int(of.get("-i", "0").split(",")[0])
+        count = min(MDTS, int(of.get("-c", "1")))
+        if "-c" in of or "-i" in of:
+            with remembered() as state:
+                kept = state.setdefault("metadata", {})
+                kept[identity(name)] = [(first + n) % MDTS for n in range(count)]
+    return 0
+
+
+def getdirstripe(words: list[str]) -> int:
+    """``lfs getdirstripe -y DIR``: a directory without a layout of its own lies where that above it lies."""
+    if words[:1] != ["-y"] or len(words) != 2 or not on_lustre(words[1]):
+        raise not_covered(f"lfs getdirstripe {' '.join(words)}")
+    path = os.path.realpath(words[1])
+    with remembered() as state:
+        kept = state.get("metadata", {})
+    mdts = kept.get(identity(path))
+    while mdts is None and path not in (mount(), "/"):
+        path = os.path.dirname(path)
+        mdts = kept.get(identity(path), [])[:1] or None
+    mdts = mdts or [0]
+    print(f"lmv_stripe_count:  {len(mdts) if len(mdts) > 1 else 0}")
+    print(f"lmv_stripe_offset: {mdts[0]}")
+    print(f"lmv_hash_type:     {'fnv_1a_64' if len(mdts) > 1 else 'none'}")
+    print("lmv_objects:")
+    for index in mdts:
+        print(f"      - l_mdt_idx: {index}\n        l_fid:     {fid(index, 4)}")
+    return 0
+
+
+def pool_list(words: list[str]) -> int:
+    """``lfs pool_list FSNAME[.POOL]``; what a missing pool gives is from Lustre's sources, not from a run."""
+    if len(words) != 1 or words[0].partition(".")[0] != fsname():
+        raise not_covered(f"lfs pool_list {' '.join(words)}")
+    name = words[0].partition(".")[2]
+    if not name:
+        print(f"Pools from {fsname()}:", *(f"{fsname()}.{pool}" for pool in pools()), sep="\n")
+        return 0
+    print(f"Pool: {fsname()}.{name}")
+    if name not in pools():
+        place = f"/proc/fs/lustre/lov/{fsname()}-clilov-{CLIENT}/pools/{name}"
+        raise Refused(2, f"lfs pool_list: cannot open {place}: No such file or directory (2)")
+    print(*(uuid(index) for index in pools()[name]), sep="\n", end="\n" if pools()[name] else "")
     return 0
 
 
@@ -776,8 +823,9 @@ def df(words: list[str]) -> int:
     if inodes:
         columns = "   Inodes       IUsed       IFree IUse%"
     print(f"UUID                   {columns}  Mounted on")
-    for index in range(2):
-        numbers = MDT_INODES if inodes else MDT_LINE
+    for index in range(MDTS):
+        full = index in _numbers("LFS_MDT_FULL")
+        numbers = (MDT_FULL if full else MDT_INODES) if inodes else MDT_LINE
         print(df_line(f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"))
     total = used = free = 0
     flags = {"D": _numbers("LFS_DEGRADED"), "N": _numbers("LFS_NO_CREATE")}
@@ -871,7 +919,7 @@ def getname(words: list[str]) -> int:
 
 #: Commands of lfs that the stand-in does not have.
 OTHERS = (
-    "setdirstripe getdirstripe rm_entry rmentry unlink_foreign pool_list mdts setquota project flushctx "
+    "setdirstripe rm_entry rmentry unlink_foreign mdts setquota project flushctx "
     "changelog changelog_clear fid2path path2fid rmfid data_version hsm_state hsm_set hsm_clear hsm_action "
     "hsm_archive hsm_restore hsm_release hsm_remove hsm_cancel hsm swap_layouts migrate mv ladvise mirror "
     "getsom somsync heat_get heat_set pcc"
@@ -885,6 +933,8 @@ def lfs(argv: list[str]) -> int:
         "getstripe": getstripe,
         "find": find,
         "mkdir": mkdir,
+        "getdirstripe": getdirstripe,
+        "pool_list": pool_list,
         "df": df,
         "osts": osts,
         "check": check,

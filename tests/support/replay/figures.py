@@ -116,35 +116,13 @@ def of_this_case() -> Any:
     top = os.environ["LFS_STATE"]
     folder = os.path.join(top, os.path.basename(os.environ["IOG_DIR"]))
     os.environ["LFS_STATE"] = folder
-    os.makedirs(os.path.join(folder, "told"), exist_ok=True)
+    os.makedirs(folder, exist_ok=True)
     info = os.statvfs(top)
     standin.BLOCKS = info.f_blocks * info.f_frsize // 1024 // standin.ost_count()
     standin.RESERVED = 0
     if os.path.exists("footprint.json") and "stripes" in figures():
         os.environ["LFS_LIE_COUNT"] = str(figures()["stripes"])
     return standin
-
-
-def tell(lustre: Any, state: dict[str, Any], path: str) -> None:
-    """Keep the answer to ``lfs getstripe`` of a file, or a directory: see the program ``lfs``.
-
-    The file is kept as a second link beside the answer, so that it is known to be the same one later; a
-    directory's answer holds while it is newer than the directory.
-    """
-    folder = os.path.join(os.environ["LFS_STATE"], "told")
-    link = folder + os.path.abspath(path)
-    if os.path.isdir(path):
-        os.makedirs(link, exist_ok=True)
-        lines = lustre.of_directory(lustre.default_above(state, path), True)
-        answer = os.path.join(link, ".yaml")
-    else:
-        os.makedirs(os.path.dirname(link), exist_ok=True)
-        lines = lustre.yaml_of_file(lustre.layout_of(state, path))
-        if os.path.lexists(link):
-            os.unlink(link)
-        os.link(path, link)
-        answer = link + ".yaml"
-    write(answer, "\n".join(lines) + "\n")
 
 
 def make(sizes: dict[str, int], anew: bool) -> None:
@@ -161,7 +139,7 @@ def make(sizes: dict[str, int], anew: bool) -> None:
         with lustre.remembered() as state:
             # Tasks make their files at the same time: the first gets its targets as likely as the last.
             for path in reversed(sizes):
-                tell(lustre, state, path)
+                lustre.layout_of(state, path)
 
 
 def missing(sizes: Mapping[str, int]) -> str | None:

@@ -36,11 +36,7 @@ def setstripe(lustre: Any, argv: list[str]) -> int:
     """``lfs setstripe``, in one go for all names on the command line."""
     with lustre.remembered() as state:
         lustre.remembered = lambda: contextlib.nullcontext(state)
-        status = int(lustre.lfs(argv))
-        _, _, names = lustre.parse_request(argv[1:])
-        for name in names if status == 0 else ():
-            figures.tell(lustre, state, name)
-    return status
+        return int(lustre.lfs(argv))
 
 
 if __name__ == "__main__":

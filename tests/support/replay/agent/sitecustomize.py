@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import sys
 from dataclasses import replace
 
 from iogauge.node import below, contents
@@ -20,6 +21,15 @@ def _full(directory: str, names: list[str], end: float) -> list[contents.Held]:
     return [replace(held, stored=held.size) for held in _held(directory, names, end)]
 
 
+def _getxattr(path: str, name: str) -> bytes:
+    """Layouts come from the stand-in of tests/support/lustre, with a state of this case alone."""
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    import figures
+
+    return bytes(figures.of_this_case().getxattr(path, name))
+
+
+os.getxattr = _getxattr
 contents._read, contents._held = _read, _full
 contents._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
