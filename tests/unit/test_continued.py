@@ -37,7 +37,9 @@ def seen(
 ) -> list[str]:
     """The series of rows with these file systems, or values of another column, in order of time."""
     rows = pl.DataFrame(
-        {"series": list(series) or ["s"] * len(names), column: list(names)},
+        {"series": list(series) or ["s"] * len(names)}
+        | dict.fromkeys(DIVIDING, [None] * len(names))
+        | {column: list(names)},
         schema={"series": pl.String, **dict.fromkeys(DIVIDING, pl.String)},
     )
     found = divided(rows)

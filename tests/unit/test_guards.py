@@ -19,7 +19,8 @@ from iogauge.guards.cache import client_cache, data_entropy, server_cache, write
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import counters, probes
 from iogauge.node.counters import Load
-from iogauge.node.layouts import Component, FileLayout, Layout
+from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
 from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.node.pagecache import Eviction
 from iogauge.tools import mpi
@@ -658,15 +659,18 @@ MIB = 1 << 20
 def laid(path: str, *osts: int, **change: Any) -> FileLayout:
     """A plain file with one stripe on each of its targets."""
     fields: dict[str, Any] = {
-        "path": path,
         "stripe_count": len(osts),
         "stripe_bytes": MIB,
-        "pattern": "raid0",
-        "start": osts[0],
-        "osts": osts,
+        "objects": osts,
+        "instantiated": True,
         **change,
     }
-    return FileLayout(**fields)
+    return FileLayout(path=path, parts=(Part(**fields),))
+
+
+def noted(files: Sequence[FileLayout], total: int = 0, **more: Any) -> Layouts:
+    """Layouts as the first node notes them."""
+    return Layouts(repetition=1, files=tuple(files), total=total or len(files), **more)
 
 
 ENDS = (16 * MIB, 64 * MIB, None)
@@ -679,11 +683,15 @@ PROGRESSIVE = Layout(
 
 
 def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) -> FileLayout:
-    components = tuple(
-        Component(end_bytes=end, stripe_count=count, stripe_bytes=size)
-        for end, count in zip(ends, counts, strict=True)
-    )
-    return laid("f", 0, components=components, instantiated=1)
+    parts, begin = [], 0
+    for end, count in zip(ends, counts, strict=True):
+        objects = (0,) if not parts else ()
+        part = Part(
+            stripe_count=count, stripe_bytes=size, objects=objects, instantiated=bool(objects)
+        )
+        parts.append(part.within(begin, end))
+        begin = end or begin
+    return FileLayout(path="f", parts=tuple(parts), composite=True)
 
 
 @pytest.mark.parametrize(
@@ -705,7 +713,8 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
 def test_g10_believes(
     request_: Layout | None, placed: dict[str, int], files: list[FileLayout]
 ) -> None:
-    finding = striping.layout(request=request_, placed=placed, files=files, active=4)
+    usable = (0, 1) if request_ and request_.pool else range(4)
+    finding = striping.layout(request=request_, placed=placed, noted=noted(files), usable=usable)
     assert finding.outcome is OK, finding
     assert finding.saw == f"{len(files)} file(s) as asked"
 
@@ -759,12 +768,97 @@ def test_g10_believes(
 def test_g10_objects(
     request_: Layout | None, placed: dict[str, int], files: list[FileLayout], saw: str
 ) -> None:
-    finding = striping.layout(request=request_, placed=placed, files=files, active=4)
+    finding = striping.layout(request=request_, placed=placed, noted=noted(files), usable=range(4))
     assert finding.outcome is INVALID, finding
     says(finding, "G10", saw, "lfs getstripe")
 
 
+def told(*files: FileLayout, **more: Any) -> Finding:
+    """G10 of a case that asks for no layout."""
+    return striping.layout(request=None, placed={}, noted=noted(files, **more), usable=range(4))
+
+
+def test_g10_tells_the_layouts_of_a_case_that_asks_for_none() -> None:
+    finding = told(laid("a", 0), laid("b", 3))
+    assert (finding.outcome, finding.saw) == (OK, "2 file(s): 2 with 1 x 1 MiB")
+    finding = told(laid("a", 0), laid("b", 3, 1), laid("c", 2))
+    assert finding.outcome is WARN
+    assert finding.saw == "3 file(s): 2 with 1 x 1 MiB, 1 with 2 x 1 MiB"
+    assert told().outcome is WARN
+
+
+def test_g10_says_what_a_sample_proves() -> None:
+    finding = told(*spread_over(*[0] * 3000), total=1_000_000, seed=7)
+    assert finding.outcome is OK
+    for words in ("3000 of 1000000 files, chosen at random (seed 7", "fewer than 0.1%", "95 %"):
+        assert words in finding.saw
+
+
+def test_g10_of_layouts_that_were_not_answered() -> None:
+    silent = noted([], problem="no Lustre")
+    for request_, outcome in ((None, WARN), (Layout(stripe_count=1), INVALID)):
+        finding = striping.layout(request=request_, placed={}, noted=silent, usable=[0])
+        assert finding.outcome is outcome
+        assert finding.saw == "not answered: no Lustre"
+
+
+def test_g10_a_pinned_file_that_is_not_in_the_sample_is_not_missed() -> None:
+    seen = noted([laid("a", 0)], total=2)
+    finding = striping.layout(request=None, placed={"a": 0, "b": 1}, noted=seen, usable=range(4))
+    assert finding.outcome is OK
+
+
+def grown_to(size: int, *done: Part) -> FileLayout:
+    return FileLayout(path="f", parts=done, composite=True, size=size)
+
+
+ON_MDT = Part(stripe_count=0, stripe_bytes=MIB, pattern="mdt", instantiated=True).within(0, MIB)
+FIRST = Part(stripe_count=1, stripe_bytes=MIB, objects=(1,), instantiated=True).within(0, 16 * MIB)
+REST = Part(stripe_count=2, stripe_bytes=MIB, objects=(2, 3), instantiated=True)
+
+
+@pytest.mark.parametrize(
+    ("files", "outcome", "saw"),
+    [
+        ([grown_to(8 * MIB, FIRST)], OK, "100% of 8 MiB in the component from 0 B on (1 x 1 MiB)"),
+        (
+            [grown_to(32 * MIB, FIRST, REST.within(16 * MIB, None))] * 2,
+            WARN,
+            "50% of 64 MiB in the component from 0 B on (1 x 1 MiB); 50% of 64 MiB in the component "
+            "from 16 MiB on (2 x 1 MiB)",
+        ),
+        (
+            [grown_to(MIB // 2, ON_MDT, REST.within(MIB, None))],
+            WARN,
+            "100% of 512 KiB in the component from 0 B on (on the metadata target)",
+        ),
+    ],
+)
+def test_g10_tells_the_component_that_was_measured(
+    files: list[FileLayout], outcome: Outcome, saw: str
+) -> None:
+    finding = striping.components(files=files)
+    assert finding is not None
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+
+
+def test_g10_of_plain_files_says_nothing_of_components() -> None:
+    assert striping.components(files=[laid("a", 0)]) is None
+
+
 # --- G11: storage targets that are hit ------------------------------------------------------------
+
+
+def covered(
+    files: Sequence[FileLayout],
+    targets: Sequence[int],
+    shared: bool = False,
+    asked: bool = True,
+    saturates: bool = False,
+) -> Finding:
+    return striping.coverage(
+        noted=noted(files), targets=targets, shared=shared, asked=asked, saturates=saturates
+    )
 
 
 def spread_over(*osts: int) -> list[FileLayout]:
@@ -786,7 +880,7 @@ def spread_over(*osts: int) -> list[FileLayout]:
     ],
 )
 def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> None:
-    finding = striping.coverage(files=files, targets=range(targets), shared=shared)
+    finding = covered(files, range(targets), shared=shared)
     assert finding.outcome is OK, finding
 
 
@@ -805,13 +899,30 @@ def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> No
     ],
 )
 def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
-    finding = striping.coverage(files=files, targets=range(targets), shared=False)
+    finding = covered(files, range(targets))
     assert finding.outcome is INVALID, finding
     says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
+    claimed = covered(files, range(targets), asked=False, saturates=True)
+    assert claimed == finding
+    assert covered(files, range(targets), asked=False).outcome is WARN
+
+
+@pytest.mark.parametrize(("saturates", "claim"), [(False, ""), (True, "; the case claims what")])
+def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
+    saturates: bool, claim: str
+) -> None:
+    one = covered([laid("a", 2)], range(4), shared=True, asked=False, saturates=saturates)
+    assert one.outcome is WARN
+    says(one, "G11", f"1 file(s) on 1 of 4 storage targets{claim}", "lfs setstripe -c -1 DIR")
+    every = covered(
+        [laid("a", 2, 3, 0, 1)], range(4), shared=True, asked=False, saturates=saturates
+    )
+    assert (every.outcome, every.saw) == (OK, "1 file(s) on 4 of 4 storage targets")
 
 
 def test_g11_demands_files_of_a_shared_one_too() -> None:
-    assert striping.coverage(files=[], targets=[0], shared=True).outcome is INVALID
+    assert covered([], [0], shared=True).outcome is INVALID
+    assert covered([], [0], shared=True, asked=False).outcome is WARN
 
 
 # --- G12: health of the storage targets -----------------------------------------------------------
@@ -896,15 +1007,72 @@ def test_g13_objects_to_a_full_storage_target(
     says(finding, "G13", saw, "limits.case_bytes", "on each storage target")
 
 
+# --- G12, G14: pools and metadata targets ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("members", "unanswered", "outcome", "saw"),
+    [
+        ((0, 1), (), OK, "the pool flash has 2 storage targets, 2 active"),
+        ((1, 2), (), OK, "the pool flash has 2 storage targets, 1 active"),
+        ((2,), (), INVALID, "the pool flash has 1 storage targets, 0 active"),
+        ((), (), INVALID, "the pool flash is empty"),
+        ((), ("lfs pool_list: no",), INVALID, "lfs pool_list: no"),
+    ],
+)
+def test_g12_of_the_declared_pool(
+    members: tuple[int, ...], unanswered: tuple[str, ...], outcome: Outcome, saw: str
+) -> None:
+    targets = [ost(0), ost(1), ost(2, active=False)]
+    seen = Directory(pool=members, unanswered=unanswered)
+    finding = preflight.pool(name="flash", targets=targets, seen=seen)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+    assert "a pool flash" in finding.demands
+
+
+@pytest.mark.parametrize(
+    ("mdts", "files", "outcome"),
+    [
+        ((0,), 100, OK),
+        ((1,), 100, INVALID),
+        ((0, 1), 100, INVALID),
+        ((0, 1), 10, OK),
+        ((), 100, INVALID),
+        ((0,), 800, INVALID),
+        ((0,), 951, INVALID),
+    ],
+)
+def test_g14_of_the_metadata_targets_of_the_directory(
+    mdts: tuple[int, ...], files: int, outcome: Outcome
+) -> None:
+    targets = [
+        MetadataTarget(index=0, inodes_total=1000, inodes_free=900),
+        MetadataTarget(index=1, inodes_total=100, inodes_free=15),
+    ]
+    finding = preflight.metadata_room(targets=targets, mdts=mdts, need_files=files)
+    assert finding.outcome is outcome, finding
+    assert "MDT " in finding.saw
+
+
 # --- G23: stripes against the size of a file ------------------------------------------------------
+
+
+def stripes_of(size: int, stripe: int, count: int) -> Finding:
+    part = Part(stripe_count=count, stripe_bytes=stripe)
+    return preflight.stripes_against_size(file_bytes=size, part=part)
+
+
+def test_g23_holds_for_the_last_component_with_data() -> None:
+    parts = (ON_MDT, FIRST.within(MIB, 16 * MIB), REST.within(16 * MIB, None))
+    assert last_with_data(parts, 8 * MIB) == parts[1]
+    assert last_with_data(parts, 17 * MIB) == parts[2]
+    assert last_with_data(parts, MIB) is None
+    assert last_with_data((), MIB) is None
 
 
 @pytest.mark.parametrize(("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (8, 1, 1)])
 def test_g23_believes(size: int, stripe: int, count: int) -> None:
-    finding = striping.stripes_against_size(
-        file_bytes=size, stripe_bytes=stripe, stripe_count=count
-    )
-    assert finding.outcome is OK
+    assert stripes_of(size, stripe, count).outcome is OK
 
 
 @pytest.mark.parametrize(
@@ -912,15 +1080,13 @@ def test_g23_believes(size: int, stripe: int, count: int) -> None:
     [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4), (MIB, 65536, 0), (MIB, 0, 1)],
 )
 def test_g23_objects(size: int, stripe: int, count: int) -> None:
-    finding = striping.stripes_against_size(
-        file_bytes=size, stripe_bytes=stripe, stripe_count=count
-    )
+    finding = stripes_of(size, stripe, count)
     assert finding.outcome is INVALID
     says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
 
 
 def test_g23_names_the_size_that_is_needed() -> None:
-    finding = striping.stripes_against_size(file_bytes=MIB, stripe_bytes=MIB, stripe_count=4)
+    finding = stripes_of(MIB, MIB, 4)
     says(finding, "limits.case_bytes to 32 MiB", "1 MiB in stripes of 1 MiB")
 
 

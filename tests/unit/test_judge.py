@@ -11,12 +11,12 @@ import pytest
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.words import Tier
-from iogauge.evidence import collect, model
+from iogauge.evidence import collect, model, striping
 from iogauge.evidence.model import Evidence
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Load
-from iogauge.node.layouts import FileLayout, Layout, Pins
+from iogauge.node.layouts import FileLayout, Layout, Layouts, Part, Pins
 from iogauge.node.mounts import StorageTarget
 from iogauge.node.pagecache import Eviction
 from iogauge.plan import cost
@@ -438,15 +438,16 @@ def laid_out(found: Evidence, *files: tuple[str, tuple[int, ...]], placed: Any =
     layouts = tuple(
         FileLayout(
             path=path,
-            stripe_count=len(osts),
-            stripe_bytes=1 << 20,
-            pattern="raid0",
-            start=osts[0],
-            osts=osts,
+            parts=(
+                Part(stripe_count=len(osts), stripe_bytes=1 << 20, objects=osts, instantiated=True),
+            ),
         )
         for path, osts in files
     )
-    seen = tuple(model.Striping(rep, dict(placed), layouts) for rep in (1, 2))
+    seen = tuple(
+        model.Striping(dict(placed), Layouts(repetition=rep, files=layouts, total=len(layouts)))
+        for rep in (1, 2)
+    )
     opened = dataclasses.replace(healthy.VIEW, targets=TARGETS)
     return dataclasses.replace(found, striping=seen, opened=opened)
 
@@ -457,7 +458,8 @@ def findings_without_metric(decided: case.Judgement) -> dict[str, str]:
 
 def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
     plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=4), shared_file=True)
-    decided = decide(laid_out(found, ("data", (0, 1, 2, 3))), plan=plan)
+    site = extras(target={"striping": "lustre"})
+    decided = decide(laid_out(found, ("data", (0, 1, 2, 3))), site, plan=plan)
     assert decided.verdict is Verdict.PASS, decided.reason
     said = findings_without_metric(decided)
     assert [said[guard] for guard in ("G10", "G11", "G12", "G23")] == ["ok"] * 4
@@ -478,6 +480,23 @@ def test_a_layout_that_was_not_obtained_is_not(
     assert decided.reason.count("G10: data") <= len(decided.metrics)
 
 
+def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidence) -> None:
+    plan = dataclasses.replace(PLAN, shared_file=True)
+    decided = decide(laid_out(found, ("data", (2,))), plan=plan)
+    assert decided.verdict is Verdict.PASS, decided.reason
+    said = {f.guard: f for f in decided.findings if f.metric is None}
+    assert (said["G10"].outcome.value, said["G11"].outcome.value) == ("ok", "warn")
+    assert "1 file(s) on 1 of 4 storage targets" in said["G11"].saw
+    record = striping.layout_of_record(laid_out(found, ("data", (2,))).striping)
+    assert record == {
+        "kinds": [{"stripe_count": 1, "stripe_bytes": 1 << 20, "pattern": "raid0", "files": 2}],
+        "files": 2,
+        "looked_at": 2,
+        "targets_hit": 1,
+        "targets": [2],
+    }
+
+
 def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
     pins = Pins(names=("data.0", "data.1"), kind="file", stripe_bytes=None)
     plan = dataclasses.replace(PLAN, pins=pins)
@@ -493,7 +512,8 @@ def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
 def test_fewer_storage_targets_than_declared_are_not_believed(found: Evidence) -> None:
     topology = {"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}, "targets": 5}
     plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=1))
-    decided = decide(laid_out(found, ("data", (0,))), extras(topology=topology), plan=plan)
+    site = extras(topology=topology, target={"striping": "lustre"})
+    decided = decide(laid_out(found, ("data", (0,))), site, plan=plan)
     assert decided.verdict is Verdict.INVALID
     assert "G12: 4 storage targets; demanded: 5" in decided.reason
 

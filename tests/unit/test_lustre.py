@@ -13,17 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import getstripe, layouts, lustre_targets
-from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Pins
+from iogauge.node import directories, layouts, lov, lustre_targets
+from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
 from iogauge.node.mounts import StorageTarget
-from support.lustre.recorded import answer, sessions
+from support.lustre import standin
+from support.lustre.recorded import answer
 
 MIB = 1 << 20
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
-
-
-def recorded(name: str) -> str:
-    return answer("getstripe.txt", f"lfs getstripe -y {name}").stdout
 
 
 # --- what is asked for ----------------------------------------------------------------------------
@@ -132,124 +130,34 @@ def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
     "layout",
     [Layout(stripe_count=2, stripe_bytes=3 * 65536, start=1), PFL, Layout(stripe_count=-1)],
 )
-def test_the_stand_in_gives_what_the_words_ask_for(tmp_path: Path, layout: Layout) -> None:
-    environment = {**os.environ, "LFS_STATE": str(tmp_path / "state")}
+def test_the_stand_in_gives_what_the_words_ask_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout
+) -> None:
+    monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(os, "getxattr", standin.getxattr)
     file = str(tmp_path / "f")
     lfs = str(PROGRAMS / "lfs")
-    subprocess.run([lfs, "setstripe", *layout.arguments(), file], env=environment, check=True)
-    done = subprocess.run(
-        [lfs, "getstripe", "-y", file], env=environment, check=True, capture_output=True, text=True
-    )
-    found = getstripe.parse_getstripe(done.stdout, "f")
+    subprocess.run([lfs, "setstripe", *layout.arguments(), file], check=True)
+    found = lov.read(file, "f")
     if layout.components:
-        assert [part.end_bytes for part in found.components] == [
+        assert [part.end_bytes for part in found.parts] == [
             part.end_bytes for part in layout.components
         ]
     else:
         want = 4 if layout.stripe_count == -1 else layout.stripe_count
-        assert found.stripe_count == want == len(found.osts)
-        assert found.stripe_bytes == (layout.stripe_bytes or 4 * MIB)
+        assert found.last.stripe_count == want == len(found.osts)
+        assert found.last.stripe_bytes == (layout.stripe_bytes or 4 * MIB)
 
 
-# --- what was obtained ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "size", "start", "osts", "components", "instantiated"),
-    [
-        ("w4", 4, MIB, 2, (2, 3, 0, 1), 0, 0),
-        ("w2i1", 2, 4 * MIB, 1, (1, 2), 0, 0),
-        ("o02", 2, 4 * MIB, 0, (0, 2), 0, 0),
-        ("over8", 8, MIB, 0, (0, 1, 2, 3), 0, 0),
-        ("pfl", 1, MIB, 3, (3,), 3, 1),
-        ("dpfl/f", 1, MIB, 0, (0,), 2, 1),
-        ("f8", 1, 4 * MIB, 1, (1,), 3, 1),
-        ("f40", 2, 4 * MIB, 3, (2, 3, 0), 3, 2),
-        ("f100", 4, 4 * MIB, 0, (1, 2, 3, 0), 3, 3),
-        ("dom", 0, 65536, None, (), 2, 1),
-        ("mir", 1, 4 * MIB, 2, (1, 2), 2, 2),
-    ],
-)
-def test_recorded_layouts(
-    name: str,
-    count: int,
-    size: int,
-    start: int | None,
-    osts: tuple[int, ...],
-    components: int,
-    instantiated: int,
-) -> None:
-    found = getstripe.parse_getstripe(recorded(name), name)
-    assert (found.path, found.stripe_count, found.stripe_bytes) == (name, count, size)
-    assert (found.start, found.osts) == (start, osts)
-    assert (len(found.components), found.instantiated) == (components, instantiated)
-    assert found.pool is None
-
-
-def test_components_are_told_as_they_are() -> None:
-    assert getstripe.parse_getstripe(recorded("f40"), "f40").components == (
-        Component(end_bytes=16 * MIB, stripe_count=1, stripe_bytes=4 * MIB),
-        Component(end_bytes=64 * MIB, stripe_count=2, stripe_bytes=4 * MIB),
-        Component(end_bytes=None, stripe_count=-1, stripe_bytes=4 * MIB),
-    )
-
-
-def test_a_pool_and_a_pattern_are_told() -> None:
-    command = "lfs setstripe -p flash -c -1 pf && lfs getstripe -y pf"
-    found = getstripe.parse_getstripe(answer("setstripe.txt", command).stdout, "pf")
-    assert (found.pool, found.osts) == ("flash", (1, 0))
-    overstriped = getstripe.parse_getstripe(recorded("over8"), "over8")
-    assert overstriped.pattern == "raid0,overstriped"
-
-
-def test_a_pool_whose_name_is_a_number_stays_text() -> None:
-    text = recorded("w4").replace("lmm_objects", "lmm_pool:          010\nlmm_objects")
-    assert getstripe.parse_getstripe(text, "w4").pool == "010"
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "an empty answer"),
-        ("./e10 has no stripe info\n", "made without objects"),
-        ("w4\n", "no layout in 'w4'"),
-        (
-            answer("getstripe.txt", "lfs getstripe -y f.00000000 f.00000001").stdout,
-            "a key stands twice: more than one file",
-        ),
-        (recorded("f8") + recorded("f40"), "more than one file"),
-        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout, "lmm_stripe_count is None"),
-        (answer("getstripe.txt", "lfs getstripe -d -y dpfl").stdout, "lmm_stripe_count is None"),
-        (answer("getstripe.txt", "lfs getstripe w4").stdout, "f: "),
-        (recorded("w4").rpartition("      - l_ost_idx")[0], "3 object(s) for 4 stripe(s)"),
-        (recorded("w4").partition("lmm_objects")[0], "0 object(s) for 4 stripe(s)"),
-        (recorded("w4").replace("offset: 2", "offset: 1"), "lmm_stripe_offset is 1"),
-        (recorded("w4").replace("1048576", "4M"), "lmm_stripe_size is '4M'"),
-        (recorded("w4").replace("1048576", "0"), "lmm_stripe_size is '0'"),
-        (recorded("w4").replace("count:  4", "count:  -4"), "at least 0"),
-        (recorded("w4").replace("- l_ost_idx: 3", "- l_ost_idx: x"), "l_ost_idx is 'x'"),
-        (recorded("f40").rpartition("  - lcme_id")[0], "expected 3 component(s)"),
-        (recorded("f40").replace("init", "0"), "no component has objects"),
-        (recorded("f40").replace("sub_layout", "sub"), "without sub_layout"),
-        (recorded("f40").replace("e_end:   EOF", "e_end:   never"), "is 'never'"),
-        (recorded("w4").replace("lmm_objects:", "lmm_objects: ["), "not YAML"),
-        ("[" * 10000, "not YAML"),
-        ("a: &a [*a]", "not YAML"),
-        ("? [1]\n: 2\n", "not YAML"),
-    ],
-)
-def test_what_is_damaged_is_refused(text: str, why: str) -> None:
-    with pytest.raises(LustreError) as error:
-        getstripe.parse_getstripe(text, "f")
-    assert why in str(error.value)
-    assert "f" in str(error.value)
+# --- what a directory passes on ---------------------------------------------------------------------
 
 
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
     for parse in (
-        lambda: getstripe.parse_getstripe(text, "f"),
-        lambda: getstripe.parse_default_start(text, "f"),
+        lambda: directories.parse_getdirstripe(text),
+        lambda: directories.parse_df_inodes(text),
+        lambda: directories.parse_pool(text, ()),
         lambda: lustre_targets.parse_osts(text),
         lambda: lustre_targets.parse_df(text),
         lambda: lustre_targets.parse_servers(text),
@@ -259,53 +167,134 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
             parse()
 
 
-@given(st.data())
-def test_a_layout_that_lost_a_part_is_refused_or_the_same(data: st.DataObject) -> None:
-    """An answer without some of its lines never gives other targets, counts or sizes."""
-    name = data.draw(st.sampled_from(["w4", "f40", "f100", "over8", "dom"]))
-    lines = recorded(name).splitlines(keepends=True)
-    gone = data.draw(st.integers(0, len(lines)))
-    until = data.draw(st.integers(gone, len(lines)))
-    with contextlib.suppress(LustreError):
-        found = getstripe.parse_getstripe("".join(lines[:gone] + lines[until:]), name)
-        assert found == getstripe.parse_getstripe(recorded(name), name)
-
-
-@pytest.mark.parametrize("name", ["w4", "f40", "dom", "mir", "over8"])
-def test_a_layout_survives_json(name: str) -> None:
-    found = getstripe.parse_getstripe(recorded(name), name)
-    assert FileLayout.from_json(json.loads(json.dumps(found.to_json()))) == found
+def said(command: str) -> str:
+    return answer("directories.txt", command).stdout
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"osts": None}, {"osts": ["1"]}, {"more": 1}, {"components": [{}]}, {"stripe_count": "4"}],
+    ("name", "found"),
+    [("dne", ((0, 1), "fnv_1a_64")), ("m1", ((1,), "")), ("plain", ((1,), "")), ("d4", ((0,), ""))],
 )
-def test_what_is_no_layout_in_json(change: dict[str, Any]) -> None:
-    found = getstripe.parse_getstripe(recorded("w4"), "w4").to_json()
-    with pytest.raises((KeyError, TypeError)):
-        FileLayout.from_json({**found, **change})
+def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, ...], str]) -> None:
+    assert directories.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
 @pytest.mark.parametrize(
-    ("text", "start"),
+    "text",
     [
-        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout, None),
-        (answer("getstripe.txt", "lfs getstripe -d -y d4").stdout.replace("-1", "3"), 3),
-        (answer("getstripe.txt", "lfs getstripe -d -y dpfl").stdout, None),
-        (answer("getstripe.txt", "lfs getstripe -d -y plain").stdout, None),
+        "",
+        said("lfs getdirstripe dne"),
+        said("lfs getdirstripe -y dne").rpartition("      - l_mdt_idx")[0],
+        said("lfs getdirstripe -y dne").replace("offset: 0", "offset: 1"),
+        said("lfs getdirstripe -y m1") * 2,
+        said("lfs getdirstripe -y m1").replace("offset: 1", "offset: -1"),
     ],
 )
-def test_the_first_target_of_a_default(text: str, start: int | None) -> None:
-    assert getstripe.parse_default_start(text, "d") == start
+def test_a_directory_that_is_damaged_is_refused(text: str) -> None:
+    with pytest.raises(LustreError, match="lfs getdirstripe -y: no layout of a directory"):
+        directories.parse_getdirstripe(text)
+
+
+def test_the_inodes_of_metadata_targets() -> None:
+    assert directories.parse_df_inodes(said("lfs df -i")) == (
+        MetadataTarget(index=0, inodes_total=838864, inodes_free=838555),
+        MetadataTarget(index=1, inodes_total=838864, inodes_free=838584),
+    )
+    with pytest.raises(LustreError, match="no metadata target"):
+        directories.parse_df_inodes("")
+
+
+def four(*inactive: int) -> tuple[StorageTarget, ...]:
+    return tuple(
+        StorageTarget(index=n, uuid=f"lustre-OST000{n}_UUID", active=n not in inactive)
+        for n in range(4)
+    )
+
+
+def test_the_storage_targets_of_a_pool() -> None:
+    assert directories.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
+    assert directories.parse_pool("Pool: lustre.empty\n", four()) == ()
+    for text, why in (
+        (said("lfs pool_list lustre"), "no pool in"),
+        ("Pool: lustre.flash\nother-OST0000_UUID\n", "other-OST0000_UUID is no storage target"),
+    ):
+        with pytest.raises(LustreError, match=why):
+            directories.parse_pool(text, four())
+
+
+def plain(count: int, size: int, **more: Any) -> FileLayout:
+    return FileLayout(path="d", parts=(Part(stripe_count=count, stripe_bytes=size, **more),))
+
+
+GROWING = FileLayout(
+    path="d",
+    parts=(
+        Part(stripe_count=1, stripe_bytes=0).within(0, MIB),
+        Part(stripe_count=-1, stripe_bytes=0).within(MIB, None),
+    ),
+    composite=True,
+)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "stripe_count: 1\n", "stripe_offset: x\n", "stripe_offset: -2"]
+    ("default", "request_", "known"),
+    [
+        (plain(2, MIB), None, [(2, MIB)]),
+        (plain(-1, MIB), None, [(3, MIB)]),
+        (plain(99, MIB), None, [(3, MIB)]),
+        (plain(0, 0), None, [(1, 4 * MIB)]),
+        (None, None, []),
+        (GROWING, None, [(1, MIB), (3, 4 * MIB)]),
+        (plain(2, MIB), Layout(stripe_count=-1), [(3, 4 * MIB)]),
+        (plain(2, MIB), Layout(stripe_count=2, stripe_bytes=8 * MIB), [(2, 8 * MIB)]),
+        (plain(2, MIB), Layout(pool="flash"), [(1, 4 * MIB)]),
+        (None, PFL, [(1, 4 * MIB), (3, 4 * MIB), (3, 4 * MIB)]),
+    ],
 )
-def test_a_default_that_is_damaged(text: str) -> None:
-    with pytest.raises(LustreError, match="lfs getstripe -y d:"):
-        getstripe.parse_default_start(text, "d")
+def test_what_a_file_will_have(
+    default: FileLayout | None, request_: Layout | None, known: list[tuple[int, int]]
+) -> None:
+    seen = Directory(default=default, of_root=plain(1, 4 * MIB))
+    parts = seen.parts_of(request_, four(2))
+    assert [(part.stripe_count, part.stripe_bytes) for part in parts] == known
+
+
+def test_a_size_that_nobody_tells_is_unknown() -> None:
+    assert Directory().parts_of(Layout(stripe_count=4), four()) == ()
+    assert Directory(of_root=GROWING).parts_of(Layout(stripe_count=4), four()) == ()
+
+
+def test_in_a_pool_all_targets_are_those_of_the_pool() -> None:
+    seen = Directory(of_root=plain(1, MIB), pool=(1, 2, 3))
+    (part,) = seen.parts_of(Layout(stripe_count=-1, pool="flash"), four(2))
+    assert part.stripe_count == 2
+    assert [target.index for target in seen.usable(four())] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("seen", "facts"),
+    [
+        (Directory(), {}),
+        (Directory(default=plain(1, MIB)), {"layout.default": "1 x 1 MiB"}),
+        (Directory(mdts=(1,)), {"layout.directory": "on MDT 1"}),
+        (
+            Directory(mdts=(0, 1), hash="crush"),
+            {"layout.directory": "striped over MDT 0, 1 by crush"},
+        ),
+    ],
+)
+def test_the_facts_of_the_fingerprint(seen: Directory, facts: dict[str, str]) -> None:
+    assert seen.facts == facts
+
+
+def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    view = lustre_targets.look(str(tmp_path))
+    found = directories.look(view, pool="flash", metadata=True)
+    assert found.facts == {} and found.pool == ()
+    assert len(found.unanswered) == 3
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -551,12 +540,3 @@ def test_what_are_no_pins(gone: str) -> None:
     del data[gone]
     with pytest.raises(TypeError, match=gone):
         Pins.from_json(data)
-
-
-def test_every_recorded_answer_of_getstripe_is_read_or_refused() -> None:
-    read = 0
-    for command, given_answer in sessions("getstripe.txt").items():
-        with contextlib.suppress(LustreError):
-            getstripe.parse_getstripe(given_answer.stdout, command)
-            read += 1
-    assert read == sum(" -y " in c and " -d " not in c for c in sessions("getstripe.txt")) - 1

@@ -245,7 +245,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
 def test_all_writes_come_first_and_each_keeps_its_files() -> None:
     plan = case(writes_first=True, layout=Layout(stripe_count=4))
     assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
-    lines = job_functions(plan, launch("run", "local"))
+    lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
     facts = 'agent facts "$IOG_DIR"'
     assert lines[lines.index("iog_write() {") :] == [
         "iog_write() {",
@@ -253,7 +253,7 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
         '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
         '    iog_phase write run sh /witness.sh tool "$IOG_DIR/write"',
-        '    iog_phase getstripe agent stripes "$IOG_DIR/$IOG_REP" "stripes.$IOG_REP"',
+        '    iog_layouts "$IOG_DIR/$IOG_REP"',
         '    iog_sample write "$IOG_DIR/$IOG_REP"',
         "}",
         "iog_case() {",
@@ -400,16 +400,33 @@ def test_what_runs_within_another_phase_has_no_line() -> None:
     assert both.samples == 6
 
 
-def test_a_layout_is_asked_for_before_and_read_back_after_the_first_write() -> None:
-    write = phase("write")
-    read = phase("read", "read")
-    plan = case(repeat=[write, read], layout=Layout(stripe_count=4), pins=None)
-    lines = without_facts(job_functions(plan, launch("run", "local")))
-    assert [line.split()[1] for line in lines if "iog_phase" in line] == [
-        *("setstripe", "write", "getstripe", "read")
+def test_a_layout_is_asked_for_before_and_noted_after_the_last_write() -> None:
+    phases = [phase("first"), phase("second"), phase("read", "read")]
+    plan = case(repeat=phases, layout=Layout(stripe_count=4), pins=None)
+    lines = without_facts(job_functions(plan, launch("run", "local"), notes_layouts=True))
+    steps = [line.split()[:2] for line in lines if re.search("iog_(phase|layouts)", line)]
+    assert [" ".join(step).removeprefix("iog_phase ") for step in steps] == [
+        *("setstripe", "first", "second", 'iog_layouts "$IOG_DIR"', "read")
     ]
     assert '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR"' in lines
-    assert '    iog_phase getstripe agent stripes "$IOG_DIR" "stripes.$IOG_REP"' in lines
+
+
+def test_layouts_are_noted_only_on_lustre_and_after_a_write() -> None:
+    writes = case(repeat=[phase("write"), phase("read", "read")])
+    reads = case(repeat=[phase("read", "read")])
+    for plan, on_lustre, noted in ((writes, True, 1), (writes, False, 0), (reads, True, 0)):
+        lines = job_functions(plan, launch("run", "local"), notes_layouts=on_lustre)
+        assert "\n".join(lines).count("iog_layouts") == noted
+
+
+def test_a_declared_pool_is_asked_for_by_every_case() -> None:
+    assert case().in_pool(None) == case()
+    assert case().in_pool("flash").layout == Layout(pool="flash")
+    striped = case(layout=Layout(stripe_count=4)).in_pool("flash")
+    assert striped.layout == Layout(stripe_count=4, pool="flash")
+    pins = Pins(names=("0",), kind="file")
+    pinned = case(pins=pins).in_pool("flash")
+    assert (pinned.layout, pinned.pins and pinned.pins.pool) == (None, "flash")
 
 
 def test_pins_of_files_that_are_made_once_are_set_once() -> None:
@@ -417,9 +434,10 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
     read = phase("read", "read")
     pins = Pins(names=("0", "1"), kind="directory", stripe_bytes=None)
     plan = case(prepare=[laid_out], repeat=[read], pins=pins)
-    text = "\n".join(without_facts(job_functions(plan, launch("run", "local"))))
-    prepare, _, repeat = text.partition("iog_case()")
-    assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout", "getstripe"]
+    lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
+    prepare, _, repeat = "\n".join(without_facts(lines)).partition("iog_case()")
+    assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout"]
+    assert "iog_layouts" in prepare and "iog_layouts" not in repeat
     assert re.findall(r"iog_phase (\S+)", repeat) == ["read"]
 
 

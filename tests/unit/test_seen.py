@@ -10,12 +10,12 @@ import pytest
 
 from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
-from iogauge.guards import cache, figures, preflight, striping
+from iogauge.guards import cache, figures, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.judge.case import findings_of
-from iogauge.node.layouts import FileLayout, Layout
+from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Traits
 from iogauge.plan.case import CasePlan
 from iogauge.site.extras import PartitionExtras
@@ -174,8 +174,10 @@ def test_memory_of_the_servers_that_hold_the_files(
 
 
 FILE = FileLayout(
-    path="data", stripe_count=4, stripe_bytes=1 << 20, pattern="raid0", start=0, osts=(0,)
+    path="data",
+    parts=(Part(stripe_count=4, stripe_bytes=1 << 20, objects=(0, 1, 2, 3), instantiated=True),),
 )
+NOTED = model.Striping({}, Layouts(repetition=1, files=(FILE,), total=1))
 
 
 @pytest.mark.parametrize("writes_first", [False, True])
@@ -190,14 +192,14 @@ def test_stripes_of_the_file_of_one_execution(
         writes_first=writes_first,
         held_bytes=32 * (1 << 20) * executions - less,
     )
-    seen = LayoutSeen(case(left, plan), model.Striping(1, {}, (FILE,)))
-    (finding,) = striping.stripes_against_size_of(seen)
+    seen = LayoutSeen(case(left, plan), NOTED)
+    (finding,) = preflight.stripes_against_size_of(seen)
     assert finding.outcome is outcome
 
 
 def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
-    seen = LayoutSeen(case(left), model.Striping(1, {}, (FILE,)))
-    assert not list(striping.stripes_against_size_of(seen))
+    seen = LayoutSeen(case(left), NOTED)
+    assert not list(preflight.stripes_against_size_of(seen))
 
 
 def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:

@@ -32,7 +32,7 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.text import visible_lines
 from iogauge.core.words import Fingerprint, Tier
-from iogauge.evidence import collect, fingerprint, model
+from iogauge.evidence import collect, fingerprint, model, striping
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost as plan_cost
@@ -341,7 +341,7 @@ class StorageCheck(JudgedCheck):
 
     def _layout(self) -> dict[str, Any] | None:
         seen: model.Evidence | None = getattr(self, "_evidence", None)
-        return model.layout_of_record(seen.striping) if seen else None
+        return striping.layout_of_record(seen.striping) if seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         direction = access_of(self._plan, metric.name).direction

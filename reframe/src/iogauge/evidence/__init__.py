@@ -5,5 +5,6 @@
 - failure: why a job or a tool failed, in its own words
 - fingerprint: join the facts of the nodes, and name a change
 - model: the types of all evidence
+- striping: layouts that a job noted on Lustre
 - witness: what the kernel says that the tasks did
 """

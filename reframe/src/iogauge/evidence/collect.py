@@ -19,7 +19,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.words import Value
-from iogauge.evidence import witness
+from iogauge.evidence import striping, witness
 from iogauge.evidence.changes import NodeActivity, changes
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
@@ -30,12 +30,11 @@ from iogauge.evidence.failure import (
     telling_line,
 )
 from iogauge.evidence.fingerprint import merge
-from iogauge.evidence.model import ClockSeen, Evidence, Striping
+from iogauge.evidence.model import ClockSeen, Evidence
 from iogauge.evidence.witness import Testimony
 from iogauge.node.clock import Clock
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
-from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.node.programs import SCRIPT, too_old
@@ -143,41 +142,15 @@ def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
     ]
 
 
-def _striping(stage: Path, plan: CasePlan) -> tuple[Striping, ...]:
-    """Return the layouts of each judged repetition, or of the preparing one if it writes.
-
-    They are missing if the target is not on Lustre, or the case writes no data.
-    """
-    noted = _layouts(stage)
-    found = []
-    for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
-        if repetition not in noted and not plan.striped:
-            continue
-        placed: dict[str, int] = {}
-        if plan.pins is not None:
-            what = f"{PINNED}.{repetition}"
-            try:
-                (pinned,) = _answers(stage, what, 1)
-                placed = untrusted.build(Mapping[str, int], pinned["placed"])
-            except (KeyError, TypeError, ValueError) as error:
-                raise ToolOutputError(f"{what}: not the targets of the files: {error!r}") from error
-        silent = Layouts(repetition=repetition, problem="the agent that keeps the lock was silent")
-        found.append(Striping(placed, noted.get(repetition, silent)))
-    return tuple(found)
-
-
-def _layouts(stage: Path) -> dict[int, Layouts]:
-    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
-    noted: dict[int, Layouts] = {}
-    for line in _if_there(stage / LAYOUTS).splitlines():
-        try:
-            layouts = Layouts.from_json(untrusted.parse_json(line))
-        except (TypeError, ValueError) as error:
-            raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
-        if layouts.repetition in noted:
-            raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
-        noted[layouts.repetition] = layouts
-    return noted
+def _placed(stage: Path, repetition: int) -> Mapping[str, int]:
+    """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
+    what = f"{PINNED}.{repetition}"
+    try:
+        (pinned,) = _answers(stage, what, 1)
+        placed: Mapping[str, int] = untrusted.build(Mapping[str, int], pinned["placed"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ToolOutputError(f"{what}: not the targets of the files: {error!r}") from error
+    return placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +289,9 @@ def _collect(
         activity=tuple(parse_activity(_if_there(stage / ACTIVITY))),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
-        striping=_striping(stage, plan),
+        striping=striping.of_repetitions(
+            plan, _if_there(stage / LAYOUTS), lambda number: _placed(stage, number)
+        ),
         opened=opened.view,
         passed_on=opened.directory_seen,
         directory=opened.directory,

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
@@ -14,7 +12,7 @@ from iogauge.evidence.witness import Testimony
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
 from iogauge.node.directories import Directory
-from iogauge.node.layouts import FileLayout, Layouts
+from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import CasePlan
@@ -32,46 +30,6 @@ class Striping:
 
     placed: Mapping[str, int]
     noted: Layouts
-
-
-#: The most targets and kinds of layouts that a record names; all are counted.
-_MOST_NAMED: Final = 64
-
-
-def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
-    """Return the layouts of all repetitions in short, for the record; None if none were noted."""
-    noted = [one.noted for one in striping if one.noted.files]
-    files = [file for layouts in noted for file in layouts.files]
-    if not files:
-        return None
-    kinds = Counter(_kind(file) for file in files)
-    hit = sorted({ost for file in files for ost in file.osts})
-    held: Counter[str] = Counter()
-    for file in files:
-        for part, size in file.held:
-            held[str(replace(part, objects=()))] += size
-    return {
-        "kinds": [dict(kind) | {"files": count} for kind, count in kinds.most_common(_MOST_NAMED)],
-        "files": sum(layouts.total for layouts in noted),
-        "looked_at": len(files),
-        "targets_hit": len(hit),
-        "targets": hit[:_MOST_NAMED],
-        **({"bytes_in_components": dict(held)} if held else {}),
-        **({"seeds": seeds} if (seeds := [one.seed for one in noted if one.seed]) else {}),
-    }
-
-
-def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
-    """Return what files of one kind have in common, as keys and values of the record."""
-    last = file.last
-    return (
-        ("stripe_count", last.stripe_count),
-        ("stripe_bytes", last.stripe_bytes),
-        ("pattern", last.pattern),
-        *((("pool", last.pool),) if last.pool else ()),
-        *((("components", str(file)),) if file.composite else ()),
-        *((("instantiated", len(file.instantiated)),) if file.composite else ()),
-    )
 
 
 @dataclass(frozen=True, slots=True)

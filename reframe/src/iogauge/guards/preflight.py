@@ -15,7 +15,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.node.directories import Directory, MetadataTarget
-from iogauge.node.layouts import Part
+from iogauge.node.layouts import Part, last_with_data
 from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.node.uuids import differ
 
@@ -358,12 +358,6 @@ def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
     plan, files = seen.case.plan, seen.noted.files
     if plan.shared_file and files and (part := last_with_data(files[0].parts, plan.shared_bytes)):
         yield stripes_against_size(file_bytes=plan.shared_bytes, part=part)
-
-
-def last_with_data(parts: Sequence[Part], file_bytes: int) -> Part | None:
-    """Return the last component with data on storage targets, None without such a component."""
-    held = [part for part in parts if part.pattern != "mdt" and part.holds(file_bytes)]
-    return held[-1] if held else None
 
 
 def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:

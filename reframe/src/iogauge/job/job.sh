@@ -10,10 +10,11 @@
 #   iog_verify WORDS...     set IOG_VERIFY for the next phase: WORDS in the warm-up, else none. With them a tool checks
 #                           its data, which costs time: the warm-up is not judged
 #   iog_sample AFTER DIR    after the last "write" or "read" of a repetition: a sample of the files below DIR
+#   iog_layouts DIR         after the last write on Lustre: the layouts of the files below DIR
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last four:
+# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last five:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
@@ -21,6 +22,7 @@
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
 #   CONTENTS contents.jsonl   the samples of the contents
+#   LAYOUTS layouts.jsonl   the layouts of the files of each repetition
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up
 # the lock.

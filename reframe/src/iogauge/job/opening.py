@@ -20,7 +20,6 @@ from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
-    last_with_data,
     metadata_room,
     pool,
     room,
@@ -35,7 +34,7 @@ from iogauge.node import client_settings, directories, layouts
 from iogauge.node.clock import read_clock
 from iogauge.node.cores import usable_cores
 from iogauge.node.directories import Directory
-from iogauge.node.layouts import LustreError
+from iogauge.node.layouts import LustreError, last_with_data
 from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
 from iogauge.node.mounts import StorageTarget, View
 from iogauge.plan.stage import (

@@ -182,6 +182,12 @@ class Part:
         return ", ".join([text, *more])
 
 
+def last_with_data(parts: Sequence[Part], file_bytes: int) -> Part | None:
+    """Return the last component with data on storage targets, None without such a component."""
+    held = [part for part in parts if part.pattern != "mdt" and part.holds(file_bytes)]
+    return held[-1] if held else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileLayout:
     """The layout that a file has, or that a directory passes on to its files.
@@ -194,6 +200,11 @@ class FileLayout:
     parts: tuple[Part, ...]
     composite: bool = False
     size: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a layout of nothing."""
+        if not self.parts:
+            raise TypeError(f"{self.path}: a layout without parts")
 
     @property
     def osts(self) -> tuple[int, ...]:
@@ -230,18 +241,6 @@ class FileLayout:
             end = "to the end" if part.end_bytes is None else f"to {format_bytes(part.end_bytes)}"
             texts.append(f"{end}: {part}" + (f" (mirror {part.mirror})" if part.mirror else ""))
         return "; ".join(texts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> FileLayout:
-        """Return the layout that :meth:`to_json` made plain; raises TypeError on other data."""
-        layout: FileLayout = build(FileLayout, data)
-        if not layout.parts:
-            raise TypeError(f"{layout.path}: a layout without parts")
-        return layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

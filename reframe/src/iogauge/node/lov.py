@@ -166,15 +166,15 @@ def _parsed(data: bytes, path: str, of_file: bool) -> FileLayout:
     table = _HEAD_BYTES + entries * _ENTRY_BYTES
     if not entries or not table <= size == len(data):
         raise _Damaged(f"{entries} component(s) in {len(data)} bytes, said to be {size}")
-    parts, blobs, flagged = [], [], 0
-    for number in range(entries):
-        identity, flags, begin, end, offset, length, *_ = struct.unpack_from(
-            order + _ENTRY, data, _HEAD_BYTES + number * _ENTRY_BYTES
-        )
+    rows = list(struct.iter_unpack(order + _ENTRY, data[_HEAD_BYTES:table]))
+    _check_apart(
+        [(0, table), *((offset, offset + length) for *_, offset, length in (r[:6] for r in rows))]
+    )
+    parts, flagged = [], 0
+    for number, (identity, flags, begin, end, offset, length, *_) in enumerate(rows):
         reaches = end if end != _NO_END else begin
-        if offset < table or offset + length > len(data) or begin >= end or reaches >= 2**63:
+        if offset + length > len(data) or begin >= end or reaches >= 2**63:
             raise _Damaged(f"component {number + 1} lies at {offset}, with extent {begin} to {end}")
-        blobs.append((offset, offset + length))
         flagged |= flags
         if flags & _EXTENSION:  # room for the component before it to grow: it never holds data
             part = Part(stripe_count=0, stripe_bytes=0, pattern="extension")
@@ -184,7 +184,6 @@ def _parsed(data: bytes, path: str, of_file: bool) -> FileLayout:
         parts.append(
             part.within(begin, None if end == _NO_END else end, mirror=identity >> 16 & 0x7FFF)
         )
-    _check_apart(blobs)
     if of_file and not flagged & _PARITY:  # codes lie over the extents of what they protect
         _check_extents(parts, mirrors)
     return FileLayout(path=path, parts=tuple(parts), composite=True)
@@ -218,11 +217,12 @@ def _check_extents(parts: list[Part], mirrors: int) -> None:
 
 def _part(data: bytes, order: str, of_file: bool, done: bool) -> Part:
     """Return a component from its description; ``done`` means that it must have objects."""
-    if len(data) < _PLAIN_BYTES:
-        raise _Damaged(f"cut off after {len(data)} bytes")
-    magic, pattern, _, _, size, count, _ = struct.unpack_from(order + _PLAIN, data)
+    magic = struct.unpack_from(order + "I", data)[0] if len(data) >= 4 else 0
     if magic == _FOREIGN:
         raise _Damaged("the file is foreign: its data lie outside of Lustre")
+    if len(data) < _PLAIN_BYTES:
+        raise _Damaged(f"cut off after {len(data)} bytes")
+    _, pattern, _, _, size, count, _ = struct.unpack_from(order + _PLAIN, data)
     if magic not in (_V1, _V3):
         raise _Damaged(f"no component begins with 0x{magic:08x}")
     if pattern & _RELEASED:

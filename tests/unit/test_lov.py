@@ -1,0 +1,346 @@
+"""Layouts of files in the binary form of Lustre's header, as lov.py of tests/support/lustre encodes it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.node import lov
+from iogauge.node.layouts import FileLayout, Layouts, LustreError, Part
+from support.lustre import lov as encoder
+from support.lustre import standin
+from support.lustre.recorded import answer
+
+MIB = 1 << 20
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """A layout that ``lfs getstripe -y`` of Lustre 2.17 printed, as the encoder takes it."""
+    data = yaml.load(answer("getstripe.txt", f"lfs getstripe -y {name}").stdout, yaml.BaseLoader)
+
+    def part(sub: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+        end = entry.get("lcme_extent.e_end", "EOF")
+        return {
+            "count": int(sub["lmm_stripe_count"]),
+            "size": int(sub["lmm_stripe_size"]),
+            "pattern": sub["lmm_pattern"],
+            "pool": sub.get("lmm_pool", ""),
+            "objects": [int(one["l_ost_idx"]) for one in sub.get("lmm_objects", [])],
+            "begin": int(entry.get("lcme_extent.e_start", 0)),
+            "end": None if end == "EOF" else int(end),
+            "init": "init" in entry.get("lcme_flags", ""),
+            "mirror": int(entry.get("lcme_mirror_id", 0)),
+        }
+
+    if "components" not in data:
+        return {"composite": False, "parts": [part(data, {})]}
+    parts = [part(entry["sub_layout"], entry) for entry in data["components"]]
+    return {"composite": True, "parts": parts}
+
+
+def same(found: FileLayout, made: dict[str, Any]) -> None:
+    """What was parsed is what was encoded, field by field."""
+    assert found.composite == made["composite"]
+    assert [
+        (
+            *(part.stripe_count, part.stripe_bytes, part.pattern, part.pool or ""),
+            *(list(part.objects), part.begin_bytes, part.end_bytes, part.mirror),
+            part.instantiated or not made["composite"],
+        )
+        for part in found.parts
+    ] == [
+        (
+            *(part["count"], part["size"], part["pattern"], part["pool"] or ""),
+            *(part["objects"], part["begin"], part["end"], part["mirror"]),
+            part["init"] or not made["composite"],
+        )
+        for part in made["parts"]
+    ]
+
+
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize(
+    ("name", "count", "size", "start", "osts", "parts", "instantiated"),
+    [
+        ("w4", 4, MIB, 2, (2, 3, 0, 1), 1, 1),
+        ("w2i1", 2, 4 * MIB, 1, (1, 2), 1, 1),
+        ("o02", 2, 4 * MIB, 0, (0, 2), 1, 1),
+        ("over8", 8, MIB, 0, (0, 1, 2, 3), 1, 1),
+        ("pfl", 1, MIB, 3, (3,), 3, 1),
+        ("dpfl/f", 1, MIB, 0, (0,), 2, 1),
+        ("f8", 1, 4 * MIB, 1, (1,), 3, 1),
+        ("f40", 2, 4 * MIB, 3, (2, 3, 0), 3, 2),
+        ("f100", 4, 4 * MIB, 0, (1, 2, 3, 0), 3, 3),
+        ("dom", 0, 65536, None, (), 2, 1),
+        ("mir", 1, 4 * MIB, 2, (1, 2), 2, 2),
+    ],
+)
+def test_recorded_layouts(
+    name: str,
+    count: int,
+    size: int,
+    start: int | None,
+    osts: tuple[int, ...],
+    parts: int,
+    instantiated: int,
+    big: bool,
+) -> None:
+    made = recorded(name)
+    found = lov.parse(encoder.encode(made, big), name)
+    same(found, made)
+    assert (found.path, found.last.stripe_count, found.last.stripe_bytes) == (name, count, size)
+    assert (found.start, found.osts) == (start, osts)
+    assert (len(found.parts), len(found.instantiated)) == (parts, instantiated)
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> dict[str, Any]:
+    """Any layout that a file can have: plain, progressive, mirrored, on a metadata target, in a pool."""
+
+    def part(begin: int, end: int | None, mirror: int, init: bool) -> dict[str, Any]:
+        on_mdt = composite and begin == 0 and end is not None and draw(st.booleans())
+        few = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6)
+        objects = draw(few) if init and not on_mdt else []
+        waiting = 0 if on_mdt else draw(st.sampled_from([-1, 1, 7, 2000]))
+        return {
+            "count": len(objects) or waiting,
+            "size": draw(st.integers(1, 65535)) << 16,
+            "pattern": "mdt" if on_mdt else draw(st.sampled_from(["raid0", "raid0,overstriped"])),
+            "pool": draw(st.sampled_from(["", "flash", "a_-9", "p" * 15])),
+            "objects": objects,
+            "begin": begin,
+            "end": end,
+            "init": init,
+            "mirror": mirror,
+        }
+
+    composite = draw(st.booleans())
+    if not composite:
+        return {"composite": False, "parts": [{**part(0, None, 0, True), "init": True}]}
+    parts = []
+    mirrors = draw(st.integers(1, 2))
+    for mirror in range(1, mirrors + 1) if mirrors > 1 else [0]:
+        cuts = sorted(draw(st.sets(st.integers(1, 2**47), max_size=3)))
+        edges = [0, *(cut << 16 for cut in cuts), None]
+        done = draw(st.integers(1, len(edges) - 1))
+        for number, (begin, end) in enumerate(pairwise(edges)):
+            parts.append(part(begin or 0, end, mirror, number < done))
+    return {"composite": True, "parts": parts}
+
+
+@given(layouts(), st.booleans())
+def test_every_layout_is_read_as_it_was_written(made: dict[str, Any], big: bool) -> None:
+    same(lov.parse(encoder.encode(made, big), "f"), made)
+
+
+@given(layouts(), st.data())
+def test_a_cut_layout_is_refused(made: dict[str, Any], data: st.DataObject) -> None:
+    whole = encoder.encode(made)
+    cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    with pytest.raises(LustreError, match=r"lustre\.lov of f: "):
+        lov.parse(cut, "f")
+    with pytest.raises(LustreError):
+        lov.parse(whole + b"\0", "f")
+
+
+@given(layouts(), st.data())
+def test_damage_never_moves_a_file(made: dict[str, Any], data: st.DataObject) -> None:
+    """A number of the tables that is damaged is refused, or is none that tells where the data are."""
+    whole = bytearray(encoder.encode(made))
+    table = 32 + 48 * len(made["parts"]) if made["composite"] else 32
+    at = data.draw(st.integers(0, table - 1))
+    whole[at] ^= data.draw(st.integers(1, 255))
+    try:
+        found = lov.parse(bytes(whole), "f")
+    except LustreError as error:
+        assert str(error).startswith("lustre.lov of f: ")
+        return
+    assert [part.objects for part in found.parts if part.instantiated] == [
+        tuple(part["objects"]) for part in made["parts"] if not made["composite"] or part["init"]
+    ]
+
+
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_parser(data: bytes) -> None:
+    for parse in (lov.parse, lov.parse_default):
+        try:
+            parse(data, "f")
+        except LustreError as error:
+            assert "f" in str(error)
+
+
+def patched(data: bytes, at: int, form: str, value: int) -> bytes:
+    whole = bytearray(data)
+    struct.pack_into(form, whole, at, value)
+    return bytes(whole)
+
+
+W4, F40 = encoder.encode(recorded("w4")), encoder.encode(recorded("f40"))
+FOREIGN = encoder.struct("lov_foreign_md", lfm_magic=encoder.MAGIC["foreign"], lfm_length=4)
+#: A component's entry begins here; its flags, extent, offset and size lie in it.
+ENTRY = 32
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "no layout begins with nothing"),
+        (b"\xd0\x0b", "no layout begins with d00b"),
+        (FOREIGN + b"abcd", "the file is foreign"),
+        (patched(W4, 0, "<I", 0x0BD20BD0), "no layout begins with"),
+        (patched(W4, 4, "<I", 0x80000001), "the file is released"),
+        (patched(W4, 4, "<I", 0x2), "no pattern is 0x00000002"),
+        (patched(W4, 4, "<I", 0x101), "no pattern is 0x00000101"),
+        (patched(W4, 24, "<I", 0), "4 stripe(s) of 0 bytes"),
+        (patched(W4, 28, "<H", 3), "4 object(s) for 3 stripe(s)"),
+        (patched(W4, 28, "<H", 5), "4 object(s) for 5 stripe(s)"),
+        (patched(F40, 4, "<I", len(F40) - 1), "said to be"),
+        (patched(F40, 14, "<H", 0), "0 component(s)"),
+        (patched(F40, 14, "<H", 9), "9 component(s)"),
+        (patched(F40, 16, "<H", 1), "1 mirror(s), said to be 2"),
+        (patched(F40, ENTRY + 4, "<I", 0), "0 stripe(s)"),
+        (patched(F40, ENTRY + 8, "<Q", MIB), "begins at 1048576"),
+        (patched(F40, ENTRY + 16, "<Q", 0), "extent 0 to 0"),
+        (patched(F40, ENTRY + 16, "<Q", 2**63), "extent 0 to"),
+        (patched(F40, ENTRY + 24, "<I", 8), "share their description"),
+        (patched(F40, ENTRY + 24, "<I", 10**6), "component 1 lies at 1000000"),
+        (patched(F40, ENTRY + 72, "<I", 32 + 3 * 48), "share their description"),
+    ],
+)
+def test_what_is_damaged_is_refused_with_its_reason(data: bytes, why: str) -> None:
+    with pytest.raises(LustreError) as error:
+        lov.parse(data, "f")
+    assert why in str(error.value)
+
+
+def test_a_file_whose_components_have_no_objects_holds_no_data() -> None:
+    made = recorded("f40")
+    for part in made["parts"]:
+        part |= {"init": False, "objects": []}
+    with pytest.raises(LustreError, match="no component has objects"):
+        lov.parse(encoder.encode(made), "f")
+
+
+def test_an_extension_holds_no_data() -> None:
+    made = recorded("f40")
+    data = patched(encoder.encode(made), ENTRY + 2 * 48 + 4, "<I", 0x40)
+    found = lov.parse(data, "f")
+    assert [part.pattern for part in found.parts] == ["raid0", "raid0", "extension"]
+    assert found.osts == (2, 3, 0)
+
+
+def default(**part: Any) -> dict[str, Any]:
+    plain = {"count": 0, "size": 0, "pattern": "none", "begin": 0, "end": None, "init": False}
+    return {"composite": False, "parts": [plain | part]}
+
+
+@pytest.mark.parametrize(
+    ("made", "text"),
+    [
+        (default(count=1, size=4 * MIB), "1 x 4 MiB"),
+        (default(count=4, pattern="raid0"), "4 x default size"),
+        (default(count=-1, size=MIB, pool="flash"), "all targets x 1 MiB, pool flash"),
+        (default(), "default count x default size"),
+    ],
+)
+def test_the_default_of_a_directory(made: dict[str, Any], text: str) -> None:
+    assert str(lov.parse_default(encoder.encode(made), "d")) == text
+
+
+def test_a_progressive_default_with_data_on_the_metadata_target() -> None:
+    on_mdt = {"count": 0, "size": MIB, "pattern": "mdt", "begin": 0, "end": MIB, "init": False}
+    rest = {"count": -1, "size": 4 * MIB, "begin": MIB, "end": None, "init": False}
+    made = {"composite": True, "parts": [on_mdt, rest]}
+    found = lov.parse_default(encoder.encode(made), "d")
+    assert str(found) == "to 1 MiB: on the metadata target; to the end: all targets x 4 MiB"
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory that counts as Lustre, whose layouts the stand-in gives."""
+    place = tmp_path / "lustre"
+    place.mkdir()
+    monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("LFS_MOUNT", str(place))
+    monkeypatch.setattr(os, "getxattr", standin.getxattr)
+    return place
+
+
+def test_all_files_below_a_directory_are_read(lustre: Path) -> None:
+    for name in ("b", "sub/a", "sub/deep/c"):
+        (lustre / name).parent.mkdir(exist_ok=True)
+        (lustre / name).write_bytes(b"x")
+    (lustre / "link").symlink_to("b")
+    (lustre / "loop").symlink_to(".")
+    found = lov.look(str(lustre), 2)
+    assert [file.path for file in found.files] == ["b", "sub/a", "sub/deep/c"]
+    assert (found.total, found.seed, found.repetition, found.problem) == (3, 0, 2, "")
+    assert Layouts.from_json(json.loads(json.dumps(found.to_json()))) == found
+
+
+def test_more_files_are_a_random_sample_with_its_seed(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lov, "MOST_FILES", 5)
+    for number in range(50):
+        (lustre / f"f{number}").touch()
+    seen = [lov.look(str(lustre), 1) for _ in range(4)]
+    assert {found.total for found in seen} == {50}
+    assert {len({file.path for file in found.files}) for found in seen} == {5}
+    assert len({found.files for found in seen}) > 1
+    again = lov.Random(seen[0].seed).sample(sorted(f"f{n}" for n in range(50)), 5)
+    assert sorted(again) == [file.path for file in seen[0].files]
+
+
+def test_a_place_that_gives_no_layouts_is_named(
+    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(LustreError, match=r"f was not answered .*it is not on Lustre"):
+        lov.read(str(tmp_path / "f"), "f")
+    with pytest.raises(LustreError, match="it is not on Lustre"):
+        lov.read_default(str(tmp_path))
+
+    def without(path: str, name: str) -> bytes:
+        raise OSError(errno.ENODATA, os.strerror(errno.ENODATA), path)
+
+    monkeypatch.setattr(os, "getxattr", without)
+    with pytest.raises(LustreError, match="made without objects"):
+        lov.read(str(tmp_path / "f"), "f")
+    assert lov.read_default(str(lustre)) is None
+
+
+def test_a_real_file_system_without_layouts_is_no_lustre(tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(LustreError, match="it is not on Lustre"):
+        lov.read(str(tmp_path / "f"), "f")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": None},
+        {"total": 0},
+        {"more": 1},
+        {"files": [{}]},
+        {"files": [{"path": "f", "parts": [], "composite": False, "size": None}]},
+    ],
+)
+def test_what_are_no_layouts_in_json(change: dict[str, Any]) -> None:
+    one = FileLayout(path="f", parts=(Part(stripe_count=1, stripe_bytes=MIB),))
+    plain = Layouts(repetition=1, files=(one,), total=1).to_json()
+    with pytest.raises(TypeError):
+        Layouts.from_json({**plain, **change})
