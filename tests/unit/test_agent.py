@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,15 @@ import pytest
 
 from iogauge.core import paths
 from iogauge.job import agent, opening
+from iogauge.job import lustre as job_lustre
 from iogauge.node import lustre_targets, mounts
 from iogauge.node.clock import Clock
 from iogauge.node.counters import Load
-from iogauge.node.layouts import FileLayout, Pins
+from iogauge.node.layouts import Layout, Layouts, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
+from support.lustre import standin
 from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -101,7 +104,7 @@ def test_a_quota_is_part_of_the_look() -> None:
         "h", "/s", Mount(1, "/s", "s", "lustre", ""), Space(100, 90, 0, 0), (Quota("u", 5, None),)
     )
     wanted = job_order("/s", type="lustre", source="s", held_bytes=10)
-    outcomes = {f.guard: f.outcome.value for f in opening.preflight(view, wanted)}
+    outcomes = {f.guard: f.outcome.value for f in opening.preflight(view, None, wanted)}
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
 
 
@@ -128,7 +131,7 @@ def test_quotas_are_asked_of_lfs(
 
 
 def answer(out: str) -> dict[str, Any]:
-    (file,) = Path().glob("*.json")
+    (file,) = Path().glob(f"{out}.*.json")
     assert file.name == f"{out}.{os.uname().nodename}.json"
     found: dict[str, Any] = json.loads(file.read_text())
     return found
@@ -278,6 +281,7 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("LFS_MOUNT", str(target))
     monkeypatch.setenv("LFS_SERVERS", "2")
+    monkeypatch.setattr(os, "getxattr", standin.getxattr)
     return target
 
 
@@ -343,8 +347,21 @@ def test_without_lctl_only_the_servers_are_unknown(
 
 
 def pin(directory: Path, pins: Pins) -> int:
+    """Open a case, and pin names in a directory that need not be its own."""
+    if not Path("open.json").exists():
+        assert agent.main(["open", case(directory, striping="lustre")]) == 0
     Path("pins.in").write_text(json.dumps(pins.to_json()))
     return agent.main(["pin", "pins.in", str(directory), "pinned.1"])
+
+
+def landed(directory: Path) -> dict[str, tuple[int, ...]]:
+    """The targets of each file, as they are noted."""
+    Path("layouts.jsonl").unlink(missing_ok=True)
+    job_lustre.note_layouts(1, str(directory))
+    (line,) = Path("layouts.jsonl").read_text().splitlines()
+    noted = Layouts.from_json(json.loads(line))
+    assert not noted.problem
+    return {file.path: file.osts for file in noted.files if "iogauge" not in file.path}
 
 
 FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20)
@@ -356,56 +373,61 @@ DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 def test_files_are_made_on_their_storage_targets(
     lustre: Path, monkeypatch: pytest.MonkeyPatch, names_at_a_time: int
 ) -> None:
-    monkeypatch.setattr(lustre_targets, "NAMES_PER_COMMAND", names_at_a_time)
+    monkeypatch.setattr(job_lustre, "NAMES_PER_COMMAND", names_at_a_time)
     assert pin(lustre, FILES) == 0
-    done = answer("pinned.1")
-    assert done["placed"] == {f"sub/f.{i:08d}": i % 4 for i in range(9)} == done["found"]
-    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 0
-    text = Path(f"stripes.1.{os.uname().nodename}.json").read_text()
-    files = [FileLayout.from_json(file) for file in json.loads(text)["files"]]
-    assert {file.path: file.osts for file in files} == {
-        name: (target,) for name, target in done["placed"].items()
-    }
-    assert {file.stripe_bytes for file in files} == {1 << 20}
+    placed = {f"sub/f.{i:08d}": i % 4 for i in range(9)}
+    assert answer("pinned.1") == {"placed": placed}
+    assert landed(lustre) == {name: (target,) for name, target in placed.items()}
 
 
 @pytest.mark.slow
 def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
     assert pin(lustre, DIRECTORIES) == 0
-    assert answer("pinned.1")["found"] == {"k0": 0, "k1": 1, "a/k2": 2, "a/k3": 3}
+    assert answer("pinned.1")["placed"] == {"k0": 0, "k1": 1, "a/k2": 2, "a/k3": 3}
     (lustre / "a/k3/probe").write_bytes(b"x")
     (lustre / "k1/sub").mkdir()
     (lustre / "k1/sub/probe").write_bytes(b"x")
-    agent.main(["stripes", str(lustre), "stripes.1"])
-    text = Path(f"stripes.1.{os.uname().nodename}.json").read_text()
-    files = [FileLayout.from_json(file) for file in json.loads(text)["files"]]
-    assert [(file.path, file.osts) for file in files] == [
-        ("a/k3/probe", (3,)),
-        ("k1/sub/probe", (1,)),
-    ]
+    assert landed(lustre) == {"a/k3/probe": (3,), "k1/sub/probe": (1,)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("servers", "where"), [(1, {0, 2}), (2, {0, 1, 2, 3})])
 def test_pins_go_to_the_servers_asked_for(lustre: Path, servers: int, where: set[int]) -> None:
     assert pin(lustre, Pins(names=FILES.names, kind="file", servers=servers)) == 0
-    assert set(answer("pinned.1")["found"].values()) == where
+    assert {osts[0] for osts in landed(lustre).values()} == where
 
 
 @pytest.mark.slow
 def test_where_a_file_landed_instead_is_told(lustre: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
     monkeypatch.setenv("LFS_NO_CREATE", "2")
     assert pin(lustre, Pins(names=("a", "b", "c"), kind="file")) == 0
-    done = answer("pinned.1")
-    assert done == {"placed": {"a": 0, "b": 1, "c": 2}, "found": {"a": 0, "b": 1, "c": 3}}
+    assert answer("pinned.1") == {"placed": {"a": 0, "b": 1, "c": 2}}
+    assert landed(lustre) == {"a": (0,), "b": (1,), "c": (3,)}
 
 
-def test_a_file_on_several_targets_is_on_none(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+def test_pins_start_one_program_a_target(
+    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LFS_LIE_COUNT", "2")
-    assert pin(lustre, Pins(names=("a",), kind="file")) == 0
-    assert answer("pinned.1") == {"placed": {"a": 0}, "found": {"a": None}}
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    started = counting(tmp_path, monkeypatch)
+    assert pin(lustre, FILES) == 0
+    assert len(landed(lustre)) == 9
+    assert [words.split()[0] for words in started()] == ["setstripe"] * 4
+
+
+def counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """A function that tells what lfs and lctl were started with."""
+    log = tmp_path / "started"
+    log.touch()
+    for name in ("lfs", "lctl"):
+        program = tmp_path / "counted" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {PROGRAMS}/{name} "$@"\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/counted:{os.environ['PATH']}")
+    return lambda: log.read_text().splitlines()
 
 
 @pytest.mark.slow
@@ -413,7 +435,7 @@ def test_a_file_on_several_targets_is_on_none(
     ("pins", "variable", "value", "why"),
     [
         (FILES, "PATH", "/nowhere", "lfs cannot be run on"),
-        (FILES, "LFS_MOUNT", "", "exit status 95"),
+        (FILES, "LFS_MOUNT", "", "exit status 25"),
         (
             Pins(names=("a",), kind="file", servers=3),
             "LFS_OSTS",
@@ -436,46 +458,119 @@ def test_pins_that_cannot_be_set(
 ) -> None:
     (lustre / "there").touch()
     (lustre / "dir").mkdir()
+    if variable == "LFS_INACTIVE":
+        monkeypatch.setenv(variable, value)
+    Path("open.json").write_text(
+        json.dumps(
+            Opened(
+                session="s", case="c", view=lustre_targets.look(str(lustre), striped=True)
+            ).to_json()
+        )
+    )
     monkeypatch.setenv(variable, value)
     assert pin(lustre, pins) == 1
     assert why.format(lustre) in capsys.readouterr().err
     assert not list(Path().glob("pinned*"))
 
 
-def test_pins_where_there_is_no_lustre_are_refused(
-    lustre: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_layouts_that_cannot_be_read_are_noted_with_the_reason(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    assert pin(tmp_path / "elsewhere", FILES) == 1
-    assert "Not a Lustre filesystem" in capsys.readouterr().err
+    (lustre / "f").touch()
+    monkeypatch.setenv("LFS_MOUNT", "")
+    job_lustre.note_layouts(2, str(lustre))
+    noted = Layouts.from_json(json.loads(Path("layouts.jsonl").read_text()))
+    assert (noted.repetition, noted.files) == (2, ())
+    assert "f was not answered" in noted.problem and "it is not on Lustre" in noted.problem
 
 
+@pytest.mark.slow
+def test_what_a_target_passes_on_is_seen_before_the_first_byte(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["lfs", "setstripe", "-c", "2", str(lustre)], check=True)
+    monkeypatch.setenv("LFS_POOLS", "flash:0,1")
+    wish = case(lustre, striping="lustre", pool="flash", metadata=True)
+    assert agent.main(["open", wish]) == 0
+    seen = Opened.from_json(opened()).directory_seen
+    assert seen is not None and seen.default is not None
+    assert (str(seen.default), seen.mdts, seen.pool) == ("2 x default size", (0,), (0, 1))
+    assert [target.index for target in seen.metadata] == [0, 1]
+    assert not seen.unanswered
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("variable", "value", "why"),
+    ("pools", "why"),
     [
-        ("PATH", "/nowhere", "lfs cannot be run on"),
-        ("LFS_MOUNT", "", "not on a Lustre fs?"),
+        ("", "G12: lfs pool_list lustre.flash: exit status 2: "),
+        ("slow:2", "G12: lfs pool_list lustre.flash: exit status 2: "),
+        ("flash:1", "G12: the pool flash has 1 storage targets, 0 active"),
     ],
 )
-@pytest.mark.parametrize("empty", [True, False])
-def test_layouts_that_cannot_be_read(
-    lustre: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    variable: str,
-    value: str,
-    why: str,
-    empty: bool,
+def test_a_pool_that_will_not_do_is_refused(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, pools: str, why: str
 ) -> None:
-    if not empty:
-        (lustre / "f").touch()
-    monkeypatch.setenv(variable, value)
-    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
-    assert why in capsys.readouterr().err
-    assert not list(Path().glob("stripes*"))
+    monkeypatch.setenv("LFS_POOLS", pools)
+    monkeypatch.setenv("LFS_INACTIVE", "1")
+    assert agent.main(["open", case(lustre, striping="lustre", pool="flash")]) == REFUSED
+    assert any(reason.startswith(why) for reason in opened()["refused"]), opened()["refused"]
+    assert not list(lustre.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shared", "layout", "why"),
+    [
+        (64 << 20, Layout(stripe_count=4), "limits.case_bytes to 128 MiB"),
+        (128 << 20, Layout(stripe_count=4), ""),
+        (31 << 20, None, "limits.case_bytes to 32 MiB"),
+        (32 << 20, None, ""),
+        (64 << 20, Layout(stripe_count=-1, stripe_bytes=1 << 20), ""),
+    ],
+)
+def test_a_shared_file_that_is_too_small_for_its_stripes_is_refused_before_the_first_byte(
+    lustre: Path, shared: int, layout: Layout | None, why: str
+) -> None:
+    plain = None if layout is None else dataclasses.asdict(layout)
+    wish = case(lustre, striping="lustre", shared_bytes=shared, layout=plain)
+    assert agent.main(["open", wish]) == (REFUSED if why else 0)
+    assert bool(why) == bool(opened()["refused"])
+    assert all("G23" in reason and why in reason for reason in opened()["refused"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("full", "status"), [("0", REFUSED), ("1", 0)])
+def test_a_metadata_target_without_inodes_is_refused_if_the_directory_lies_on_it(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, status: int
+) -> None:
+    monkeypatch.setenv("LFS_MDT_FULL", full)
+    assert agent.main(["open", case(lustre, striping="lustre", metadata=True)]) == status
+    assert status == 0 or "G14: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
+
+
+@pytest.mark.slow
+def test_a_case_that_measures_no_metadata_asks_for_no_inodes_of_metadata_targets(
+    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LFS_MDT_FULL", "0")
+    started = counting(tmp_path, monkeypatch)
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    assert [
+        words for words in started() if words.startswith(("getdirstripe", "pool", "df -i"))
+    ] == [f"getdirstripe -y {lustre}"]
+
+
+@pytest.mark.slow
+def test_a_directory_striped_over_metadata_targets_is_opened_and_removed(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = lustre / "wide"
+    subprocess.run(["lfs", "mkdir", "-c", "2", "-i", "1", str(wide)], check=True)
+    assert agent.main(["open", case(wide, striping="lustre", metadata=True)]) == 0
+    seen = Opened.from_json(opened()).directory_seen
+    assert seen is not None
+    assert seen.facts["layout.directory"] == "striped over MDT 1, 0 by fnv_1a_64"
 
 
 def test_an_lfs_that_says_nothing_sensible_is_no_answer(
@@ -491,9 +586,6 @@ def test_an_lfs_that_says_nothing_sensible_is_no_answer(
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     assert agent.main(["open", case(lustre, striping="lustre")]) == REFUSED
     assert "no storage target in an empty answer" in opened()["refused"][0]
-    (lustre / "f").touch()
-    assert agent.main(["stripes", str(lustre), "stripes.1"]) == 1
-    assert "lfs getstripe -y f: no layout in an empty answer" in capsys.readouterr().err
 
 
 def test_facts_of_a_node(target: Path) -> None:

@@ -842,6 +842,13 @@ def test_g10_tells_the_component_that_was_measured(
     assert (finding.outcome, finding.saw) == (outcome, saw)
 
 
+def test_g10_says_what_the_target_did_not_answer() -> None:
+    assert striping.passed_on(unanswered=()).outcome is OK
+    finding = striping.passed_on(unanswered=("lfs getdirstripe: no",))
+    assert finding.outcome is WARN
+    says(finding, "G10", "lfs getdirstripe: no", "lustre.lov")
+
+
 def test_g10_of_plain_files_says_nothing_of_components() -> None:
     assert striping.components(files=[laid("a", 0)]) is None
 
@@ -1011,20 +1018,20 @@ def test_g13_objects_to_a_full_storage_target(
 
 
 @pytest.mark.parametrize(
-    ("members", "unanswered", "outcome", "saw"),
+    ("members", "problem", "outcome", "saw"),
     [
-        ((0, 1), (), OK, "the pool flash has 2 storage targets, 2 active"),
-        ((1, 2), (), OK, "the pool flash has 2 storage targets, 1 active"),
-        ((2,), (), INVALID, "the pool flash has 1 storage targets, 0 active"),
-        ((), (), INVALID, "the pool flash is empty"),
-        ((), ("lfs pool_list: no",), INVALID, "lfs pool_list: no"),
+        ((0, 1), "", OK, "the pool flash has 2 storage targets, 2 active"),
+        ((1, 2), "", OK, "the pool flash has 2 storage targets, 1 active"),
+        ((2,), "", INVALID, "the pool flash has 1 storage targets, 0 active"),
+        ((), "", INVALID, "the pool flash is empty"),
+        ((), "lfs pool_list: no", INVALID, "lfs pool_list: no"),
     ],
 )
 def test_g12_of_the_declared_pool(
-    members: tuple[int, ...], unanswered: tuple[str, ...], outcome: Outcome, saw: str
+    members: tuple[int, ...], problem: str, outcome: Outcome, saw: str
 ) -> None:
     targets = [ost(0), ost(1), ost(2, active=False)]
-    seen = Directory(pool=members, unanswered=unanswered)
+    seen = Directory(pool=members, pool_problem=problem)
     finding = preflight.pool(name="flash", targets=targets, seen=seen)
     assert (finding.outcome, finding.saw) == (outcome, saw)
     assert "a pool flash" in finding.demands

@@ -312,7 +312,7 @@ def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Fin
         "Make the pool (lctl pool_new, lctl pool_add), or correct target.pool; lfs pool_list shows all",
     )
     if not seen.pool:
-        return rule.invalid("; ".join(seen.unanswered) or f"the pool {name} is empty")
+        return rule.invalid(seen.pool_problem or f"the pool {name} is empty")
     return rule.decide(
         bool(active), f"the pool {name} has {len(seen.pool)} storage targets, {len(active)} active"
     )

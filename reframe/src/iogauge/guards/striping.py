@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.guards.seen import LayoutSeen
+from iogauge.guards.seen import CaseSeen, LayoutSeen
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 
 
@@ -137,6 +137,22 @@ def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
         noted=seen.noted,
         usable=seen.active,
     )
+
+
+def passed_on(*, unanswered: Sequence[str]) -> Finding:
+    """G10: what the target passes on to new files is known: its default layout, its metadata targets.
+    A change of either starts a new series.
+    """
+    return Rule(
+        "G10",
+        "the default layout and the metadata targets of the target's directory",
+        "Ask on this node: getfattr -n lustre.lov, lfs getdirstripe",
+    ).decide(not unanswered, "; ".join(unanswered) or "both were answered", Outcome.WARN)
+
+
+def passed_on_of(seen: CaseSeen) -> Iterator[Finding]:
+    if seen.evidence.passed_on is not None:
+        yield passed_on(unanswered=seen.evidence.passed_on.unanswered)
 
 
 def components(*, files: Sequence[FileLayout]) -> Finding | None:

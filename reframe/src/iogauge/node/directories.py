@@ -37,7 +37,8 @@ class Directory:
     what others leave open. Either is None if there is none. ``mdts`` are the metadata targets that
     the directory lies on: several if it is striped, then ``hash`` says how names go to them.
     ``metadata`` tells the room on them, if the case asks for it. ``pool`` are the storage targets
-    of the declared pool. ``unanswered`` says what Lustre did not answer.
+    the declared pool, ``pool_problem`` says why it has none. ``unanswered`` says what else Lustre
+    did not answer.
     """
 
     default: FileLayout | None = None
@@ -46,6 +47,7 @@ class Directory:
     hash: str = ""
     metadata: tuple[MetadataTarget, ...] = ()
     pool: tuple[int, ...] = ()
+    pool_problem: str = ""
     unanswered: tuple[str, ...] = ()
 
     @property
@@ -111,9 +113,9 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
     unanswered: list[str] = []
     found = Directory()
     try:
+        found = replace(found, default=lov.read_default(view.path))
         root = view.mount.point if view.mount else view.path
-        default = lov.read_default(view.path)
-        found = replace(found, default=default, of_root=lov.read_default(root))
+        found = replace(found, of_root=lov.read_default(root))
     except LustreError as error:
         unanswered.append(str(error))
     try:
@@ -129,7 +131,7 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
             members = parse_pool(run_lfs("pool_list", name), view.targets)
             found = replace(found, pool=members)
         except LustreError as error:
-            unanswered.append(str(error))
+            found = replace(found, pool_problem=str(error))
     return replace(found, unanswered=tuple(unanswered))
 
 
