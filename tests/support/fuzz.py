@@ -7,6 +7,7 @@ them with Hypothesis, tests/fuzz/run_atheris.py lets coverage guide them.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -29,15 +30,16 @@ from iogauge.calibrate.yamledit import EditError
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import changes, fingerprint, witness
+from iogauge.evidence import changes, fingerprint, striping, witness
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
 from iogauge.node import (
     client_settings,
     contents,
     counters,
-    getstripe,
+    directories,
     layouts,
+    lov,
     lustre_targets,
     pagecache,
     probes,
@@ -60,6 +62,7 @@ from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest.output import parse_rank_csv, parse_table
 from support import stack as facts_of_stack
 from support import stage as healthy
+from support.lustre import lov as encoder
 from support.lustre.recorded import sessions
 from support.records import RECORD
 
@@ -416,10 +419,37 @@ def _mdtest_ranks(data: bytes) -> object:
 
 
 def _layout(data: bytes) -> object:
-    layout = getstripe.parse_getstripe(text_of(data), "f")
-    assert (layout.osts or layout.start is None) and layout.stripe_bytes > 0
-    assert layouts.FileLayout.from_json(json.loads(json.dumps(layout.to_json()))) == layout
+    layout = lov.parse(data, "f")
+    assert (layout.osts or layout.start is None) and layout.last.stripe_bytes > 0
+    noted = layouts.Layouts(repetition=1, files=(layout,), total=1)
+    assert layouts.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
     return layout
+
+
+def _directories(data: bytes) -> object:
+    """The same text as the answer of all programs that are asked for what a directory passes on."""
+    text = text_of(data)
+    found: list[object] = []
+    for parse in (
+        directories.parse_getdirstripe,
+        directories.parse_df_inodes,
+        lambda answer: directories.parse_pool(answer, ()),
+    ):
+        with contextlib.suppress(LustreError):
+            found.append(parse(text))
+    return found
+
+
+def _encoded() -> list[bytes]:
+    """Layouts in the binary form: plain, in a pool, progressive."""
+    plain = {"count": 2, "size": 1 << 20, "objects": [0, 3], "pool": "", "begin": 0, "end": 1 << 24}
+    rest = {**plain, "count": -1, "objects": [], "begin": 1 << 24, "end": None, "init": False}
+    parts = [{**plain, "init": True}, rest]
+    return [
+        encoder.encode({"composite": False, "parts": [{**plain, "end": None}]}),
+        encoder.encode({"composite": False, "parts": [{**plain, "pool": "flash"}]}, big=True),
+        encoder.encode({"composite": True, "parts": parts}),
+    ]
 
 
 def _targets(data: bytes) -> object:
@@ -763,19 +793,13 @@ READERS: tuple[Reader, ...] = (
     Reader("needle.parse_rounds", _round_samples(), _needle_rounds, (ToolOutputError,), "needle"),
     Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),
     Reader(
-        "lustre.parse_getstripe",
-        _printed("getstripe.txt", "getstripe"),
+        "lov.parse",
+        _encoded(),
         _layout,
         (LustreError,),
-        "lfs getstripe|stripe info",
+        "lustre.lov of f",
     ),
-    Reader(
-        "lustre.parse_default_start",
-        _printed("getstripe.txt", "getstripe"),
-        lambda data: getstripe.parse_default_start(text_of(data), "d"),
-        (LustreError,),
-        "lfs getstripe",
-    ),
+    Reader("directories", _printed("directories.txt", "lfs"), _directories),
     Reader(
         "lustre.join_targets",
         [_OSTS, *_printed("health.txt", "")],
@@ -840,23 +864,17 @@ READERS: tuple[Reader, ...] = (
         (ToolOutputError, KeyError, TypeError),
     ),
     Reader(
-        "lustre.FileLayout",
+        "striping.parse_layouts",
         [
             json.dumps(
-                layouts.FileLayout(
-                    path="f",
-                    stripe_count=1,
-                    stripe_bytes=2**20,
-                    pattern="raid0",
-                    start=0,
-                    osts=(0,),
-                    components=(layouts.Component(end_bytes=None, stripe_count=1),),
-                    instantiated=1,
+                layouts.Layouts(
+                    repetition=1, files=(lov.parse(_encoded()[2], "f"),), total=1
                 ).to_json()
             ).encode()
         ],
-        _from_json(lambda answer: layouts.FileLayout.from_json(answer)),
-        (ToolOutputError, KeyError, TypeError),
+        lambda data: striping.parse_layouts(text_of(data)),
+        (ToolOutputError,),
+        "layouts",
     ),
     Reader(
         "lustre.Pins",

@@ -21,7 +21,7 @@ INPUTS = int(os.environ.get("IOGAUGE_FUZZ", "0"))
 #: Each input; a reader that takes longer hangs. Machines that run other work too are slow.
 DEADLINE = timedelta(seconds=60)
 SLOW = frozenset(
-    {"history", "alarm", "report.undecided", "darshan.parse", "lustre.parse_getstripe"}
+    {"history", "alarm", "report.undecided", "darshan.parse"}
     | {
         "site settings",
         "site.read_site",
@@ -30,7 +30,6 @@ SLOW = frozenset(
         "yamledit.put",
         "yamlfile.load",
     }
-    | {"lustre.parse_default_start"}
 )
 READERS = pytest.mark.parametrize("name", fuzz.BY_NAME)
 _DAMAGE = st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**16))
@@ -89,7 +88,6 @@ def test_made_up_text_is_read_or_refused(name: str) -> None:
 
 #: What was found once, by these tests or by atheris.
 FOUND: dict[str, list[bytes]] = {
-    "lustre.parse_getstripe": [b'"\\UFFFFFFFF": 1\n', b"a: &a {b: *a}\n", b"a: &a x\nb: *a\n"],
     "lustre.join_targets": [b"0: " + b"9" * 5000 + b"_UUID ACTIVE\n" + b"9" * 5000 + b": x ACTIVE\n"],
     "filesystem.parse_lfs_quota": ["/s ² ² ² - ² ² ² -".encode(), b"/s " + b"9" * 5000 + b" 0 0 - 0 0 0 -"],
     "filesystem.parse_mountinfo": [b"9" * 5000 + b" 1 8:1 / / rw - ext4 /dev/sda1 rw\n"],
