@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -222,9 +223,102 @@ def test_every_set_of_files_is_where_it_was_asked_for_when_all_writes_come_first
     # Two repetitions may spread by more than 100 % if the machine is busy.
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert "G10" in {f["guard"] for f in record["findings"]}
-    (stage,) = {path.parent for path in done.stage.rglob("stripes.1.*.json")}
-    for repetition in (1, 2):
-        (answer,) = stage.glob(f"stripes.{repetition}.*.json")
-        files = json.loads(answer.read_text())["files"]
-        assert [Path(file["path"]).name for file in files] == ["data.00000000", "data.00000001"]
+    noted = [json.loads(line) for line in done.file("layouts.jsonl").read_text().splitlines()]
+    assert [one["repetition"] for one in noted] == [0, 1, 2]
+    for one in noted:
+        names = [Path(file["path"]).name for file in one["files"]]
+        assert names == ["data.00000000", "data.00000001"]
     rig.assert_clean()
+
+
+def counting(rig: Rig) -> Callable[[], list[str]]:
+    """A function that tells with what lfs and lctl were started meanwhile, by the rig's own programs."""
+    log = rig.base / "started"
+    for name in ("lfs", "lctl"):
+        rig.program(name, f'echo {name} "$@" >>{log}\nexec {STAND_INS}/{name} "$@"\n')
+    return lambda: log.read_text().splitlines()
+
+
+IOR = "^IorPosix%files={}%order=sequential%.*direct"
+
+
+def measured(rig: Rig, files: str, **knobs: str) -> dict[str, Any]:
+    """The record of IOR that asks for no layout."""
+    done = run(rig, "-n", IOR.format(files), "-S", "repetitions=1", **knobs)
+    rig.assert_clean()
+    return done.record
+
+
+def findings(record: dict[str, Any], guard: str) -> list[tuple[str, str]]:
+    return [
+        (found["outcome"], found["saw"]) for found in record["findings"] if found["guard"] == guard
+    ]
+
+
+def test_a_case_that_asks_for_no_layout_says_which_it_had(make_rig: Callable[..., Rig]) -> None:
+    """And a changed default of the target is a fact of the fingerprint, with which a series begins anew."""
+    rig = striped(make_rig)
+    first = measured(rig, "shared")
+    assert first["verdict"] in VALID, first["reason"]
+    (hit,) = findings(first, "G11")
+    assert hit[0] == "warn" and hit[1].startswith("1 file(s) on 1 of 4 storage targets")
+    assert ("ok", "1 file(s): 1 with 1 x 4 MiB") in findings(first, "G10")
+    assert [outcome for outcome, _ in findings(first, "G23")] == ["ok"]
+    layout = first["layout"]
+    assert layout["kinds"] == [
+        {"stripe_count": 1, "stripe_bytes": 4 << 20, "pattern": "raid0", "files": 1}
+    ]
+    assert (layout["files"], layout["targets_hit"], len(layout["targets"])) == (1, 1, 1)
+    assert first["fingerprint"]["layout.default"] == "1 x 4 MiB"
+    assert first["fingerprint"]["layout.directory"] == "on MDT 0"
+    environment = {**os.environ, "LFS_STATE": str(rig.base / "lfs")}
+    words = [str(STAND_INS / "lfs"), "setstripe", "-c", "-1", "-S", "1M", str(rig.target)]
+    subprocess.run(words, env=environment, check=True)
+    second = measured(rig, "shared")
+    assert findings(second, "G11") == [("ok", "1 file(s) on 4 of 4 storage targets")]
+    assert second["fingerprint"]["layout.default"] == "all targets x 1 MiB"
+    assert second["layout"]["kinds"][0]["stripe_count"] == 4
+    assert first["line"] == second["line"]
+
+
+def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig: Callable[..., Rig]) -> None:
+    rig = striped(make_rig)
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["target"]["pool"] = "flash"
+    rig.write_settings(data)
+    record = measured(rig, "per-process", LFS_POOLS="flash:1,3")
+    assert record["verdict"] in VALID, record["reason"]
+    assert ("ok", "2 file(s) as asked") in findings(record, "G10")
+    assert record["layout"]["targets"] == [1, 3]
+    assert record["layout"]["kinds"][0]["pool"] == "flash"
+    refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
+    assert refused["verdict"] == "INVALID"
+    assert "G12: lfs pool_list lustre.flash: exit status 2" in refused["reason"]
+
+
+def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = striped(make_rig)
+    started = counting(rig)
+    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
+    knobs = {"LFS_STATE": str(rig.base), "LFS_SERVERS": "2", "PATH": path}
+    words = ("-n", "^StripeCount.*stripe_count=4", "-S", "total_bytes=33554432")
+    done = rig.run(*words, timeout=300, **knobs)
+    done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "to 128 MiB")
+    assert not [line for line in started() if "setstripe" in line]
+    assert not list(done.stage.rglob("write.*.out"))
+
+
+def test_programs_that_a_case_with_a_layout_starts(make_rig: Callable[..., Rig]) -> None:
+    """One lfs a repetition asks for the layout, none reads it, however many files there are."""
+    rig = striped(make_rig)
+    started = counting(rig)
+    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
+    knobs = {"LFS_STATE": str(rig.base), "LFS_SERVERS": "2", "PATH": path}
+    done = rig.run("-n", "^StripeCount.*stripe_count=4", timeout=300, **knobs)
+    assert done.record["verdict"] in VALID, done.record["reason"]
+    of_layouts = [line.split()[1] for line in started() if "stripe" in line]
+    executions = 1 + done.record["repetitions"]
+    assert sorted(of_layouts) == ["getdirstripe", *["setstripe"] * executions]

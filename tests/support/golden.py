@@ -9,7 +9,7 @@ Below tests/data/golden, in the order in which a reader wants them:
     The command of each phase of each check. Of ``-t _`` a case names the value; ``(-z)`` is there if the
     case names it. All else is the same in every case. ``layout@clients`` is run by the fio servers. The words of
     ``read@verify`` come to those of ``read`` in the warm-up. ``read@sample`` looks at the contents after the last
-    read.
+    read, ``files@layouts`` at the layouts after the last write.
 ``scripts/<shape>.txt``
     A whole script of each shape. ``<case>`` stands for the phases of a repetition, ``<first>`` for the writes
     that come before all reads, ``<prepare>`` for what comes before both.
@@ -40,7 +40,7 @@ EVERY_CHECK = "every check"
 #: What the name of a dry run of the published commands, and their name in checks.txt, ends with.
 PUBLISHED = "published"
 _AT_CLIENTS = "@clients"
-_VERIFY, _SAMPLE = "@verify", "@sample"
+_VERIFY, _SAMPLE, _LAYOUTS = "@verify", "@sample", "@layouts"
 #: Slots of phases that come before ``<case>``.
 _EARLIER = ("prepare", "first")
 _SLOT = re.compile(r"<([a-z][a-z0-9-]*)>")
@@ -223,6 +223,8 @@ def phase_line(phase: str, command: str) -> str:
         return f"iog_verify {command}"
     if phase.endswith(_SAMPLE):
         return f"iog_sample {phase.removesuffix(_SAMPLE)} {command}"
+    if phase.endswith(_LAYOUTS):
+        return f"iog_layouts {command}"
     return f"iog_phase {phase} {command}"
 
 

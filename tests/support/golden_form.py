@@ -45,7 +45,13 @@ _SHAPE_MARKS = {
     "cold": r"iog_repeat 1",
 }
 #: What the names of a phase's lines end with.
-_KINDS = {"phase": "", "client": "@clients", "verify": "@verify", "sample": "@sample"}
+_KINDS = {
+    "phase": "",
+    "client": "@clients",
+    "verify": "@verify",
+    "sample": "@sample",
+    "layouts": "@layouts",
+}
 #: Values that stand in the head of each case.
 _SIZE = ("nodes", "tasks", "tasks-per-node")
 
@@ -249,9 +255,12 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
     text = re.sub(
         r"(?m)^(    iog_verify) (.*\n    iog_(?:phase|client) (\S+))", r"\1 \3 \2", script.text
     )
+    text = re.sub(r"(?m)^(    iog_layouts) ", r"\1 files ", text)
     for line in text.splitlines():
         function = re.fullmatch(r"(iog_\w+)\(\) \{", line)
-        phase = re.match(r"    iog_(phase|client|verify|sample) (?!facts-|view )(\S+) (.*)", line)
+        phase = re.match(
+            r"    iog_(phase|client|verify|sample|layouts) (?!facts-|view )(\S+) (.*)", line
+        )
         if function:
             where = _FUNCTIONS.get(function[1], "")
         slot = f"    <{where}>"

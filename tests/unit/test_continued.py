@@ -75,6 +75,18 @@ def test_another_file_system_is_another_series_and_the_first_comes_back() -> Non
     assert found == [first] * 3 + [second] * 3 + [first] * 2 + [third]
 
 
+@pytest.mark.parametrize("column", DIVIDING)
+def test_every_dividing_fact_begins_a_series_of_its_own(column: str) -> None:
+    found = seen([None, "1 x 4 MiB", None, "4 x 4 MiB", None], column=column)
+    assert found[:3] == ["s"] * 3 and found[3] == found[4] != "s"
+
+
+@pytest.mark.parametrize("key", ["layout.default", "layout.directory"])
+def test_a_layout_does_not_change_a_records_own_series(key: str) -> None:
+    before, after = series_of(with_uuid(None), with_uuid(None, **{key: "1 x 4 MiB"}))
+    assert before == after
+
+
 def test_each_series_is_divided_for_itself() -> None:
     found = seen(["A", "B", "A", "B", None], ["s", "t", "s", "s", "t"])
     assert found[:3] == ["s", "t", "s"] and found[4] == "t"

@@ -237,10 +237,7 @@ def _part(data: bytes, order: str, of_file: bool, done: bool) -> Part:
         raise _Damaged(f"{held:.3g} object(s) for {objects} stripe(s)")
     if of_file and (size == 0 or (done and "mdt" not in words and not 0 < count < _ALL)):
         raise _Damaged(f"{count} stripe(s) of {size} bytes")
-    osts = tuple(
-        struct.unpack_from(order + _OBJECT, data, begin + n * _OBJECT_BYTES)[3]
-        for n in range(objects)
-    )
+    osts = tuple(ost for *_, ost in struct.iter_unpack(order + _OBJECT, data[begin:]))
     return Part(
         stripe_count=-1 if count >= _ALL else count,
         stripe_bytes=size,
