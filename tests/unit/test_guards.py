@@ -1360,6 +1360,42 @@ def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) 
     says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
 
 
+# --- G11: the targets that moved the bytes ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counted", "held", "whole", "outcome", "saw"),
+    [
+        (
+            {"OST0000": 8, "OST0001": 9},
+            {0, 1},
+            True,
+            OK,
+            "with 2 of 2 storage targets of the files",
+        ),
+        ({"OST000a": 8, "OST0001": 9}, {10, 1}, True, OK, "8 B (ost000a) to 9 B (ost0001)"),
+        ({"OST0000": 8, "OST0001": 0}, {0, 1}, True, Outcome.INVALID, "none with ost0001"),
+        ({"OST0000": 8}, {0, 1, 2}, True, Outcome.INVALID, "none with ost0001 and 1 more"),
+        # A short or random read need not touch every target.
+        ({"OST0000": 8}, {0, 1, 2}, False, OK, "1 of 3"),
+        ({"OST0000": 8, "OST0003": 7}, {0}, True, OK, "7 B with targets that hold none of them"),
+        # Data on a metadata target are none of a storage target.
+        ({"MDT0000": 8}, {0}, True, Outcome.INVALID, "0 of 1"),
+    ],
+)
+def test_g11_on_what_each_target_moved(
+    counted: dict[str, int], held: set[int], whole: bool, outcome: Outcome, saw: str
+) -> None:
+    finding = witness.targets_witnessed(counted=counted, held=held, whole=whole)
+    assert finding and finding.outcome is outcome, finding
+    assert saw in finding.saw
+
+
+def test_g11_without_counters_says_nothing_of_bytes() -> None:
+    assert witness.targets_witnessed(counted={}, held={1}, whole=True) is None
+    assert witness.targets_witnessed(counted={"MDT0000": 5}, held=set(), whole=True) is None
+
+
 # --- G8, G4: the tool's word and the kernel's -----------------------------------------------------
 
 

@@ -1,10 +1,11 @@
-"""Guards that compare the tool's word with the kernel's: bytes (G8), seconds (G4), load of others
-(G19).
+"""Guards that compare the tool's word with the kernel's: bytes (G8), targets (G11), seconds (G4),
+load of others (G19).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -166,6 +167,70 @@ def _bytes_of(
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
     )
+
+
+def targets_witnessed(
+    *, counted: Mapping[str, int], held: Collection[int], whole: bool
+) -> Finding | None:
+    """G11: a Lustre client moved bytes with each storage target that holds a part of the files, if
+    the phase moves all of their bytes. How many each target moved is told.
+
+    ``counted`` holds the bytes by target (``OST000a``, index in hexadecimal) that the client counted
+    in the phase's direction. ``held`` are the numbers of the targets in the files' layouts. Returns
+    None if no target counts, or if the files lie on no target.
+    """
+    moved = {
+        int(name[3:], 16): n for name, n in counted.items() if name.startswith("OST") and n > 0
+    }
+    if not counted or not held:
+        return None
+    silent = sorted(set(held) - set(moved))
+    beside = sum(moved[index] for index in set(moved) - set(held))
+    on = sorted((moved[index], index) for index in set(moved) & set(held))
+    saw = f"bytes with {len(on)} of {len(held)} storage targets of the files"
+    if on:
+        (fewest, least), (most, busiest) = on[0], on[-1]
+        saw += (
+            f", {format_bytes(fewest)} (ost{least:04x}) to {format_bytes(most)} (ost{busiest:04x})"
+        )
+    if beside:
+        saw += f"; {format_bytes(beside)} with targets that hold none of them"
+    if silent:
+        saw += f"; none with ost{silent[0]:04x}" + (
+            f" and {len(silent) - 1} more" if silent[1:] else ""
+        )
+    return Rule(
+        "G11",
+        "bytes with every storage target of the files (osc.*.stats)"
+        if whole
+        else "bytes by storage target",
+        "The data are not where the layout says: look for another tool under this name, or a cache",
+    ).decide(not (silent and whole), saw)
+
+
+def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G11 for phases whose bytes a Lustre client counted."""
+    direction = seen.access.direction
+    if not seen.moves_data:
+        return
+    counted: Counter[str] = Counter()
+    for testimony in seen.testimonies:
+        for name, moved in testimony.by_target(seen.case.counters).items():
+            counted[name] += moved.way(direction)
+    layouts = seen.case.layouts
+    files = [file for layout in layouts for file in layout.noted.files]
+    # Each file is so long that it has bytes in all of its objects.
+    fewest = (seen.phase.data_bytes or 0) // max((x.noted.total for x in layouts), default=1)
+    finding = targets_witnessed(
+        counted=counted,
+        held={ost for file in files for ost in file.osts},
+        whole=all(
+            not file.composite and file.last.stripe_bytes * file.last.stripe_count <= fewest
+            for file in files
+        ),
+    )
+    if finding:
+        yield finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
