@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
 from iogauge.node import lov  # noqa: E402
+from support.lustre import attributes  # noqa: E402
 from support.lustre import lov as encoder  # noqa: E402
-from support.lustre import standin  # noqa: E402
 
 PART = {"size": 1 << 20, "pool": "", "begin": 0, "end": None, "init": True}
 
@@ -55,7 +55,7 @@ def main(files: int) -> None:
         place = Path(folder) / "lustre"
         place.mkdir()
         os.environ |= {"LFS_STATE": f"{folder}/state", "LFS_MOUNT": str(place)}
-        os.getxattr = standin.getxattr  # type: ignore[assignment]
+        os.getxattr = attributes.getxattr  # type: ignore[assignment]
         for number in range(files):
             (place / f"f.{number:08d}").touch()
         for what in ("first", "again"):

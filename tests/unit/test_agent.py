@@ -24,7 +24,7 @@ from iogauge.node.layouts import Layout, Layouts, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
-from support.lustre import standin
+from support.lustre import attributes
 from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -281,7 +281,7 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("LFS_MOUNT", str(target))
     monkeypatch.setenv("LFS_SERVERS", "2")
-    monkeypatch.setattr(os, "getxattr", standin.getxattr)
+    monkeypatch.setattr(os, "getxattr", attributes.getxattr)
     return target
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from iogauge.node import lov
 from iogauge.node.layouts import FileLayout, Layouts, LustreError, Part
+from support.lustre import attributes
 from support.lustre import lov as encoder
-from support.lustre import standin
 from support.lustre.recorded import answer
 
 MIB = 1 << 20
@@ -275,7 +275,7 @@ def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("LFS_MOUNT", str(place))
-    monkeypatch.setattr(os, "getxattr", standin.getxattr)
+    monkeypatch.setattr(os, "getxattr", attributes.getxattr)
     return place
 
 

@@ -17,7 +17,7 @@ from iogauge.node import directories, layouts, lov, lustre_targets
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
 from iogauge.node.mounts import StorageTarget
-from support.lustre import standin
+from support.lustre import attributes
 from support.lustre.recorded import answer
 
 MIB = 1 << 20
@@ -134,7 +134,7 @@ def test_the_stand_in_gives_what_the_words_ask_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: Layout
 ) -> None:
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr(os, "getxattr", standin.getxattr)
+    monkeypatch.setattr(os, "getxattr", attributes.getxattr)
     file = str(tmp_path / "f")
     lfs = str(PROGRAMS / "lfs")
     subprocess.run([lfs, "setstripe", *layout.arguments(), file], check=True)

@@ -26,7 +26,10 @@ def _getxattr(path: str, name: str) -> bytes:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     import figures
 
-    return bytes(figures.of_this_case().getxattr(path, name))
+    figures.of_this_case()
+    import attributes
+
+    return bytes(attributes.getxattr(path, name))
 
 
 os.getxattr = _getxattr
