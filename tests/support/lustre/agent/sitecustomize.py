@@ -11,3 +11,17 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import attributes
 
 os.getxattr = attributes.getxattr
+
+if os.environ.get("LFS_CLIENT"):
+    # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre.
+    from dataclasses import replace
+
+    from iogauge.node import mounts
+
+    _parse = mounts.parse_mountinfo
+    mounts.parse_mountinfo = lambda text: [
+        replace(mount, type="lustre", source="10.0.2.15@tcp:/lustre")
+        if mount.point == os.environ["LFS_MOUNT"]
+        else mount
+        for mount in _parse(text)
+    ]

@@ -1,0 +1,122 @@
+"""Whole cases on a mount that the agent takes for a client of Lustre: real tools, whose bytes are counted by target.
+
+The mount is a directory behind a FUSE daemon (slowfs.c), which writes down what arrives. The stand-ins count it for the
+targets of each file's layout, and answer as Lustre 2.17 answered an ordinary user, faults included. Devices stand in
+/sys/fs/lustre of a mount namespace.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run
+from support import hanging
+
+STAND_INS = ROOT / "tests" / "support" / "lustre"
+ANYTHING = [0.001, -0.5, None]
+REFERENCES = {
+    "IorPosix": {"write_bw": [*ANYTHING, "MiB/s"], "read_bw": [*ANYTHING, "MiB/s"]},
+    "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
+}
+PER_PROCESS = r"IorPosix%files=per-process%order=sequential%cache={}$"
+SHARED = r"IorPosix%files=shared%order=sequential%cache={}$"
+
+#: ReFrame, where a kernel with Lustre would show four targets and two metadata targets.
+NAMESPACE = f"""exec unshare --mount sh -euc '
+mount -t tmpfs none /sys/fs
+for index in 0 1 2 3; do mkdir -p /sys/fs/lustre/osc/lustre-OST000$index-osc-ffff888129458800; done
+for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-ffff888129458800; done
+exec "$0" "$@"' "{Path(sys.executable).parent}/reframe" "$@"
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.needs_ior,
+    pytest.mark.needs_fio,
+    pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
+]
+
+
+@pytest.fixture
+def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, dict[str, str]]]:
+    """A rig on the mount, and what the stand-ins are told."""
+    folder = tmp_path / "client"
+    folder.mkdir()
+    try:
+        with hanging.mounted(folder, log=folder / "io") as mount:
+            target = mount.point / "bench"
+            target.mkdir(mode=0o1777)
+            rig = make_rig(
+                target=target,
+                tools=("fio", "ior", "mdtest"),
+                tasks=2,
+                declared={"type": "lustre", "source": "10.0.2.15@tcp:/lustre"},
+            )
+            rig.write_references(REFERENCES)
+            rig.program("reframe", NAMESPACE)
+            state = folder / "state"
+            state.mkdir()
+            yield (
+                rig,
+                {
+                    "PATH": f"{STAND_INS}:{rig.environment()['PATH']}",
+                    "LFS_STATE": str(state),
+                    "LFS_MOUNT": str(mount.point),
+                    "LFS_BELOW": str(folder / "back"),
+                    "LFS_IO": str(folder / "io"),
+                    "LFS_CLIENT": "1",
+                    "LCTL_USER": "1",
+                },
+            )
+    except hanging.Unavailable as error:
+        pytest.skip(str(error))
+
+
+def findings(done: Run, guard: str) -> list[dict[str, Any]]:
+    return [finding for finding in done.record["findings"] if finding["guard"] == guard]
+
+
+@pytest.mark.parametrize("check", [PER_PROCESS, SHARED])
+@pytest.mark.parametrize("cache", ["buffered", "direct"])
+def test_every_byte_is_witnessed_by_target(
+    client: tuple[Rig, dict[str, str]], check: str, cache: str
+) -> None:
+    rig, knobs = client
+    done = rig.run("-n", check.format(cache), **knobs)
+    assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
+    seen = [f["saw"] for f in findings(done, "G8") if "osc" in f["saw"]]
+    assert seen, findings(done, "G8")
+    assert not [f for f in findings(done, "G8") if f["outcome"] != "ok"]
+    (load,) = (f for f in findings(done, "G19") if "others" in f["saw"])
+    assert "(0%)" in load["saw"], load
+    by_target = [f["saw"] for f in findings(done, "G11") if "bytes with" in f["saw"]]
+    assert by_target, findings(done, "G11")
+
+
+def test_a_reader_between_eviction_and_read_is_found(client: tuple[Rig, dict[str, str]]) -> None:
+    """Its pages serve the tool, so that nothing travels while the tool reads."""
+    rig, knobs = client
+    mpirun = subprocess.check_output(["which", "mpirun"], text=True).strip()
+    rig.program(
+        "mpirun",
+        'case " $* " in *" -r "*) find "$LFS_MOUNT" -type f -size +1k -exec cat {} + >/dev/null ;; esac\n'
+        f'exec {mpirun} "$@"',
+    )
+    done = rig.run("-n", PER_PROCESS.format("buffered"), **knobs)
+    assert done.record["verdict"] == "INVALID", done.out
+    assert "bytes were fetched from storage" in done.record["reason"], done.record["reason"]
+
+
+def test_before_2_17_a_user_has_no_witness_and_hears_so(client: tuple[Rig, dict[str, str]]) -> None:
+    rig, knobs = client
+    done = rig.run("-n", PER_PROCESS.format("direct"), **{**knobs, "LFS_VERSION": "2.15.4"})
+    assert done.record["verdict"] == "PASS", done.record["reason"]
+    (said, *_) = (f for f in findings(done, "G8") if f["outcome"] == "warn")
+    assert "clients before Lustre 2.17 tell root alone" in said["saw"]
