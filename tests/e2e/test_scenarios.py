@@ -311,6 +311,24 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
     assert not list(done.stage.rglob("write.*.out"))
 
 
+def test_the_plan_knows_stripes_that_are_too_large(make_rig: Callable[..., Rig]) -> None:
+    rig = striped(make_rig)
+    rig.cold = (
+        True  # else it is a fork of a process that has started without the stand-in's attributes
+    )
+    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
+    place = ROOT / "tests" / "support" / "lustre" / "agent"
+    knobs = {"LFS_STATE": str(rig.base), "PATH": path, "PYTHONPATH": str(place)}
+    words = ["iogauge", "plan", "-n", "^StripeCount", "-S", "total_bytes=33554432"]
+    done = rig.finish(rig.start(words, **knobs), 300)
+    assert done.rc == 1, done.out
+    said = " ".join(done.out.split())
+    assert (
+        "refused StripeCount" in said and "G23: 32 MiB in stripes of 4 MiB over 4 storage" in said
+    )
+    assert "G23: 32 MiB in stripes of 4 MiB over 1 storage" in said
+
+
 def test_programs_that_a_case_with_a_layout_starts(make_rig: Callable[..., Rig]) -> None:
     """One lfs a repetition asks for the layout, none reads it, however many files there are."""
     rig = striped(make_rig)

@@ -910,7 +910,7 @@ def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
     assert finding.outcome is INVALID, finding
     says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
     claimed = covered(files, range(targets), asked=False, saturates=True)
-    assert claimed == finding
+    assert claimed.outcome is (INVALID if files and targets else WARN)
     assert covered(files, range(targets), asked=False).outcome is WARN
 
 

@@ -568,3 +568,18 @@ def test_a_real_ior_is_counted_to_the_byte(counted: Place) -> None:
     assert moved_since(counted, before) == {}
     assert counted.run(f"{run} -r --posix.odirect").status == 0
     assert moved_since(counted, before) == {"OST0001 read": 3 * MIB, "OST0002 read": 3 * MIB}
+
+
+@pytest.mark.parametrize(
+    "command", ["lfs pool_list lustre", "lfs pool_list lustre.flash", "lfs getdirstripe -y dne"]
+)
+def test_pools_and_metadata_targets_are_told_alike(place: Place, command: str) -> None:
+    place.run("lfs mkdir -c 2 dne", LCTL_USER="0")
+    alike(place.run(command, LFS_POOLS="flash:0,1"), answer("directories.txt", command))
+
+
+def test_a_directory_lies_where_that_above_it_lies(place: Place) -> None:
+    place.run("lfs mkdir -i 1 m1; mkdir m1/below", LCTL_USER="0")
+    theirs = answer("directories.txt", "lfs getdirstripe -y m1")
+    alike(place.run("lfs getdirstripe -y m1"), theirs)
+    alike(place.run("lfs getdirstripe -y m1/below"), theirs)

@@ -21,6 +21,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
 from iogauge.plan.stage import PlannedCase
+from iogauge.records.record import short_name
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
@@ -101,16 +102,15 @@ def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
             files=max(order.files for order in orders),
             shared_bytes=0,
         )
-        shared = [order for order in orders if order.shared_bytes]
-        findings = opening.preflight(view, seen, worst)
-        findings += [
-            stripes for order in shared for stripes in opening.stripes_of(view, seen, order)
-        ]
-        for finding in dict.fromkeys(findings):
+        found = [("", finding) for finding in opening.preflight(view, seen, worst)]
+        for case in (case for case in cases if case.order.target == target):
+            stripes = opening.stripes_of(view, seen, case.order)
+            found += [(f"{short_name(case.name)}: ", finding) for finding in stripes]
+        for name, finding in found:
             good = finding.outcome is Outcome.OK
             fits = fits and good
             word = "[green]ok[/]" if good else "[bold red]refused[/]"
-            console.print(f"{plain(target)}: {word} {plain(str(finding))}")
+            console.print(f"{plain(target)}: {word} {plain(f'{name}{finding}')}")
     return fits
 
 

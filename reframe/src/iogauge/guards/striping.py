@@ -213,7 +213,8 @@ def coverage(
     hit = len(wanted & set(on))
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not noted.files or not wanted:
-        return rule.decide(False, saw, otherwise)
+        # A tool may remove its files itself: then nothing shows where they were.
+        return rule.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
     if shared:
         return _coverage_of_one(saw, everywhere=asked or hit == len(wanted), saturates=saturates)
     possible = min(len(wanted), len(noted.files))

@@ -16,7 +16,7 @@ from iogauge.node.layouts import FileLayout, Layout, LustreError, Part, excerpt
 from iogauge.node.lustre_targets import run_lfs
 from iogauge.node.mounts import StorageTarget, View
 
-#: Stripe size of a component that ends before one stripe of the file system's default does.
+#: Size of a file that reaches every component.
 _NO_END: Final = 1 << 62
 
 
@@ -37,8 +37,8 @@ class Directory:
     what others leave open. Either is None if there is none. ``mdts`` are the metadata targets that
     the directory lies on: several if it is striped, then ``hash`` says how names go to them.
     ``metadata`` tells the room on them, if the case asks for it. ``pool`` are the storage targets
-    the declared pool, ``pool_problem`` says why it has none. ``unanswered`` says what else Lustre
-    did not answer.
+    of the declared pool, ``pool_problem`` says why it has none. ``unanswered`` says what else
+    Lustre did not answer.
     """
 
     default: FileLayout | None = None
