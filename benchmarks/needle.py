@@ -150,7 +150,7 @@ def main() -> None:
     given = parser.parse_args()
 
     def number(probes: int) -> int:
-        return given.passes if probes <= 16 else given.passes * 4 // math.isqrt(4 * probes)
+        return given.passes if probes <= 16 else max(1, given.passes * 4 // math.isqrt(4 * probes))
 
     print("Healthy probes: a sweep (two passes) names one / decides nothing\n")
     print("| noise | " + " | ".join(f"{probes}" for probes in SIZES) + " |")

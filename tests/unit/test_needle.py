@@ -280,6 +280,7 @@ def test_what_holds_of_every_needle(
     assert {p.name for p in found.probes if p.t is not None} == set(chosen.suspects)
     assert set(slow(found)) <= set(chosen.suspects)
     assert all(probe.share < 1 - deviation for probe in found.slow + found.open)
+    assert [p.share for p in found.probes] == sorted(p.share for p in found.probes)
     assert found.slow or found.slowest == found.probes[0]
     assert chosen.suspects or not found.slow + found.open + found.cleared
     assert judge(dict(reversed(rates.items())), later, deviation) == found
