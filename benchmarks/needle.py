@@ -103,7 +103,10 @@ class Storage:
         rates: dict[str, list[float]] = {name: [] for name in rounds[0]}
         hit = self.source.randrange(len(rounds)) if disturbed else -1
         for number, order in enumerate(rounds):
-            shared, start = self.source.gauss(0, self.noise.shared), self.source.randrange(len(order))
+            shared, start = (
+                self.source.gauss(0, self.noise.shared),
+                self.source.randrange(len(order)),
+            )
             for place, name in enumerate(order):
                 turn = shared + self.noise.place * (place / len(order) - 0.5) + self._turn(name)
                 if number == hit and (place - start) % len(order) < math.ceil(len(order) / 3):
@@ -135,7 +138,6 @@ def passes(
     for number in range(1 << 30):
         storage = Storage(probes, noise, source, {} if slow is None else {"p001": slow})
         yield one_pass(storage, ("write.fio", "read.fio")[number % 2], rounds)
-
 
 
 def _percent(share: float) -> str:

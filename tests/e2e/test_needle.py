@@ -49,7 +49,7 @@ exec "$real" "$@"
 HEALTHY = "slow=" + PACED
 SLOW_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\18m/'" + PACED
 #: $round is the number of the round: after the third, suspects are measured again.
-ROUND = 'rest=${IOG_TOKEN%.*} round=${rest##*.}\n'
+ROUND = "rest=${IOG_TOKEN%.*} round=${rest##*.}\n"
 OF_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\1RATE/'"
 PASSING = (
     f"{ROUND}case $round in [1-3]) {OF_TARGET.replace('RATE', '8m')} ;; *) slow= ;; esac\n{PACED}"

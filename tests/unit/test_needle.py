@@ -232,8 +232,10 @@ def test_the_words_of_a_verdict() -> None:
         "ost0002: 1.683 MiB/s, 2% of the others beside it, measured again 9 times (t = -1147.8, "
         "below -3.4); the turns of each differ by 0%, their medians by 0% (robust standard deviations)"
     )
-    assert judge({"a": [10.0], "b": [10.0], "c": [9.5]}).describe().startswith(
-        "slowest is c: 9.500 MiB/s, 95% of the median of all"
+    assert (
+        judge({"a": [10.0], "b": [10.0], "c": [9.5]})
+        .describe()
+        .startswith("slowest is c: 9.500 MiB/s, 95% of the median of all")
     )
 
 
@@ -362,7 +364,9 @@ def test_a_real_throttled_target_is_named() -> None:
 
 
 def simulated() -> Any:
-    spec = importlib.util.spec_from_file_location("benchmarks_needle", ROOT / "benchmarks/needle.py")
+    spec = importlib.util.spec_from_file_location(
+        "benchmarks_needle", ROOT / "benchmarks/needle.py"
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -371,7 +375,9 @@ def simulated() -> Any:
 
 
 @pytest.mark.parametrize("probes", [3, 4, 16, 64])
-@pytest.mark.parametrize("noise", ["turns 15 %", "turns 48 %", "15 %, shared drift 35 %", "all of it"])
+@pytest.mark.parametrize(
+    "noise", ["turns 15 %", "turns 48 %", "15 %, shared drift 35 %", "all of it"]
+)
 def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
     """0.5 % of passes at most, by the limit; 3 of 100 would be an accident of 1 in 70."""
     simulation = simulated()
@@ -454,7 +460,9 @@ def test_a_pass_over_targets() -> None:
     assert rates["ost000a"] == pytest.approx((110, 220), rel=1e-4)
     rounds: Any = output.parameters["rounds"]
     assert [list(one) for one in rounds] == [[name for name, _ in LOW]] * 11
-    assert rounds[1] == pytest.approx({"ost000a": 220.0, "ost0001": 40.0, "ost0000": 200.0}, rel=1e-4)
+    assert rounds[1] == pytest.approx(
+        {"ost000a": 220.0, "ost0001": 40.0, "ost0000": 200.0}, rel=1e-4
+    )
 
 
 def test_a_record_keeps_every_turn_in_little_room() -> None:
@@ -500,7 +508,9 @@ def test_a_pass_that_is_not_whole(text: str, cause: str) -> None:
 
 def test_a_target_that_failed() -> None:
     broken = document(entry("ost0001", 1.0, error=108))
-    with pytest.raises(ToolOutputError, match=r"round 1, ost0001: .*'ost0001' failed with errno 108"):
+    with pytest.raises(
+        ToolOutputError, match=r"round 1, ost0001: .*'ost0001' failed with errno 108"
+    ):
         parse_rounds(f"needle 1 ost0001\n{broken}", ROUNDS)
 
 
@@ -616,7 +626,11 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path: Path, servers: bool
     assert turns_of(printed) == wanted
     option = {name: f"--section={name}" for name in names}
     if servers:
-        option = {"n1": "--client=10.0.0.1,7", "n2": "--client=10.0.0.2,8", "n3": "--client=10.0.0.3,7"}
+        option = {
+            "n1": "--client=10.0.0.1,7",
+            "n2": "--client=10.0.0.2,8",
+            "n3": "--client=10.0.0.3,7",
+        }
     assert (tmp_path / "words").read_text().splitlines() == [
         f"t.{number}.{name} --output-format=json {option[name]} w.fio" for number, name in wanted
     ]

@@ -58,7 +58,9 @@ def shares(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """
     middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]
     found = {
-        name: statistics.median(value / of_round for value, of_round in zip(row, middle, strict=True))
+        name: statistics.median(
+            value / of_round for value, of_round in zip(row, middle, strict=True)
+        )
         for name, row in rates.items()
     }
     of_all = statistics.median(found.values())
