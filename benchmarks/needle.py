@@ -3,7 +3,7 @@
 
     benchmarks/needle.py [--passes N] [--seed TEXT]
 
-Prints the tables of docs/needle.md. A sweep is two passes, write and read, each with its rounds in
+Prints the tables of docs/needle.md. A case is two passes, write and read, each with its rounds in
 their orders and with the turns afterwards. Noises are those that storage was seen to have: see
 NOISES. Every rate is a function of its place in time, so that drift and neighbours hit what they
 would hit in a job.
@@ -154,7 +154,7 @@ def main() -> None:
     def number(probes: int) -> int:
         return given.passes if probes <= 16 else max(1, given.passes * 4 // math.isqrt(4 * probes))
 
-    print("Healthy probes: a sweep (two passes) names one / decides nothing\n")
+    print("Healthy probes: a case (two passes) names one / decides nothing\n")
     print("| noise | " + " | ".join(f"{probes}" for probes in SIZES) + " |")
     print("|---|" + "---|" * len(SIZES))
     for name, noise in NOISES.items():
@@ -168,9 +168,9 @@ def main() -> None:
                     strict=False,
                 )
             ]
-            sweeps = list(zip(seen[::2], seen[1::2], strict=True))
-            failed = sum("FAIL" in sweep for sweep in sweeps) / len(sweeps)
-            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in sweeps) / len(sweeps)
+            cases = list(zip(seen[::2], seen[1::2], strict=True))
+            failed = sum("FAIL" in case for case in cases) / len(cases)
+            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(cases)
             cells.append(f"{_percent(failed)} / {_percent(undecided)}")
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     print("\nOne slow probe: a pass names it / decides nothing\n")

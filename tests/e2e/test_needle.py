@@ -117,8 +117,8 @@ def test_alike_targets_pass_with_the_figures_of_fio(rig: Rig) -> None:
     for way in ("write", "read"):
         text = done.file(f"{way}.1.out").read_text()
         names = tuple(f"ost000{index}" for index in range(4))
-        sweep = Rounds(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
-        rates: Any = parse_rounds(text, sweep).parameters["rates"]
+        asked = Rounds(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
+        rates: Any = parse_rounds(text, asked).parameters["rates"]
         medians = [statistics.median(values) for values in rates.values()]
         assert of(done, f"{way}_median")["samples"] == [statistics.median(medians)]
         probes = of(done, f"{way}_median")["probes"]
@@ -297,9 +297,9 @@ def cluster(storage: Path) -> Iterator[Hosts]:
 
 @pytest.fixture
 def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
-    """Sweeps four hosts with a program in the place of fio."""
+    """Measures four hosts with a program in the place of fio."""
 
-    def sweep(program: str) -> Run:
+    def measure(program: str) -> Run:
         rig = make_rig(launcher="mpirun", time_limit="5m")
         data = settings(rig)
         (partition,) = data["systems"][0]["partitions"]
@@ -319,7 +319,7 @@ def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
         rig.assert_clean()
         return done
 
-    return sweep
+    return measure
 
 
 def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:

@@ -323,7 +323,7 @@ def by_name(rows: list[list[float]]) -> dict[str, list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("sweep", "way", "share"),
+    ("taken", "way", "share"),
     [
         ("10:37", "write", None),
         ("10:37", "read", None),
@@ -335,9 +335,9 @@ def by_name(rows: list[list[float]]) -> dict[str, list[float]]:
         ("11:01", "read", 0.78),
     ],
 )
-def test_recorded_rounds_of_healthy_targets(sweep: str, way: str, share: float | None) -> None:
+def test_recorded_rounds_of_healthy_targets(taken: str, way: str, share: float | None) -> None:
     """Divided by their rounds, two of three suspicions are gone. One is left, and is no verdict."""
-    rates = by_name(RECORDED[sweep][way])
+    rates = by_name(RECORDED[taken][way])
     found = again(rates, 0.2)
     assert found.suspects == (() if share is None else ("ost3",))
     if share is not None:
@@ -347,7 +347,7 @@ def test_recorded_rounds_of_healthy_targets(sweep: str, way: str, share: float |
 def test_a_suspicion_of_then_is_not_proven_by_the_turns_around_it() -> None:
     """ost3 at 11:01, and all its other recorded turns of those minutes as the second measurement."""
     rates = by_name(RECORDED["11:01"]["read"])
-    others = [by_name(RECORDED[sweep]["read"]) for sweep in ("10:37", "10:58", "10:59")]
+    others = [by_name(RECORDED[taken]["read"]) for taken in ("10:37", "10:58", "10:59")]
     later = {name: [x for one in others for x in one[name]] for name in again(rates, 0.2).names}
     found = judge(rates, later)
     assert found.slow == ()
