@@ -87,7 +87,8 @@ class PhasePlan:
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
     causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
-    ``pauses`` means that the tool stops its clock between the first and the last byte.
+    ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
+    means that the command asks the agent, whose words come after it and ``--``.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PhasePlan:
     verifies: Verification | None = None
     syncs: bool = False
     pauses: bool = False
+    asks: bool = False
 
     @property
     def witnessed(self) -> bool:

@@ -30,6 +30,9 @@ HOSTFILE: Final = "hosts.txt"
 #: Files and directories that the agent puts on storage targets.
 PINS: Final = "pins.json"
 
+#: What rounds.sh must know beside its words: ``max_deviation``, which must start no series.
+ROUNDS: Final = "rounds.json"
+
 # Written by the job script.
 
 #: The fate of each execution of a phase, see :func:`parse_runs`.
