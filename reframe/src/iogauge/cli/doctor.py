@@ -169,7 +169,7 @@ def _target(place: PartitionExtras | str) -> list[Check]:
         return [Check("problem", subject, str(error), what)]
     checks = _target_mount(path, view)
     striped = extras and extras.target.striped_by == "lustre"
-    on_lustre = striped or (view.mount is not None and view.mount.type == "lustre")
+    on_lustre = striped or view.on_lustre
     if on_lustre:
         checks += _target_on_lustre(path, extras)
     try:

@@ -66,8 +66,18 @@ _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
 _TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 
 
-def telling_line(stage: Path, run: PhaseRun) -> str:
-    """Return the line that best explains a failed phase.
+#: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
+_CUT_OFF: Final = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
+
+
+_EVICTION: Final = (
+    "; on Lustre this may be an eviction, or a target that is switched off: root sees it (lctl get_param "
+    "'osc.*.state' 'mdc.*.state', dmesg on the node)"
+)
+
+
+def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
+    """Return the line that best explains a failed phase, on Lustre with what else to look at.
 
     An error of the system comes first, then an error of the tool, then why a launcher did not run
     it, then the last line of the tool.
@@ -94,7 +104,8 @@ def telling_line(stage: Path, run: PhaseRun) -> str:
     for lines in printed_lines:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
-            return visible(telling[0][:300])
+            cut_off = on_lustre and any(words in telling[0] for words in _CUT_OFF)
+            return visible(telling[0][:300]) + (_EVICTION if cut_off else "")
     for lines in printed_lines:
         # IOR and mdtest mark their errors; the launcher may print more.
         telling = [x for x in lines if _TOOL_ERROR.search(x)]
