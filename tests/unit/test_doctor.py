@@ -65,6 +65,8 @@ def test_root_is_told_all(examined: Callable[..., list[Check]]) -> None:
         "fullest storage target: rig-OST0000_UUID, 0% full",
         "no limit",
         "new files get: stripe_count: 1 stripe_size: 4194304 pattern: 0 stripe_offset: -1",
+        "the directory itself: lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none",
+        "pools: none",
         "nobody holds its lock",
     ):
         assert words in text
