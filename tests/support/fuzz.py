@@ -576,7 +576,7 @@ def _history(data: bytes) -> object:
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
         rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
-        console.print(history_table.table(history_table.records(folder, rows)))
+        console.print(history_table.table(history_table.records(folder, rows), 80))
         for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem
         return found

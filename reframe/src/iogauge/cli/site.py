@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from iogauge.cli import doctor
+from iogauge.cli.remark import Check
 from iogauge.cli.running import new_console, planned_cases, unmeasured_remarks
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
@@ -45,8 +46,8 @@ def show_doctor() -> None:
     if here := doctor.site_of_host(settings.site_folders(sites_dir())):
         refused, doubts = _beside_ceilings(here)
         subject = f"site {here.name}"
-        checks += [doctor.Check("problem", subject, text, doctor.DOUBT) for text in refused]
-        checks += [doctor.Check("note", subject, text, doctor.DOUBT) for text in doubts]
+        checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
+        checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
     for check in checks:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"

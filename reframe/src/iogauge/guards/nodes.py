@@ -178,6 +178,13 @@ def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
     yield exclusive(objection=seen.evidence.lost)
 
 
+#: What an ordinary user of most sites is told instead.
+_HIDDEN: Final = (
+    "not visible here: an ordinary user sees no evictions; root does (lctl get_param 'osc.*.state' "
+    "'mdc.*.state', dmesg)"
+)
+
+
 def connections(*, changes: Sequence[NodeActivity]) -> Finding:
     """G20: no connection to a server is in a bad state or was meanwhile, no request timed out, and
     the kernel's log shows no evicted client.
@@ -194,7 +201,7 @@ def connections(*, changes: Sequence[NodeActivity]) -> Finding:
         "G20",
         "no eviction, no lost connection, no request that timed out",
         "Look at the servers and the network, then run again",
-    ).decide(not troubles, saw or "not visible here (osc.*.state and the kernel's log need root)")
+    ).decide(not troubles, saw or _HIDDEN)
 
 
 def connections_of(seen: CaseSeen) -> Iterator[Finding]:

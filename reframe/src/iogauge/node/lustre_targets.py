@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import subprocess
@@ -59,17 +58,23 @@ def run_lfs(*words: str) -> str:
     return done.stdout
 
 
+def ask_lctl(*parameters: str) -> str:
+    """Return what ``lctl get_param`` prints, whose exit status says nothing; empty if it cannot run."""
+    try:
+        return _run("lctl", "get_param", *parameters).stdout
+    except LustreError:
+        return ""
+
+
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
     shown = parse_df(run_lfs("df", path))
     osts = parse_osts(run_lfs("osts", path))
     checked = _run("lfs", "check", "osts")
     failed = parse_check(checked.stdout + checked.stderr)
-    addresses = ""
-    # Without an answer the servers are unknown; lctl's exit status does not show that.
-    with contextlib.suppress(LustreError):
-        addresses = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
-    return join_targets(osts=osts, shown=shown, servers=parse_servers(addresses), failed=failed)
+    # Without an answer the servers are unknown.
+    servers = parse_servers(ask_lctl("osc.*.ost_conn_uuid"))
+    return join_targets(osts=osts, shown=shown, servers=servers, failed=failed)
 
 
 def _lustre_quotas(path: str) -> tuple[Quota, ...]:
