@@ -210,7 +210,9 @@ def test_a_probe_that_was_not_placed_is_named(rig: Rig) -> None:
     done = run(rig, LFS_NO_CREATE="2")
     done.never_passed("INVALID")
     assert done.record["verdict"] == "INVALID"
-    (layout,) = [f for f in done.record["findings"] if f["guard"] == "G10"]
+    (layout,) = [
+        f for f in done.record["findings"] if (f["guard"], f["outcome"]) == ("G10", "invalid")
+    ]
     assert layout["saw"].startswith("ost0002/probe.0.0 is on target 3, asked was 2")
     rig.assert_clean()
 
