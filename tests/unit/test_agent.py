@@ -375,7 +375,7 @@ def test_a_soft_limit_within_its_grace_is_no_refusal(
     assert user.over == "2000 KiB of 1024, grace 1w"
 
 
-def test_a_case_asks_lustre_four_questions(
+def test_a_case_asks_lustre_five_questions(
     lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each starts a program on the node; what the kernel shows as files starts none."""
@@ -390,7 +390,7 @@ def test_a_case_asks_lustre_four_questions(
     assert agent.main(["open", case(lustre, striping="lustre")]) == 0
     assert agent.main(["facts", str(lustre), "facts"]) == 0
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert sorted(asked) == ["lfs check", "lfs df", "lfs osts", "lfs quota"]
+    assert sorted(asked) == ["lfs check", "lfs df", "lfs getdirstripe", "lfs osts", "lfs quota"]
 
 
 def test_without_the_kernels_files_only_the_servers_are_unknown(
@@ -517,7 +517,9 @@ def test_pins_that_cannot_be_set(
     Path("open.json").write_text(
         json.dumps(
             Opened(
-                session="s", case="c", view=lustre_targets.look(str(lustre), striped=True)
+                session="s",
+                case="c",
+                view=lustre_targets.with_lustre(lustre_targets.look(str(lustre)), True),
             ).to_json()
         )
     )
