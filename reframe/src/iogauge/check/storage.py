@@ -205,6 +205,7 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             partition=self.current_partition.fullname,
             rests_on={speed.source for speed in speeds.values()},
+            timed=plan_cost.timed(plan, extras),
             doubts=self._doubts(references, unreferenced),
         )
         job_files.write_inputs(stage, planned, plan)

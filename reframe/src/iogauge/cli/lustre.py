@@ -11,11 +11,10 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Outcome
 from iogauge.guards.preflight import health
-from iogauge.node.counters import parse_parameters
+from iogauge.node import lustre_client
 from iogauge.node.layouts import LustreError
-from iogauge.node.lustre_targets import ask_lctl, look, run_lfs
+from iogauge.node.lustre_targets import ask_lctl, look, run_lfs, with_lustre
 from iogauge.node.mounts import Quota, StorageTarget, View, fsname_of
-from iogauge.node.probes import lustre_facts, lustre_words
 
 #: Names of a list that one line shows.
 _SHOWN: Final = 8
@@ -42,15 +41,15 @@ class Seen:
 
 def see(path: str) -> Seen:
     """Look at the Lustre file system of a path; raises OSError or :class:`LustreError`."""
-    view = look(path, striped=True)
-    answer = ask_lctl(*lustre_words(fsname_of(view.mount.source) if view.mount else "*"))
-    names = [name.rpartition(".")[0] for name in parse_parameters(answer)]
-    devices = [name for name in names if name.startswith("osc.") and "-osc-MDT" not in name]
+    view = with_lustre(look(path), True)
+    fsname = fsname_of(view.mount.source if view.mount else "")
+    devices = lustre_client.read(fsname, {"osc": ("ost_conn_uuid",)})
     # One device by its whole name: a pattern gives ordinary users values under wrong names.
-    counters = ask_lctl(f"{devices[0]}.stats") if devices else ""
+    names = [name.rpartition(".")[0] for name in devices][:1]
+    counters = ask_lctl(*(f"{name}.stats" for name in names)) if names else ""
     return Seen(
         view=view,
-        facts=lustre_facts(answer),
+        facts=lustre_client.facts(fsname),
         default=_asked("getstripe", "-d", path),
         directory=_asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0],
         pools=_asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0]),
@@ -84,7 +83,7 @@ def checks(subject: str, seen: Seen, declared: int | None) -> Iterator[Check]:
 
 
 def _versions(facts: Fingerprint) -> str:
-    client = facts.get("lustre.client", "of an unknown version (lctl did not tell)")
+    client = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
     servers = facts.get("lustre.server", "of a version that only root sees")
     return f"Lustre client {client}, servers {servers}"
 

@@ -270,6 +270,15 @@ class CasePlan:
         """Return the number of the first execution of ``repeat``: 0 (warm-up) or 1 (judged)."""
         return 0 if self.warm_up else 1
 
+    def timed_seconds(self, direction: str, phase_seconds: float) -> float:
+        """Return the seconds of all executions of phases in a direction that end by time alone."""
+
+        def ends_by_time(phase: PhasePlan) -> bool:
+            return phase.data_bytes is None and phase.access.direction == direction
+
+        times = sum(map(ends_by_time, self.prepare))
+        return (times + self.executions * sum(map(ends_by_time, self.repeat))) * phase_seconds
+
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         each = [(1, phase) for phase in self.prepare]
