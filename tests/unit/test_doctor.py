@@ -13,10 +13,12 @@ from rich.console import Console
 
 from iogauge.cli import doctor, lustre, site
 from iogauge.cli.remark import Check
+from iogauge.node import lustre_client
 from iogauge.node.mounts import Quota
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import lock, permission
 from support.extras import EXTRAS, extras
+from support.lustre.kernel import kernel
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -38,10 +40,22 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(permission, "reason", lambda _: "you own it")
+    monkeypatch.syspath_prepend(STAND_INS)
+    import parameters
 
     def look(**knobs: str) -> list[Check]:
         for name, value in knobs.items():
             monkeypatch.setenv(name, value)
+        shown: dict[str, str] = {}
+        # What Lustre says of a connection that is switched off was not recorded.
+        off = "LFS_INACTIVE" in knobs
+        for last in ("version", "ost_conn_uuid", "numobd", *([] if off else ["import"])):
+            shown |= parameters.parameters(last)
+        top = kernel(
+            tmp_path / "kernel", {name: text for name, text in shown.items() if "jobid" not in name}
+        )
+        tops = (str(top / "sys/fs/lustre"), str(top / "sys/kernel/debug/lustre"))
+        monkeypatch.setattr(lustre_client, "TOPS", tops)
         there = {"path": str(target), "type": "ext4", "striping": "lustre"}
         servers = {"count": 2, "nic": "100 GB/s"}
         topology = {"source": "made up", "targets": 4, "servers": servers}

@@ -230,7 +230,7 @@ def test_a_report_without_form_says_nothing_of_what_cannot_run(tmp_path: Path, t
 
 
 #: What a decided case's record has, and an undecided one has no knowledge of.
-UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint"}
+UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint", "layout"}
 
 
 def documented() -> set[str]:

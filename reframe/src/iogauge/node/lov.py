@@ -16,7 +16,6 @@ import re
 import struct
 from dataclasses import replace
 from itertools import pairwise
-from random import Random, SystemRandom
 from typing import Final
 
 from iogauge.node.layouts import FileLayout, Layouts, LustreError, Part
@@ -105,6 +104,8 @@ def look(directory: str, repetition: int) -> Layouts:
     names = sorted(_names(directory))
     seed, chosen = 0, names
     if len(names) > MOST_FILES:
+        from random import Random, SystemRandom  # few cases need it, each agent would pay
+
         seed = SystemRandom().getrandbits(32)
         chosen = sorted(Random(seed).sample(names, MOST_FILES))
     files = tuple(_sized(os.path.join(directory, name), name) for name in chosen)
