@@ -117,7 +117,7 @@ def test_what_a_record_holds_is_only_shown(text: str) -> None:
     one = subjects.of_record(text, kept)
     other = subjects.of_record("b", Record.from_json(RECORD))
     printed = shown(
-        table.table(table.rows([kept]), "t"),
+        table.table(table.rows([kept])),
         table.cost_table(table.costs([kept])),
         history_table.table([(record, {text, f"{text}2"})]),
         compare.render(compare.compare(one, other)),
@@ -217,6 +217,7 @@ _SAFE_CALLS |= {
     "plan_table.table",
 }
 _SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
+_SAFE_CALLS |= {"table.to_json", "plan_table.to_json"}
 _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"}
 
 

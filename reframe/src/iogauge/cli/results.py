@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from iogauge.cli.running import new_console, show_ending
+from iogauge.cli.running import Wide, new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, missing
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import Record
-from iogauge.report import compare, outcome, subjects
+from iogauge.report import compare, outcome, subjects, table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
@@ -87,9 +87,13 @@ def show_report(
         Path | None, typer.Option(help="Write a page: one file that needs no network.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
+    wide: Wide = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
+    ] = False,
 ) -> None:
     """Show the table of a session again; with --html and --junit also write files."""
-    console = new_console()
+    console = Console(stderr=True) if as_json else new_console()
     asked = _sessions(console, names or [])
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
@@ -110,7 +114,10 @@ def show_report(
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         junit.write_text(text, encoding="utf-8")
-    show_ending(console, asked.records, ending)
+    if as_json:
+        typer.echo(table.to_json(asked.records, ending))
+    else:
+        show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
 
 

@@ -40,9 +40,9 @@ from iogauge.workspace.directory import create, remove, session_dir
 
 
 def new_console() -> Console:
-    """Return a console on standard output; a pipe gets lines wide enough for the table."""
-    wide = None if sys.stdout.isatty() else 200
-    return Console(width=wide, highlight=False)
+    """Return a console on standard output, as wide as the terminal or ``COLUMNS``; else 120."""
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=None if known else 120, highlight=False)
 
 
 def _reframe_command(arguments: list[str]) -> list[str]:
@@ -133,6 +133,11 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             status = status or 1
     return _Ran(name, status, [*records, *missing])
 
+
+#: Option of every command that shows a table.
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
+]
 
 #: ReFrame's options that select cases; each takes a value.
 _CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
@@ -236,26 +241,34 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
             typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
 
 
-def show_ending(console: Console, records: SessionRecords, end: Ending) -> None:
+def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
     """Print the table, the ending, and what was not run."""
     if records:
-        console.print(table.table(table.rows(records), "What was measured"))
+        console.print(table.table(table.rows(records), wide), soft_wrap=True)
     if prices := table.costs(records):
-        console.print(table.cost_table(prices))
+        console.print(table.cost_table(prices), soft_wrap=True)
     console.print(plain(f"iogauge: {end}"), soft_wrap=True)
     for line in end.remarks:
         console.print(plain(line), soft_wrap=True)
     if any(r.tier == "quick" and r.metrics for r in records):
-        console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
+        console.print(
+            "Tier quick: the phases are short, so the figures are rough. To compare systems, "
+            "describe yours as a site with limits.tier daily (docs/sites.md)."
+        )
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
         console.print(
-            "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
-            "Add references to site-configs/<site>/references.yaml."
+            "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
+            "them with. Add references to site-configs/<site>/references.yaml."
         )
 
 
 def _end(
-    arguments: list[str], chosen: Selected | None, ran: list[_Ran], gate: bool, accept: bool = False
+    arguments: list[str],
+    chosen: Selected | None,
+    ran: list[_Ran],
+    gate: bool,
+    accept: bool = False,
+    wide: bool = False,
 ) -> int:
     """Print how a run ended, keep what it did not measure, and return its exit status.
 
@@ -271,7 +284,7 @@ def _end(
     end = found.ending(gate, lack)
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
-    show_ending(new_console(), found, end)
+    show_ending(new_console(), found, end, wide)
     if gate and not accept and (lack.unmatched or lack.gone):
         typer.echo(
             "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
@@ -283,7 +296,8 @@ def _end(
 def run(
     context: typer.Context,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Only PASS passes; a run without cases fails.")
+        bool,
+        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
     ] = False,
     confirm: Annotated[
         bool,
@@ -294,8 +308,11 @@ def run(
     ] = False,
     accept_missing: Annotated[
         bool,
-        typer.Option("--accept-missing", help="As a gate: missing cases are gone on purpose."),
+        typer.Option(
+            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
+        ),
     ] = False,
+    wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
@@ -321,7 +338,7 @@ def run(
         ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing))
+    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing, wide))
 
 
 def _keep_budget(arguments: list[str]) -> None:
@@ -337,8 +354,11 @@ def _keep_budget(arguments: list[str]) -> None:
         raise typer.Exit(1)
 
 
-def bench(context: typer.Context) -> None:
-    """Run quick checks on this machine, sized to its speed, one at a time: for a first try."""
+def bench(context: typer.Context, wide: Wide = False) -> None:
+    """Run quick checks on this machine, sized to its speed, one at a time: for a first try.
+
+    All other options are ReFrame's: -n NAME, -S repetitions=1, ...
+    """
     console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
@@ -360,7 +380,7 @@ def bench(context: typer.Context) -> None:
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += context.args
     chosen, gate = _selection(arguments), current.is_gate()
-    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate))
+    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
 
 
 def _probe(target: str) -> tuple[float, int]:
@@ -393,7 +413,7 @@ def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], str]:
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
-        words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         done = subprocess.run(
             _reframe_command(words),
             env=_environment(**quick),

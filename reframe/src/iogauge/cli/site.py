@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from iogauge.cli import doctor
-from iogauge.cli.running import new_console, planned_cases, unmeasured_remarks
+from iogauge.cli.running import Wide, new_console, planned_cases, unmeasured_remarks
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
@@ -58,21 +58,32 @@ def show_doctor() -> None:
     raise typer.Exit(0 if healthy else 1)
 
 
-def plan(context: typer.Context) -> None:
-    """Show what the selected cases would write and read, and whether target and budget suffice."""
-    console = new_console()
+def plan(
+    context: typer.Context,
+    wide: Wide = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the cost of each case as JSON.")
+    ] = False,
+) -> None:
+    """Show what the selected cases would write and read, and whether target and budget suffice.
+
+    All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
+    """
+    console = Console(stderr=True) if as_json else new_console()
     cases, problem = planned_cases(context.args)
+    if as_json:
+        typer.echo(plan_table.to_json(cases))
     if problem:
         console.print(plain(problem))
-    fits = not problem and _show_plan(console, cases)
+    fits = not problem and _show_plan(console, cases, wide)
     for line in unmeasured_remarks(context.args):
         console.print(plain(line), soft_wrap=True)
     raise typer.Exit(0 if fits else 1)
 
 
-def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
+def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    console.print(plan_table.table(cases))
+    console.print(plan_table.table(cases, wide), soft_wrap=True)
     for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
         console.print(plain(line))
     over = plan_table.over_budget(cases)
