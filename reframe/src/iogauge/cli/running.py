@@ -32,7 +32,7 @@ from iogauge.report import ending, outcome, plan_table, table
 from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
-from iogauge.session import current
+from iogauge.session import current, life
 from iogauge.site import machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
@@ -67,11 +67,12 @@ def _environment(**extra: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """One run of ReFrame: its session, its exit status, and its records."""
+    """One run of ReFrame: its session, exit status and records, and its blocks about failures."""
 
     session: str
     status: int
     records: list[Record]
+    details: Path
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
@@ -89,7 +90,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         typer.echo(visible_lines(message), err=True)
         raise typer.Exit(2) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
-    extra = {"IOGAUGE_SESSION": name}
+    details = reframe_report.with_suffix(".failures")
+    details.parent.mkdir(parents=True, exist_ok=True)
+    extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
     environment = _environment(**extra)
@@ -131,7 +134,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         except journal.NotRecorded as error:
             typer.echo(visible_lines(f"iogauge: {error}"), err=True)
             status = status or 1
-    return _Ran(name, status, [*records, *missing])
+    return _Ran(name, status, [*records, *missing], details)
 
 
 #: Option of every command that shows a table.
@@ -262,6 +265,25 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
         )
 
 
+def _show_details(files: list[Path]) -> None:
+    """Show ReFrame's blocks about failures in a log, and only where they are on a terminal.
+
+    GitLab folds them.
+    """
+    for file in files:
+        if sys.stdout.isatty():
+            typer.echo(visible(f"ReFrame's details of the failures: {file}"))
+            continue
+        folded = os.environ.get("GITLAB_CI") == "true"
+        mark, now = f"iogauge_failures_{files.index(file)}", int(time.time())
+        if folded:
+            typer.echo(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", nl=False)
+        typer.echo("ReFrame's details of the failures:")
+        typer.echo(visible_lines(file.read_text(encoding="utf-8", errors="replace")), nl=False)
+        if folded:
+            typer.echo(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K")
+
+
 def _end(
     arguments: list[str],
     chosen: Selected | None,
@@ -285,6 +307,7 @@ def _end(
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
     show_ending(new_console(), found, end, wide)
+    _show_details([one.details for one in ran if one.details.exists()])
     if gate and not accept and (lack.unmatched or lack.gone):
         typer.echo(
             "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
