@@ -2,7 +2,9 @@
 
 - app: which commands there are
 - doctor: what is here, what is missing, what to do
-- results: report, alarm, compare, calibrate, history, trend
+- explain: what a guard, a verdict, a check or a word means
+- results: report, status, explain, alarm, compare, calibrate, history, trend
 - running: run and bench
+- screen: the console, the table of a session, and its ending
 - site: doctor, validate, plan, clean, allow
 """

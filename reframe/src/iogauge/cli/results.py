@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 
-from iogauge.cli.running import Wide, new_console, show_ending
+from iogauge.cli.screen import Wide, new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
@@ -119,6 +120,60 @@ def show_report(
     else:
         show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
+
+
+def explain_word(
+    words: Annotated[
+        list[str], typer.Argument(help="Guard, verdict, check, or word of docs/glossary.md.")
+    ],
+) -> None:
+    """Say what a guard (G12), a verdict (UNSTABLE) or a check (FioRandomRead) means and what to do."""
+    from iogauge.cli.explain import explain
+
+    console = new_console()
+    try:
+        for line in explain(" ".join(words)):
+            indent = 2 * line.startswith("  ")
+            console.print(Padding(plain(line.lstrip()), (0, 0, 0, indent), expand=False))
+    except LookupError as error:
+        typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
+        raise typer.Exit(2) from error
+
+
+def show_status(
+    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
+    since: Annotated[
+        str, typer.Option(help="Only cases measured since this day or time (UTC), or 7d, 4w ago.")
+    ] = "30d",
+    wide: Wide = False,
+) -> None:
+    """Show the last 14 runs of every case, and a sentence for each problem, the newest first."""
+    from iogauge.alarm.collect import collect  # with SciPy and polars
+    from iogauge.report import status
+    from iogauge.report.history_table import moment
+
+    console = new_console()
+    try:
+        cases = status.read(paths.history_dir(), system, moment(since) if since else None)
+    except (ValueError, TypeError, OSError) as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    if not cases:
+        console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
+        return
+    console.print(status.table(cases, wide), soft_wrap=True)
+    console.print(plain(status.legend()))
+    newest = sorted((case.newest for case in cases), key=lambda record: record.time)
+    alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
+    times = {(case.where, case.case): case.newest.time for case in cases}
+    for trouble in sorted(
+        alarm.troubles,
+        key=lambda trouble: times.get((trouble.where, trouble.case), ""),
+        reverse=True,
+    ):
+        time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
+        console.print(plain(f"{time} {trouble.sentence}"))
+    console.print(plain(f"iogauge: {alarm.ending}"), soft_wrap=True)
 
 
 def raise_alarm(

@@ -14,22 +14,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from iogauge.cli import doctor
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
-from iogauge.judge.verdict import Verdict
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import journal, selected
 from iogauge.records.missing import Unmeasured, gone, save, seen_before, selection, without_match
 from iogauge.records.record import Record
 from iogauge.records.selected import Selected
-from iogauge.report import ending, outcome, plan_table, table
-from iogauge.report.ending import Ending
+from iogauge.report import ending, outcome, plan_table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current, life
@@ -37,12 +35,6 @@ from iogauge.site import machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
-
-
-def new_console() -> Console:
-    """Return a console on standard output, as wide as the terminal or ``COLUMNS``; else 120."""
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=None if known else 120, highlight=False)
 
 
 def _reframe_command(arguments: list[str]) -> list[str]:
@@ -136,11 +128,6 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             status = status or 1
     return _Ran(name, status, [*records, *missing], details)
 
-
-#: Option of every command that shows a table.
-Wide = Annotated[
-    bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
-]
 
 #: ReFrame's options that select cases; each takes a value.
 _CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
@@ -244,46 +231,6 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
             typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
 
 
-def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
-    """Print the table, the ending, and what was not run."""
-    if records:
-        console.print(table.table(table.rows(records), wide), soft_wrap=True)
-    if prices := table.costs(records):
-        console.print(table.cost_table(prices), soft_wrap=True)
-    console.print(plain(f"iogauge: {end}"), soft_wrap=True)
-    for line in end.remarks:
-        console.print(plain(line), soft_wrap=True)
-    if any(r.tier == "quick" and r.metrics for r in records):
-        console.print(
-            "Tier quick: the phases are short, so the figures are rough. To compare systems, "
-            "describe yours as a site with limits.tier daily (docs/sites.md)."
-        )
-    if any(r.verdict is Verdict.UNREFERENCED for r in records):
-        console.print(
-            "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
-            "them with. Add references to site-configs/<site>/references.yaml."
-        )
-
-
-def _show_details(files: list[Path]) -> None:
-    """Show ReFrame's blocks about failures in a log, and only where they are on a terminal.
-
-    GitLab folds them.
-    """
-    for file in files:
-        if sys.stdout.isatty():
-            typer.echo(visible(f"ReFrame's details of the failures: {file}"))
-            continue
-        folded = os.environ.get("GITLAB_CI") == "true"
-        mark, now = f"iogauge_failures_{files.index(file)}", int(time.time())
-        if folded:
-            typer.echo(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", nl=False)
-        typer.echo("ReFrame's details of the failures:")
-        typer.echo(visible_lines(file.read_text(encoding="utf-8", errors="replace")), nl=False)
-        if folded:
-            typer.echo(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K")
-
-
 def _end(
     arguments: list[str],
     chosen: Selected | None,
@@ -307,7 +254,7 @@ def _end(
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
     show_ending(new_console(), found, end, wide)
-    _show_details([one.details for one in ran if one.details.exists()])
+    show_details([one.details for one in ran if one.details.exists()])
     if gate and not accept and (lack.unmatched or lack.gone):
         typer.echo(
             "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
@@ -332,7 +279,7 @@ def run(
     accept_missing: Annotated[
         bool,
         typer.Option(
-            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
+            "--accept-missing", help="Accept that cases seen in earlier gates no longer exist."
         ),
     ] = False,
     wide: Wide = False,

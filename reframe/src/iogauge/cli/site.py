@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from iogauge.cli import doctor
-from iogauge.cli.running import Wide, new_console, planned_cases, unmeasured_remarks
+from iogauge.cli.running import planned_cases, unmeasured_remarks
+from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines

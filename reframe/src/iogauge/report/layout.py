@@ -24,11 +24,15 @@ _NARROWEST: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The heading of a column; ``right`` aligns its cells to the right, ``whole`` never folds them."""
+    """The heading of a column; ``right`` aligns its cells to the right, ``whole`` never folds them.
+
+    ``marks`` is the style of single characters.
+    """
 
     heading: str
     right: bool = False
     whole: bool = False
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,10 @@ class _Shape:
             _folded(console, cell, width, style=styles.get(cell, ""))
             for cell, width in zip(cells, self.widths, strict=True)
         ]
+        for column, texts in zip(self.columns, folded, strict=True):
+            for text in texts:
+                for place, mark in enumerate(text.plain):
+                    text.stylize(column.marks.get(mark, ""), place, place + 1)
         for nth in range(max(map(len, folded))):
             line = Text(no_wrap=True)
             for column, width, texts in zip(self.columns, self.widths, folded, strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -18,8 +17,10 @@ from iogauge.records.derive import POINTS, cost_per_gb_s_month
 from iogauge.records.record import MetricRecord, PriceRecord, Record
 from iogauge.report.ending import Ending
 from iogauge.report.layout import Column, Group, Table
+from iogauge.report.outcome import same_fault
 
-_STYLE: Final = {
+#: Style of each verdict on a terminal.
+STYLE: Final = {
     Verdict.PASS: "green",
     Verdict.FAIL: "bold red",
     Verdict.INVALID: "bold magenta",
@@ -60,7 +61,7 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     The bandwidth of a block size is its operations per second, times the block. If both fail alike,
     that is one fault with one reason.
     """
-    about = _same_fault(record, metric)
+    about = same_fault(record, metric)
     objections = [
         f"{f.guard}: {f.saw}; demanded: {f.demands}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
@@ -77,22 +78,6 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     ]
     reason = about.reason if about.verdict is not Verdict.PASS else ""
     return (*([reason] if reason else []), *remarks)
-
-
-def _same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
-    """Return the operations per second that a bandwidth repeats, or the metric itself.
-
-    Samples that are proportional have the same spread.
-    """
-    if metric.verdict is not Verdict.FAIL or not metric.name.endswith("_bw"):
-        return metric
-    for other in record.metrics:
-        alike = other.name == metric.name.removesuffix("_bw") + "_iops"
-        if alike and other.verdict is metric.verdict and metric.spread is not None:
-            spread = other.spread if other.spread is not None else math.inf
-            if math.isclose(spread, metric.spread, rel_tol=1e-3, abs_tol=1e-6):
-                return other
-    return metric
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -182,7 +167,7 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
         columns=(*_COLUMNS, Column("reason" if wide else "why")),
         groups=groups,
         notes=() if wide else tuple(numbers),
-        styles={verdict.value: style for verdict, style in _STYLE.items()},
+        styles={verdict.value: style for verdict, style in STYLE.items()},
         wide=wide,
     )
 
