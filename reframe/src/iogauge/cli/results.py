@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from iogauge.alarm.receivers import Message, Receiver
 
 
+#: Columns of a log for the tables that have boxes and do not fold well.
+_BOXES = 200
+
+
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """What is known of some sessions: records, damaged lines, and what they did not measure."""
@@ -269,7 +273,7 @@ def show_comparison(
     if as_json:
         typer.echo(compare.to_json(comparison))
     else:
-        new_console().print(compare.render(comparison))
+        new_console(_BOXES).print(compare.render(comparison))
 
 
 def propose_references(
@@ -348,7 +352,7 @@ def show_history(
     from iogauge.records import query  # imported here because polars starts slowly
     from iogauge.report import history_table
 
-    folder, console = paths.history_dir(), new_console()
+    folder, console = paths.history_dir(), new_console(_BOXES)
     try:
         choice = history_table.RecordChoice(
             system=system,
@@ -405,7 +409,7 @@ def show_trend(
 
     try:
         status = command.command(
-            new_console(),
+            new_console(_BOXES),
             paths.history_dir(),
             command.Question(
                 system=system,

@@ -24,10 +24,13 @@ Wide = Annotated[
 ]
 
 
-def new_console() -> Console:
-    """Return a console on standard output, as wide as the terminal or ``COLUMNS``; else 120."""
+def new_console(log_columns: int = 120) -> Console:
+    """Return a console on standard output, as wide as the terminal or ``COLUMNS``.
+
+    Without both it is as wide as a log's lines, ``log_columns``.
+    """
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=None if known else 120, highlight=False)
+    return Console(width=None if known else log_columns, highlight=False)
 
 
 def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
