@@ -137,8 +137,8 @@ def explain_word(
     console = new_console()
     try:
         for line in explain(" ".join(words)):
-            indent = 2 * line.startswith("  ")
-            console.print(Padding(plain(line.lstrip()), (0, 0, 0, indent), expand=False))
+            view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
+            console.print(view)
     except LookupError as error:
         typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
         raise typer.Exit(2) from error
