@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from iogauge.cli.screen import show_details
 from iogauge.plan.stage import OPENED, RUNS, printed_file
 from iogauge.session import life
 from support import stage as healthy
@@ -177,3 +179,31 @@ def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path
     assert file.read_text().splitlines() == said[1:-3]
     pass_on = life.Filter(Paper(terminal=True).screen, None)
     assert all(pass_on.filter(logging.makeLogRecord({"msg": text})) for text in said)
+
+
+def test_a_log_gets_the_blocks_and_gitlab_folds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "details"
+    file.write_text("FAILURE INFO for a\x1b[2J\n")
+    monkeypatch.delenv("GITLAB_CI", raising=False)
+    show_details([file])
+    plain = "ReFrame's details of the failures:\nFAILURE INFO for a\\x1b[2J\n"
+    assert capsys.readouterr().out == plain
+    monkeypatch.setenv("GITLAB_CI", "true")
+    show_details([file])
+    text = capsys.readouterr().out
+    assert re.fullmatch(
+        r"\x1b\[0Ksection_start:\d+:(\w+)\[collapsed=true\]\r\x1b\[0K"
+        + re.escape(plain)
+        + r"\x1b\[0Ksection_end:\d+:\1\r\x1b\[0K\n",
+        text,
+    )
+
+
+def test_a_terminal_gets_the_path_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show_details([tmp_path / "details"])
+    assert capsys.readouterr().out == f"ReFrame's details of the failures: {tmp_path / 'details'}\n"

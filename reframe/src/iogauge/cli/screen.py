@@ -57,17 +57,17 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
 def show_details(files: list[Path]) -> None:
     """Show ReFrame's blocks about failures in a log, and only where they are on a terminal.
 
-    GitLab folds them.
+    GitLab folds a section of a log: see "custom collapsible sections" in its documentation.
     """
-    for file in files:
+    folded = os.environ.get("GITLAB_CI") == "true"
+    for number, file in enumerate(files):
         if sys.stdout.isatty():
             typer.echo(visible(f"ReFrame's details of the failures: {file}"))
             continue
-        folded = os.environ.get("GITLAB_CI") == "true"
-        mark, now = f"iogauge_failures_{files.index(file)}", int(time.time())
+        mark, now = f"iogauge_failures_{number}", int(time.time())
+        if folded:  # typer.echo would take the escapes away
+            print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
+        print("ReFrame's details of the failures:")
+        print(visible_lines(file.read_text(encoding="utf-8", errors="replace")), end="")
         if folded:
-            typer.echo(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", nl=False)
-        typer.echo("ReFrame's details of the failures:")
-        typer.echo(visible_lines(file.read_text(encoding="utf-8", errors="replace")), nl=False)
-        if folded:
-            typer.echo(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K")
+            print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)
