@@ -52,9 +52,9 @@ def show_doctor() -> None:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
-        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}")
+        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=True)
         if check.remedy:
-            console.print(f"        -> {plain(check.remedy)}")
+            console.print(f"        -> {plain(check.remedy)}", soft_wrap=True)
         healthy = healthy and check.state != "problem"
     raise typer.Exit(0 if healthy else 1)
 
@@ -75,7 +75,7 @@ def plan(
     if as_json:
         typer.echo(plan_table.to_json(cases))
     if problem:
-        console.print(plain(problem))
+        console.print(plain(problem), soft_wrap=True)
     fits = not problem and _show_plan(console, cases, wide)
     for line in unmeasured_remarks(context.args):
         console.print(plain(line), soft_wrap=True)
@@ -86,12 +86,12 @@ def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
-        console.print(plain(line))
+        console.print(plain(line), soft_wrap=True)
     over = plan_table.over_budget(cases)
     for line in over:
-        console.print(f"[bold red]{plain(line)}[/]")
+        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in plan_table.doubts(cases):
-        console.print(f"[yellow]{plain(line)}[/]")
+        console.print(f"[yellow]{plain(line)}[/]", soft_wrap=True)
     fits = not over
     for target in sorted({case.order.target for case in cases}):
         orders = [case.order for case in cases if case.order.target == target]
@@ -99,14 +99,20 @@ def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             view, seen = deadline.call(target, partial(opening.look_as_declared, target, asked))
         except (OSError, LustreError) as error:
-            console.print(plain(f"{target}: cannot be looked at from here: {error}"))
+            console.print(
+                plain(f"{target}: cannot be looked at from here: {error}"), soft_wrap=True
+            )
             fits = False
             continue
         try:
             by = deadline.call(target, partial(permission.reason, target))
-            console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+            console.print(
+                f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}", soft_wrap=True
+            )
         except OSError as error:
-            console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+            console.print(
+                f"{plain(target)}: [bold red]refused[/] {plain(str(error))}", soft_wrap=True
+            )
             fits = False
         worst = replace(
             orders[0],
@@ -214,5 +220,5 @@ def validate() -> None:
         )
         seen = [] if mistakes else doctor.seen_targets(site)
         for line in (*mistakes, *doubts, *seen):
-            console.print(plain(f"  {line}"))
+            console.print(plain(f"  {line}"), soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)
