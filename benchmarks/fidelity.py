@@ -1,11 +1,17 @@
 """Does the suite measure what the tool measures by hand? Paired runs of the same IOR command.
 
-    python benchmarks/fidelity.py --target DIR [--pairs 10] [--bytes '256 MiB']
+    python benchmarks/fidelity.py --target DIR [--effect suite] [--pairs 10] [--bytes '256 MiB']
 
-Each pair runs one case through ReFrame and then, or before (alternating), the very command lines of its
-record by hand. Reported is the ratio of bandwidths, suite over hand: median, and a 95 % confidence
-interval of the median by the sign test (order statistics). On a file system whose rate is capped
-(benchmarks/capped-fs) noise is below 1 %; on a plain disk the interval says how much it is.
+Each pair runs the command lines of a case's record by hand, in a session of their own as ReFrame's jobs are. After that, or
+before (alternating), it runs what `--effect` names:
+
+    suite      the case through ReFrame
+    witness    the same commands by hand, under witness.sh
+    sample     the same commands by hand, and a sample of the contents after the write
+
+Reported is the ratio of bandwidths, effect over hand: median, and a 95 % confidence interval of the median by the sign test
+(order statistics). On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %; on a plain disk the
+interval says how much it is.
 """
 
 from __future__ import annotations
@@ -19,10 +25,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from math import comb
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "reframe" / "src"
+WITNESS = SOURCE / "iogauge" / "job" / "witness.sh"
 CASE = r"IorPosix%files=per-process%order=sequential%cache=direct$"
 
 
@@ -52,9 +61,16 @@ def by_suite(environment: dict[str, str], home: Path) -> dict[str, object]:
 
 
 def by_hand(
-    record: dict[str, object], target: Path, environment: dict[str, str]
+    record: dict[str, object],
+    target: Path,
+    environment: dict[str, str],
+    wrapper: str = "",
+    between: Callable[[str], object] = str,
 ) -> dict[str, float]:
-    """Bandwidths of the record's command lines (MiB/s), each preceded by an unjudged first time."""
+    """Bandwidths of the record's command lines (MiB/s), each preceded by an unjudged first time.
+
+    ``wrapper`` are words before each tool. ``between`` is called with the directory after each command.
+    """
     folder = Path(tempfile.mkdtemp(dir=target, prefix="by-hand-"))
     scratch = Path(tempfile.mkdtemp(prefix="by-hand-"))
     tasks = int(record["nodes"]) * int(record["tasks_per_node"])  # type: ignore[call-overload]
@@ -64,12 +80,14 @@ def by_hand(
                 path.unlink()
             for command in record["commands"]:  # type: ignore[attr-defined]
                 subprocess.run(
-                    ["bash", "-c", f"mpirun -np {tasks} {command}"],
+                    ["bash", "-c", f"mpirun -np {tasks} --bind-to core {wrapper} {command}"],
                     env=environment | {"IOG_DIR": str(folder), "IOG_REP": str(number)},
                     cwd=scratch,
                     check=True,
                     capture_output=True,
+                    start_new_session=True,
                 )
+                between(str(folder))
         found = {}
         for name in ("write", "read"):
             data = json.loads((scratch / f"ior-{name}.1.json").read_text())
@@ -101,11 +119,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--effect", choices=("suite", "witness", "sample"), default="suite")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--bytes", default="256 MiB")
     parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
     options = parser.parse_args()
-    sys.path.insert(0, str(ROOT / "reframe" / "src"))
+    sys.path.insert(0, str(SOURCE))
+    from iogauge.node import contents
     from iogauge.site.machine import mpi_environment
 
     with tempfile.TemporaryDirectory(prefix="iogauge-fidelity-") as name:
@@ -121,25 +141,34 @@ def main() -> None:
             }
         )
         record = by_suite(environment, home)  # gives the command lines, and warms everything up
+
+        def hand(**more: object) -> dict[str, float]:
+            return by_hand(record, options.target, environment, **more)  # type: ignore[arg-type]
+
+        def suite() -> dict[str, float]:
+            metrics = by_suite(environment, home)["metrics"]
+            return {m["name"]: m["median"] for m in metrics}  # type: ignore[attr-defined]
+
+        effect: Callable[[], dict[str, float]] = {
+            "suite": suite,
+            "witness": lambda: hand(wrapper=f"sh {WITNESS}"),
+            "sample": lambda: hand(between=contents.look),
+        }[options.effect]
         ratios: dict[str, list[float]] = {"write_bw": [], "read_bw": []}
         print(
             "pair       "
             + "".join(f"{metric:>30}" for metric in ratios)
-            + "   (suite, hand, ratio)"
+            + f"   ({options.effect}, hand, ratio)"
         )
         for pair in range(options.pairs):
-            hand: dict[str, float] = {}
-            for ours in (pair % 2 == 0, pair % 2 == 1):
+            found: dict[bool, dict[str, float]] = {}
+            for with_effect in (pair % 2 == 0, pair % 2 == 1):
                 settle(options.settle)
-                if ours:
-                    record = by_suite(environment, home)
-                else:
-                    hand = by_hand(record, options.target, environment)
+                found[with_effect] = effect() if with_effect else hand()
             line = f"{pair + 1:4}       "
-            for metric in record["metrics"]:  # type: ignore[attr-defined]
-                ratio = metric["median"] / hand[metric["name"]]
-                ratios[metric["name"]].append(ratio)
-                line += f"{metric['median']:11.1f}{hand[metric['name']]:11.1f}{ratio:8.4f}"
+            for metric, values in ratios.items():
+                values.append(found[True][metric] / found[False][metric])
+                line += f"{found[True][metric]:11.1f}{found[False][metric]:11.1f}{values[-1]:8.4f}"
             print(line, flush=True)
         for metric, values in ratios.items():
             low, high = interval(values)

@@ -337,10 +337,10 @@ MUTANTS = (
     ),
     Mutant(
         "rounds-go-on", "job", "rounds.sh",
-        '"$@" "$job" </dev/null || exit',
-        '"$@" "$job" </dev/null',
+        'turn >>"$job.turns" || exit',
+        'turn >>"$job.turns"',
         "tests/unit/test_needle.py::test_the_first_failure_ends_it",
-        "a needle sweep goes on after a turn that failed",
+        "a needle goes on after a turn that failed",
     ),
     # judge
     Mutant(
@@ -415,11 +415,40 @@ MUTANTS = (
     ),
     Mutant(
         "fastest-probe", "judge", "needle.py",
-        "        key=lambda probe: (probe.rate, probe.name),",
-        "        key=lambda probe: (-probe.rate, probe.name),",
-        "tests/unit/test_needle.py::test_figures_by_hand",
-        "a needle sweep judges the fastest storage target in place of the slowest",
+        "    probes.sort(key=lambda probe: (probe.share, probe.name))",
+        "    probes.sort(key=lambda probe: (-probe.share, probe.name))",
+        "tests/unit/test_needle.py::test_what_holds_of_every_needle",
+        "a needle judges the fastest storage target in place of the slowest",
         passes=True,
+    ),
+    Mutant(
+        "unproven-is-slow", "judge", "needle.py",
+        "return self.t is not None and self.t < self.limit",
+        "return self.t is not None",
+        "tests/unit/test_needle.py::test_turns_that_differ_too_much_prove_nothing",
+        "a needle names a storage target whose turns prove nothing",
+    ),
+    Mutant(
+        "undecided-passes", "judge", "verdict.py",
+        "        return verdict(Verdict.UNSTABLE, f\"{text}: {unsettled.why}\")",
+        "        return verdict(Verdict.PASS, f\"{text}: {unsettled.why}\")",
+        "tests/unit/test_verdict.py::test_a_value_that_the_turns_leave_open_is_unstable",
+        "a storage target that seems slow passes if its turns prove nothing",
+        passes=True,
+    ),
+    Mutant(
+        "same-order", "plan", "rounds.py",
+        "            found += [first, first[::-1]][:left]",
+        "            found += [first, first][:left]",
+        "tests/unit/test_needle.py::test_no_probe_has_the_late_places",
+        "a drift within the rounds hits the same storage target each time",
+    ),
+    Mutant(
+        "drift-counts", "plan", "rounds.py",
+        "    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]",
+        "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
+        "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",
+        "a drift that all storage targets share makes one of them slow",
     ),
     # node
     Mutant(

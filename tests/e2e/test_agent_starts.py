@@ -1,25 +1,57 @@
-"""How often a case starts the agent: each start costs a node a tenth of a second."""
+"""How often a case starts the agent, and Lustre's programs: each start costs a node a tenth of a second."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from e2e.rig import Rig
+from e2e.rig import ROOT, Rig
 
 pytestmark = pytest.mark.needs_fio
+
+STAND_INS = ROOT / "tests" / "support" / "lustre"
+
+
+def logged(rig: Rig, name: str, program: str | None) -> None:
+    """Put a program on the rig's PATH that logs its words, and does what another one does."""
+    file = rig.bin / name
+    file.write_text(f'#!/bin/sh\necho {name} "$@" >>{rig.base}/started\nexec {program} "$@"\n')
+    file.chmod(0o755)
+
+
+def started(rig: Rig) -> list[list[str]]:
+    return [line.split() for line in (rig.base / "started").read_text().splitlines()]
 
 
 def test_a_plain_case_starts_the_agent_five_times(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig()
-    log, env = rig.base / "started", rig.bin / "env"
-    env.write_text(f'#!/bin/sh\necho "$@" >>{log}\nexec {shutil.which("env")} "$@"\n')
-    env.chmod(0o755)
+    logged(rig, "env", shutil.which("env"))
     run = rig.run("-n", "^FioMetadata")
     assert run.record["verdict"] == "UNREFERENCED", run.out
-    words = [line.split() for line in log.read_text().splitlines() if "iogauge.job.agent" in line]
+    words = [line for line in started(rig) if "iogauge.job.agent" in line]
     commands = Counter(line[line.index("iogauge.job.agent") + 1] for line in words)
     assert commands == {"open": 1, "facts": 3, "remove": 1}
+
+
+def test_a_plain_case_asks_lustre_at_most_six_questions(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(declared={"striping": "lustre"})
+    for name in ("lfs", "lctl"):
+        logged(rig, name, str(STAND_INS / name))
+    (rig.base / "lfs").mkdir()
+    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
+    run = rig.run("-n", "^FioMetadata", LFS_STATE=str(rig.base / "lfs"), PATH=path)
+    assert run.record["verdict"] == "UNREFERENCED", run.out
+    assert sorted(" ".join(words[:2]) for words in started(rig)) == [
+        "lfs check",
+        "lfs df",
+        "lfs df",  # room of the targets, and inodes for the case's metadata
+        "lfs getdirstripe",
+        "lfs osts",
+        "lfs quota",
+    ]
+    quota = [found for found in run.record["findings"] if found["guard"] == "G14"]
+    assert [found["outcome"] for found in quota] == ["ok"]

@@ -114,6 +114,16 @@ class TestPlan:
         assert run.rc == 1 and "toolz" in run.out
         assert "\x1b" not in run.out and "\\x1b" not in run.out
 
+    def test_a_case_that_cannot_run_hides_no_other(self, make_rig: Callable[..., Rig]) -> None:
+        rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
+        run = rig.iogauge("plan", "-n", "^Burst|^FioRandomRead")
+        assert run.rc == 1, run.out
+        assert run.out.count("FioRandomRead") >= 3 and "ok G13" in flat(run.out), run.out
+        assert "Burst: cannot run: this scenario cannot be run at this scale" in flat(run.out)
+        assert "as much as the target can" in flat(run.out)
+        fine = rig.iogauge("plan", "-n", "^FioRandomRead")
+        assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
+
     def test_nothing_selected(self, rig: Rig) -> None:
         run = rig.iogauge("plan", "-n", "NoSuchCheck")
         assert run.rc == 1

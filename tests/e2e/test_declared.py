@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -203,3 +204,16 @@ def test_a_reference_below_a_fifth_of_its_ceiling_is_doubtful(make_rig: Callable
     assert valid.rc == 0, valid.out
     assert "rig: ok, 6 doubt(s)" in valid.out
     assert "limits.max_spread: found 100%; allowed: at most 50%" in valid.out
+
+
+@pytest.mark.needs_ior
+def test_the_size_that_a_scenario_needs_is_named_and_is_enough(
+    make_rig: Callable[..., Rig],
+) -> None:
+    """Two transfers of 32 MiB by each of two tasks."""
+    too_small = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
+    done = too_small.run("-n", "^Burst")
+    said = re.search(r"raise limits.case_bytes to (\d+ MiB) or lower", done.record["reason"])
+    assert done.record["verdict"] == "ERROR" and said, done.record["reason"]
+    enough = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": said[1]})
+    assert enough.run("-n", "^Burst").record["verdict"] != "ERROR"

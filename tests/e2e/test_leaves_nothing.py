@@ -65,6 +65,8 @@ def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     run = rig.finish(process, timeout=40)
     assert run.rc != 0, run.out
     run.shows_no_pass()
+    reason = f"run: {number.name} told the session to end, before the case was decided"
+    assert run.record["reason"] == reason
     wait_for(lambda: not tools_of(rig), 10, "the tools to end")
     wait_for(lambda: not processes(str(rig.base)), 10, "the job to end")
     rig.assert_clean()

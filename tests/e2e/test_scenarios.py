@@ -178,7 +178,7 @@ def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig: Callable[...
         "ior",
         'words=(); for w in "$@"; do [ "$w" = -E ] || words+=("$w"); done\n"$real" "${words[@]}"',
     )
-    done = run(rig, "-n", "TaskScaling.*tasks=2")
+    done = run(rig, "-n", "TaskScaling.*tasks=2", LFS_FIRST="1")
     done.never_passed(r"G10: data\.0000000\d is on target \d")
     assert done.record["verdict"] == "INVALID"
 

@@ -40,13 +40,21 @@ from iogauge.node import (
     directories,
     layouts,
     lov,
+    lustre_client,
     lustre_targets,
     pagecache,
     probes,
     uuids,
 )
 from iogauge.node.layouts import LustreError
-from iogauge.node.mounts import View, fsname_of, parse_lfs_quota, parse_mountinfo, traits
+from iogauge.node.mounts import (
+    View,
+    fsname_of,
+    parse_lfs_quota,
+    parse_lfs_quotas,
+    parse_mountinfo,
+    traits,
+)
 from iogauge.plan import stage
 from iogauge.records import journal, missing, query, selected
 from iogauge.records.record import Record
@@ -458,7 +466,7 @@ def _targets(data: bytes) -> object:
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(text),
         shown=lustre_targets.parse_df(text),
-        servers=lustre_targets.parse_servers(text),
+        servers={},
         failed=lustre_targets.parse_check(text),
     )
 
@@ -477,6 +485,7 @@ def _volumes(data: bytes) -> object:
 
 
 def _quota(data: bytes) -> object:
+    parse_lfs_quotas(text_of(data))
     quota = parse_lfs_quota(text_of(data), "user 1")
     assert quota is None or min(quota.bytes_left or 0, quota.files_left or 0) >= 0
     return quota
@@ -487,7 +496,9 @@ def _lctl(data: bytes) -> object:
     found = counters._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
     look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
     changes.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return probes.lustre_facts(text), client_settings.parse_params(text)
+    return lustre_client.facts_of(counters.parse_parameters(text)), client_settings.parse_params(
+        text
+    )
 
 
 def _machine(data: bytes) -> object:
@@ -576,7 +587,7 @@ def _history(data: bytes) -> object:
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
         rows, _ = history_table.RecordChoice(limit=0).of(folder, Path(folder, "cache"))
-        console.print(history_table.table(history_table.records(folder, rows)))
+        console.print(history_table.table(history_table.records(folder, rows), 80))
         for damaged in query.damaged(folder, Path(folder, "cache")):
             assert damaged.problem
         return found
@@ -629,6 +640,7 @@ RUN_REPORT = json.dumps(
 def _undecided(data: bytes) -> object:
     run = {"session": "s", "time": RECORD["time"], "gate": False}
     records = [Record.from_json(RECORD)]
+    _file(data, "run.json", outcome.unable)
     found = _file(data, "run.json", lambda file: outcome.undecided(file, records, run))
     assert isinstance(found, list)
     for record in found:

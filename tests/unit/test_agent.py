@@ -17,7 +17,7 @@ import pytest
 from iogauge.core import paths
 from iogauge.job import agent, opening
 from iogauge.job import lustre as job_lustre
-from iogauge.node import lustre_targets, mounts
+from iogauge.node import lustre_client, lustre_targets, mounts
 from iogauge.node.clock import Clock
 from iogauge.node.counters import Load
 from iogauge.node.layouts import Layout, Layouts, Pins
@@ -25,6 +25,7 @@ from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
 from support.lustre import attributes
+from support.lustre.kernel import kernel
 from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -108,26 +109,48 @@ def test_a_quota_is_part_of_the_look() -> None:
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
 
 
+USER_AND_GROUP = """cat <<'EOF'
+Disk quotas for usr bench (uid 7):
+     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace
+/m 100 0 300 - 5 0 20 -
+Disk quotas for grp bench (gid 8):
+     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace
+/m 1 0 0 - 1 0 0 -
+EOF"""
+PROJECT = (
+    USER_AND_GROUP.replace("usr", "prj").replace("uid 7", "pid 9").partition("Disk quotas for grp")
+)
+LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
+
+
 @pytest.mark.parametrize(
-    ("script", "left"),
+    ("script", "project", "left", "unanswered"),
     [
-        (
-            'case "$3" in -u) echo "/m 100 0 300 - 5 0 20 -";; *) echo "/m 1 0 0 - 1 0 0 -";; esac',
-            [200 << 10, None],
-        ),
-        ("exit 1", []),
+        (LFS, 0, {"user 7": 200 << 10, "group 8": None}, ()),
+        (LFS, 9, {"user 7": 200 << 10, "group 8": None, "project 9": 200 << 10}, ()),
+        ("echo 'usr quotas are not enabled.' >&2; exit 3", 0, {}, ()),
+        ("exec sleep 60", 9, {}, ("user and group", "project 9")),
     ],
 )
 def test_quotas_are_asked_of_lfs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, left: list[int | None]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    project: int,
+    left: dict[str, int | None],
+    unanswered: tuple[str, ...],
 ) -> None:
     program = tmp_path / "lfs"
-    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    quotas = lustre_targets._lustre_quotas("/m")
-    assert [quota.bytes_left for quota in quotas] == left
-    assert [quota.owner.split()[0] for quota in quotas] == ["user", "group"][: len(left)]
+    monkeypatch.setattr(lustre_targets, "project_of", lambda _: project)
+    monkeypatch.setattr(lustre_targets, "QUOTA_SECONDS", 2 if unanswered else 30)
+    quotas, silent = lustre_targets.quotas_of("/m")
+    assert {quota.owner: quota.bytes_left for quota in quotas} == left
+    assert silent == unanswered
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert asked == ["quota /m", "quota -p 9 /m"][: 2 if project else 1]
 
 
 def answer(out: str) -> dict[str, Any]:
@@ -282,6 +305,12 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.setenv("LFS_MOUNT", str(target))
     monkeypatch.setenv("LFS_SERVERS", "2")
     monkeypatch.setattr(os, "getxattr", attributes.getxattr)
+    addresses = {
+        f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{11 + i % 2}@tcp"
+        for i in range(4)
+    }
+    kernel(tmp_path, addresses)
+    monkeypatch.setattr(lustre_client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
 
 
@@ -313,6 +342,7 @@ def test_a_target_without_striping_is_not_asked_for_storage_targets(
         ("LFS_NO_CREATE", "1", "G12: new files land elsewhere than on lustre-OST0001_UUID"),
         ("LFS_FULL", "3", "G13: lustre-OST0003_UUID: 1008 KiB free"),
         ("LFS_QUOTA", "1000 1024 0 0", "G14: quota of user"),
+        ("LFS_QUOTA", "2000 0 0 0 1024 expired", "G14: quota of user"),
         ("LFS_MOUNT", "", "lfs df {}: exit status 95: df:{} Not a Lustre filesystem"),
         ("PATH", "/nowhere", "lfs cannot be run on"),
     ],
@@ -336,13 +366,37 @@ def test_a_degraded_storage_target_is_no_refusal(
     assert [t.flags for t in View.from_json(opened()["view"]).targets] == ["", "", "D", ""]
 
 
-def test_without_lctl_only_the_servers_are_unknown(
+def test_a_soft_limit_within_its_grace_is_no_refusal(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LFS_QUOTA", "2000 0 0 0 1024 1w")
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    user, _ = View.from_json(opened()["view"]).quotas
+    assert user.over == "2000 KiB of 1024, grace 1w"
+
+
+def test_a_case_asks_lustre_five_questions(
     lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = tmp_path / "bin"
-    only.mkdir()
-    (only / "lfs").symlink_to(PROGRAMS / "lfs")
-    monkeypatch.setenv("PATH", f"{only}:/usr/bin:/bin")
+    """Each starts a program on the node; what the kernel shows as files starts none."""
+    for name in ("lfs", "lctl"):
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(
+            f'#!/bin/sh\necho {name} $1 >>{tmp_path}/asked\nexec {PROGRAMS}/{name} "$@"\n'
+        )
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
+    assert agent.main(["facts", str(lustre), "facts"]) == 0
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert sorted(asked) == ["lfs check", "lfs df", "lfs getdirstripe", "lfs osts", "lfs quota"]
+
+
+def test_without_the_kernels_files_only_the_servers_are_unknown(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lustre_client, "TOPS", ("nowhere",))
     assert [t.server for t in lustre_targets.storage_targets(str(lustre))] == [None] * 4
 
 
@@ -463,7 +517,9 @@ def test_pins_that_cannot_be_set(
     Path("open.json").write_text(
         json.dumps(
             Opened(
-                session="s", case="c", view=lustre_targets.look(str(lustre), striped=True)
+                session="s",
+                case="c",
+                view=lustre_targets.with_lustre(lustre_targets.look(str(lustre)), True),
             ).to_json()
         )
     )

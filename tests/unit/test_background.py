@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,8 @@ time_based=1
 ioengine=psync
 """
 #: Writes for a minute.
-SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9"]
+NEXT = "print('1 write --section=write')"
+SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9", "--", sys.executable, "-c", NEXT]
 WITNESS = ["sh", str(LIBRARY / "witness.sh"), "fio", "write.fio"]
 #: Lets a case begin, and ends with the job script.
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'

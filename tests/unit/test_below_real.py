@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node.lustre_targets import look
+from iogauge.node.lustre_targets import look, project_of
 from iogauge.node.mounts import Below
 from support import hanging
 from support.devices import MIB, Devices, encryption, overlay, patiently, run, unmount
@@ -28,6 +28,20 @@ pytestmark = [
 def devices(tmp_path: Path) -> Iterator[Devices]:
     with contextlib.ExitStack() as leaving:
         yield Devices(tmp_path, leaving)
+
+
+def test_the_project_of_a_directory_is_the_one_that_new_files_join(devices: Devices) -> None:
+    if shutil.which("xfs_io") is None:
+        pytest.skip("needs xfs_io")
+    mount = devices.made("xfs", devices.loop(devices.image("disk")))
+    of_others, joined = mount / "others", mount / "joined"
+    for directory in (of_others, joined):
+        directory.mkdir()
+        run("xfs_io", "-r", "-c", "chproj 77", directory)
+    run("xfs_io", "-r", "-c", "chattr +P", joined)
+    (joined / "new").mkdir()
+    assert project_of(str(mount)) == project_of(str(of_others)) == 0
+    assert project_of(str(joined)) == project_of(str(joined / "new")) == 77
 
 
 def below(path: Path) -> Below:

@@ -11,10 +11,11 @@ import pytest
 from rich.console import Console
 
 from iogauge.core.measurement import Reference
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan import cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.cost import Cost
-from iogauge.plan.stage import PlannedCase
+from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.report import plan_table
 from iogauge.session import current
 from iogauge.site.extras import Budget, PartitionExtras
@@ -238,3 +239,68 @@ def test_what_is_used_of_a_budget_is_said() -> None:
     (text,) = plan_table.within_budget([case(1, budget=limit), case(2, budget=limit)])
     assert text == "budget of s:p: 1 of 2 node-hours, 8 GiB of 1 TiB written"
     assert plan_table.within_budget([case(1)]) == []
+
+
+# --- phases of a set time, and a target that several cases share ----------------------------------
+
+TIMED = dataclasses.replace(READ, data_bytes=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "topology", "expected"),
+    [
+        ({}, TOPOLOGY, ()),
+        ({"repeat": [WRITE, TIMED]}, TOPOLOGY, (TimedPhases("read", 4.0, 40_000_000_000),)),
+        ({"repeat": [TIMED], "servers": 1}, TOPOLOGY, (TimedPhases("read", 4.0, 20_000_000_000),)),
+        ({"repeat": [TIMED], "warm_up": False}, {}, (TimedPhases("read", 3.0, None),)),
+        (
+            {
+                "prepare": [dataclasses.replace(WRITE, data_bytes=None)],
+                "repeat": [dataclasses.replace(TIMED, access=Access(direction="metadata"))],
+            },
+            TOPOLOGY,
+            (TimedPhases("write", 1.0, 10_000_000_000),),
+        ),
+    ],
+)
+def test_what_phases_of_a_set_time_may_move(
+    change: dict[str, Any], topology: dict[str, Any], expected: tuple[TimedPhases, ...]
+) -> None:
+    assert cost.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
+
+
+def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
+    bounded = case(
+        1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
+    )
+    assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
+        "IorPosix 1 and 1 more: writes for 12 s as much as the target can, which is in no column and no "
+        "budget: at most 120 GiB at the ceiling",
+        "IorPosix 1: reads for 12 s as much as the target can, which is in no column and no budget: no "
+        "ceiling is declared",
+    ]
+
+
+def sized(n: int, held_bytes: int, files: int) -> PlannedCase:
+    return case(n, order=dataclasses.replace(case(n).order, held_bytes=held_bytes, files=files))
+
+
+def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:
+    return Finding(guard, outcome, saw, "room")
+
+
+def test_the_worst_of_several_cases_on_a_target_is_shown() -> None:
+    ok, warn, bad = Outcome.OK, Outcome.WARN, Outcome.INVALID
+    large, small, many = sized(1, 100, 1), sized(2, 10, 1), sized(3, 1, 100)
+    found = plan_table.worst(
+        [
+            (large, [finding(ok, "a1"), finding(ok, "b1"), finding(ok, "c1", "G14")]),
+            (small, [finding(bad, "a2"), finding(ok, "b2"), finding(ok, "c2", "G14")]),
+            (many, [finding(bad, "a3"), finding(warn, "b3"), finding(ok, "c3", "G14")]),
+        ]
+    )
+    assert [(one.saw, names) for one, names in found] == [
+        ("a2", ["IorPosix 2", "IorPosix 3"]),
+        ("b3", ["IorPosix 3"]),
+        ("c3", []),
+    ]

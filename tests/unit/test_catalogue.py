@@ -106,8 +106,9 @@ def test_a_page_without_its_part_is_refused() -> None:
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
+        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.plan.rounds"),
     ],
-    ids=["open", "facts", "remove"],
+    ids=["open", "facts", "remove", "turns"],
 )
 def test_an_agent_loads_nothing_that_judges(command: list[str], needs: str, tmp_path: Path) -> None:
     done = subprocess.run(

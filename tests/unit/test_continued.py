@@ -139,3 +139,69 @@ def test_a_value_that_is_no_text_is_no_file_system(tmp_path: Path) -> None:
         made = records.values(fingerprint={"fs.uuid": odd}, session=f"2026010{number + 1}T120000")
         append(tmp_path / "mysite" / f"2026010{number + 1}T120000-n1-1.jsonl", made)
     assert query.load(tmp_path)["series"].n_unique() == 1
+
+
+# --- what was not answered ------------------------------------------------------------------------
+
+LUSTRE = {"kernel": "6.1", "mount.type": "lustre", "lustre.client": "2.17.0", "lustre.osts": 4}
+SILENT = {"kernel": "6.1", "mount.type": "lustre", "unanswered.lustre": True}
+BEFORE = {"kernel": "6.1", "mount.type": "lustre"}
+NEWER = {**LUSTRE, "lustre.client": "2.18.0"}
+
+
+def days(folder: Path, prints: Sequence[dict[str, Any]], check: str = "IorPosix") -> None:
+    """A record a day of a check with these fingerprints."""
+    for day, print_ in enumerate(prints):
+        time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
+        session = time.replace("-", "").replace(":", "")[:15] + "-n1-1"
+        made = records.record(session=session, time=time, check=check).with_fingerprint(print_)
+        append(folder / "mysite" / f"{session}.jsonl", made.to_json())
+
+
+@pytest.mark.parametrize(
+    ("prints", "expected"),
+    [
+        ([LUSTRE, SILENT, LUSTRE], "aaa"),
+        ([SILENT, LUSTRE, SILENT, SILENT], "aaaa"),
+        ([LUSTRE, BEFORE, LUSTRE], "aaa"),
+        ([LUSTRE, SILENT, NEWER], "aab"),
+        ([LUSTRE, {**SILENT, "kernel": "6.2"}, {**NEWER, "kernel": "6.2"}], "abb"),
+        ([LUSTRE, {**SILENT, "kernel": "6.3"}, {**LUSTRE, "kernel": "6.2"}], "abc"),
+        ([LUSTRE, {"kernel": "6.1", "mount.type": "ext4"}, LUSTRE], "aba"),
+        ([SILENT, SILENT], "aa"),
+        (
+            [{**LUSTRE, "fs.uuid": "A"}, {**SILENT, "fs.uuid": "A"}, {**LUSTRE, "fs.uuid": "B"}],
+            "aab",
+        ),
+        ([], ""),
+    ],
+)
+def test_a_record_without_an_answer_is_of_its_neighbours_series(
+    tmp_path: Path, prints: list[dict[str, Any]], expected: str
+) -> None:
+    days(tmp_path, prints)
+    for _ in range(2):  # as it is read, and as it is kept
+        found = query.load(tmp_path)
+        names = {series: "abc"[n] for n, series in enumerate(dict.fromkeys(found["series"]))}
+        assert "".join(names[series] for series in found["series"]) == expected
+        assert "incomplete" not in found.columns
+        assert query.load(tmp_path, columns=["series"])["series"].equals(found["series"])
+
+
+def test_each_line_has_neighbours_of_its_own(tmp_path: Path) -> None:
+    days(tmp_path, [LUSTRE, NEWER])
+    days(tmp_path, [NEWER, SILENT], check="IorMpiio")
+    found = query.load(tmp_path, columns=["check", "series"])
+    assert found.group_by("check").agg(pl.col("series").n_unique()).sort("check").rows() == [
+        ("IorMpiio", 1),
+        ("IorPosix", 2),
+    ]
+
+
+def test_the_trend_goes_on_over_a_busy_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    days(tmp_path / "history", [*[LUSTRE] * 12, SILENT, BEFORE, *[LUSTRE] * 12])
+    (series,) = json.loads(CliRunner().invoke(app, ["trend", "--json"]).stdout)
+    assert series["runs"] == 26

@@ -150,8 +150,8 @@ def test_what_was_not_run_is_explained_by_reason() -> None:
     lack = Unmeasured(left_out=(left_out(), left_out("MdtestHard")), unfit=("TargetNeedle",))
     assert of({}, lack).remarks == (
         "not run: MdtestEasy, MdtestHard (2 case(s)): environment e lacks mdtest: no such program",
-        "not for this site: TargetNeedle: no partition declares points, hosts or targets for them "
-        "(docs/checks.md)",
+        "not for this site: TargetNeedle: no partition declares the points, nodes, hosts or targets that "
+        "they need (docs/checks.md)",
     )
 
 

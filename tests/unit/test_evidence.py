@@ -13,6 +13,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import model
 from iogauge.plan.case import CasePlan, PhasePlan
+from iogauge.plan.stage import OPENED
 from support import stage as healthy
 
 PLAN = healthy.plan()
@@ -435,3 +436,28 @@ def test_what_the_kernel_says_stands_beside_what_the_tool_complains_of(
     if complete:
         assert (first.moved.read, first.seconds) == (4, 2.5)
         assert first.counted({"n1": ["8:1"]}).read == 1024
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("dd: failed to open 'x': Input/output error", True),
+        ("fio: fstat: Cannot send after transport endpoint shutdown", True),
+        ("ior: write failed: No space left on device", False),
+    ],
+)
+@pytest.mark.parametrize("kind", ["lustre", "ext4"])
+def test_an_error_that_an_eviction_gives_names_it_on_lustre(
+    stage: Path, words: str, named: bool, kind: str
+) -> None:
+    """An ordinary user cannot see it: who can, and how, stands in the reason."""
+    file = stage / "phases.tsv"
+    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t1"))
+    (stage / "write.1.err").write_text(words)
+    opened = json.loads((stage / OPENED).read_text())
+    opened["view"]["mount"]["type"] = kind
+    (stage / OPENED).write_text(json.dumps(opened))
+    with pytest.raises(ToolOutputError, match=re.escape(words)) as error:
+        collect(stage)
+    assert ("eviction" in str(error.value)) == ("osc.*.state" in str(error.value))
+    assert ("eviction" in str(error.value)) == (named and kind == "lustre")

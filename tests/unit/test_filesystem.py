@@ -143,24 +143,72 @@ def test_recorded_quota_without_limits(command: str) -> None:
     assert quota == Quota("user 1000", None, None)
 
 
+def test_one_question_gives_the_quotas_of_user_and_group() -> None:
+    text = block("quota.txt", "(bench) lfs quota /mnt/lustre")
+    owners = ["user 1000", "group 1000"]
+    assert mounts.parse_lfs_quotas(text) == tuple(Quota(owner, None, None) for owner in owners)
+    project = block("quota.txt", "(bench) lfs quota -p 1000 /mnt/lustre")
+    assert mounts.parse_lfs_quotas(project) == (Quota("project 1000", None, None),)
+    assert mounts.parse_lfs_quotas("usr quotas are not enabled.\n") == ()
+
+
+SOFT = "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB"
+
+
+@pytest.mark.parametrize(
+    ("command", "bytes_left", "files_left", "over"),
+    [
+        ("lfs quota -q -u 2000 /mnt/lustre/bench # hard limit 20 MiB", 0, None, ""),
+        ("lfs quota -q -u 2000 /mnt/lustre/bench # 1100 files", None, 66, ""),
+        (
+            "lfs quota -q -p 1000 /mnt/lustre/bench # project, hard limit 20 MiB",
+            20448 << 10,
+            None,
+            "",
+        ),
+        (SOFT, None, None, "174032 KiB of 10240, grace 1w"),
+    ],
+)
+def test_recorded_limits(
+    command: str, bytes_left: int | None, files_left: int | None, over: str
+) -> None:
+    quota = mounts.parse_lfs_quota(block("quota-limits.txt", command), "x")
+    assert quota == Quota("x", bytes_left, files_left, over)
+
+
+def test_a_default_quota_is_the_users_own() -> None:
+    text = block("quota-limits.txt", "(setquota -U), none of his own")
+    assert mounts.parse_lfs_quotas(text) == (Quota("user 2000", 0, None),)
+
+
+@pytest.mark.parametrize("word", ["expired", "none"])
+def test_after_its_grace_a_soft_limit_is_a_hard_one(word: str) -> None:
+    """The words of Lustre 2.17 and 2.12 (diff2str of utils/lfs.c); the grace was not waited for."""
+    text = block("quota-limits.txt", SOFT).replace("      1w", f"{word:>8}")
+    assert mounts.parse_lfs_quota(text, "x") == Quota("x", 0, None)
+    files = text.replace("1034*       0       0       -", f"1034*    1000       0 {word}")
+    assert mounts.parse_lfs_quota(files, "x") == Quota("x", 0, 0)
+
+
 def test_recorded_quota_that_is_exceeded() -> None:
     text = block("quota-over.txt", "lfs quota -u bench /mnt/lustre")
     assert mounts.parse_lfs_quota(text, "bench") == Quota("bench", 0, None)
 
 
 @pytest.mark.parametrize(
-    ("text", "bytes_left", "files_left"),
+    ("text", "bytes_left", "files_left", "over"),
     [
-        ("/m 100 0 300 - 5 0 20 -", 200 << 10, 15),
-        ("/m\n 100 0 300 - 5 0 20 -", 200 << 10, 15),
-        ("/m 100* 50 300 6d23h 25* 0 20 -", 200 << 10, 0),
-        ("/m [100] 0 300 - 5 0 20 -", 200 << 10, 15),
-        ("/m 300 0 300 - 20 0 20 -", 0, 0),
-        ("/1 100 0 300 - 5 0 0 -", 200 << 10, None),
+        ("/m 100 0 300 - 5 0 20 -", 200 << 10, 15, ""),
+        ("/m\n 100 0 300 - 5 0 20 -", 200 << 10, 15, ""),
+        ("/m 100* 50 300 6d23h 25* 0 20 -", 200 << 10, 0, "100 KiB of 50, grace 6d23h"),
+        ("/m 100 100 300 - 25* 9 0 1w", 200 << 10, None, "25 files of 9, grace 1w"),
+        ("/m [100] 0 300 - 5 0 20 -", 200 << 10, 15, ""),
+        ("/m 300 0 300 - 20 0 20 -", 0, 0, ""),
+        ("/1 100 0 300 - 5 0 0 -", 200 << 10, None, ""),
     ],
 )
-def test_quota(text: str, bytes_left: int | None, files_left: int | None) -> None:
-    assert mounts.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left)
+def test_quota(text: str, bytes_left: int | None, files_left: int | None, over: str) -> None:
+    assert mounts.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
 
 
 @pytest.mark.parametrize("text", ["", "lfs: not found", "/m 1 2 3", "/m a b c d e f g h"])

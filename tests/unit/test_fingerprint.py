@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
@@ -16,8 +17,10 @@ from hypothesis import strategies as st
 from iogauge.core import words
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.evidence import fingerprint as evidence_fingerprint
-from iogauge.node import probes
+from iogauge.node import lustre_client, probes
+from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount
+from support.lustre.kernel import kernel
 from support.lustre.recorded import sessions
 
 LUSTRE = sessions("params.txt")
@@ -28,70 +31,192 @@ PLAIN = (str, int, float, bool)
 # --- Lustre ---------------------------------------------------------------------------------------
 
 
-def test_the_parameters_of_a_client() -> None:
-    assert probes.lustre_facts(ALL) == {
-        "lustre.client": "2.17.0",
-        "lustre.server": "2.17.0.0",
-        "lustre.osts": 4,
-        "lustre.mdts": 2,
-        "tunable.llite.fast_read": "1",
-        "tunable.llite.hybrid_io": "1",
-        "tunable.llite.hybrid_io_read_threshold_bytes": "8388608",
-        "tunable.llite.hybrid_io_write_threshold_bytes": "2097152",
-        "tunable.llite.max_cached_mb": "2968",
-        "tunable.llite.max_read_ahead_mb": "256",
-        "tunable.llite.max_read_ahead_per_file_mb": "64",
-        "tunable.llite.unaligned_dio": "1",
-        "tunable.mdc.max_mod_rpcs_in_flight": "7",
-        "tunable.mdc.max_rpcs_in_flight": "8",
-        "tunable.osc.checksum_type": "t10ip4K",
-        "tunable.osc.max_dirty_mb": "743",
-        "tunable.osc.max_rpcs_in_flight": "8",
+EXPECTED = {
+    "lustre.client": "2.17.0",
+    "lustre.server": "2.17.0.0",
+    "lustre.osts": 4,
+    "lustre.mdts": 2,
+    "tunable.llite.fast_read": "1",
+    "tunable.llite.hybrid_io": "1",
+    "tunable.llite.hybrid_io_read_threshold_bytes": "8388608",
+    "tunable.llite.hybrid_io_write_threshold_bytes": "2097152",
+    "tunable.llite.max_cached_mb": "2968",
+    "tunable.llite.max_read_ahead_mb": "256",
+    "tunable.llite.max_read_ahead_per_file_mb": "64",
+    "tunable.llite.unaligned_dio": "1",
+    "tunable.mdc.max_mod_rpcs_in_flight": "7",
+    "tunable.mdc.max_rpcs_in_flight": "8",
+    "tunable.osc.checksum_type": "t10ip4K",
+    "tunable.osc.max_dirty_mb": "743",
+    "tunable.osc.max_rpcs_in_flight": "8",
+}
+PARAMETERS = parse_parameters(ALL)
+
+
+@pytest.mark.parametrize("fsname", ["lustre", "*"])
+def test_the_parameters_of_a_client(tmp_path: Path, fsname: str) -> None:
+    assert lustre_client.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
+
+
+def test_what_a_user_may_not_see_gives_no_key(tmp_path: Path) -> None:
+    answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
+    assert (answer.stdout, answer.status) == ("", 2)
+    root_alone = {"lustre.server", "tunable.llite.max_cached_mb"}
+    assert lustre_client.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
+        key: value for key, value in EXPECTED.items() if key not in root_alone
     }
 
 
-def test_what_a_user_may_not_see_gives_no_key() -> None:
-    answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
-    assert (answer.stdout, answer.status) == ("", 2)
-    assert probes.lustre_facts(answer.stdout) == {}
+def test_a_file_that_may_not_be_read_gives_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: str, flags: int) -> int:
+        raise PermissionError(path)
+
+    kernel(tmp_path, PARAMETERS)
+    monkeypatch.setattr(os, "open", refused)
+    assert lustre_client.facts("lustre", tmp_path) == {}
 
 
-def test_a_value_that_differs_between_targets_is_all_that_there_are() -> None:
-    text = ALL.replace(
-        "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=743",
-        "osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb=100",
-    )
-    assert probes.lustre_facts(text)["tunable.osc.max_dirty_mb"] == "100,743"
+def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
+    others = {
+        name.replace("lustre-", "other-"): value.replace("743", "1")
+        for name, value in PARAMETERS.items()
+    }
+    kernel(tmp_path, {**others, **PARAMETERS})
+    assert lustre_client.facts("lustre", tmp_path) == EXPECTED
+    assert lustre_client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
-def test_servers_are_counted_by_their_addresses() -> None:
-    text = "".join(
-        f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid=10.0.0.{1 + i % 2}@tcp\n" for i in range(4)
-    )
-    assert probes.lustre_facts(text) == {"lustre.servers": 2}
+def test_a_value_that_differs_between_targets_is_all_that_there_are(tmp_path: Path) -> None:
+    kernel(tmp_path, PARAMETERS)
+    kernel(tmp_path, {"osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb": "100"})
+    assert lustre_client.facts("lustre", tmp_path)["tunable.osc.max_dirty_mb"] == "100,743"
+
+
+def test_the_devices_of_a_metadata_server_are_left_out(tmp_path: Path) -> None:
+    kernel(tmp_path, PARAMETERS)
+    kernel(tmp_path, {"osc.lustre-OST0002-osc-MDT0000.max_rpcs_in_flight": "9"})
+    assert lustre_client.facts("lustre", tmp_path) == EXPECTED
+
+
+def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
+    addresses = {
+        f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{1 + i % 2}@tcp"
+        for i in range(4)
+    }
+    addresses["osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid"] = "10.0.0.99@tcp"
+    addresses["osc.lustre-OST0004-osc-ffff88.ost_conn_uuid"] = "<none>"
+    kernel(tmp_path, addresses)
+    assert lustre_client.facts("lustre", tmp_path) == {"lustre.servers": 2}
+    assert lustre_client.servers("lustre", tmp_path) == {
+        f"lustre-OST000{i}_UUID": f"10.0.0.{1 + i % 2}@tcp" for i in range(4)
+    }
 
 
 @given(st.text())
 def test_no_answer_of_lctl_breaks_it(text: str) -> None:
-    probes.lustre_facts(text)
+    lustre_client.facts_of(parse_parameters(text))
 
 
-def test_lctl_is_asked_for_everything_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_program_is_started_for_lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values of one client as the kernel shows them: the fingerprint of a Lustre target, and no lctl."""
     mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
     monkeypatch.setattr(probes, "find_mount", lambda _: mount)
-    (tmp_path / "answer").write_text(ALL)
-    program = tmp_path / "lctl"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n')
-    program.chmod(0o755)
+    (tmp_path / "lctl").write_text(f"#!/bin/sh\necho >{tmp_path}/asked\n")
+    (tmp_path / "lctl").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    found = probes.collect(str(tmp_path), deadline=60)
-    assert found["lustre.client"] == "2.17.0"
+    found = probes.collect(str(tmp_path), root=kernel(tmp_path / "root", PARAMETERS), deadline=60)
+    assert EXPECTED.items() <= found.items()
     assert found["mount.source"] == "10.0.2.15@tcp:/lustre"
-    (asked,) = (tmp_path / "asked").read_text().splitlines()
-    for name in ("version", "llite.lustre-*.hybrid_io ", "osc.lustre-OST*-osc-[!M]*.max_dirty_mb"):
-        assert name in asked
+    assert not (tmp_path / "asked").exists()
+
+
+# --- what was not answered ------------------------------------------------------------------------
+
+
+def test_a_probe_that_is_late_is_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = threading.Event()
+
+    def waits(*_: object) -> words.Fingerprint:
+        late.wait()
+        return EXPECTED
+
+    mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
+    monkeypatch.setattr(probes, "find_mount", lambda _: mount)
+    monkeypatch.setattr(lustre_client, "facts", waits)
+    found = probes.collect(str(tmp_path), deadline=3)
+    late.set()
+    assert found["unanswered.lustre"] is True
+    assert "lustre.client" not in found
+    assert "kernel" in found
+
+
+UNKNOWN = {"kernel": "6.1", "unanswered.lustre": True}
+KNOWN = {"kernel": "6.1", "lustre.client": "2.17.0", "tunable.llite.hybrid_io": "1"}
+
+
+def test_every_probe_says_which_keys_it_may_give() -> None:
+    assert probes.PROBES.keys() == probes.KEYS.keys()
+
+
+def test_every_key_belongs_to_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
+    monkeypatch.setattr(probes, "find_mount", lambda _: mount)
+    monkeypatch.setenv("ROMIO_HINTS", "x")
+    monkeypatch.setenv("LD_PRELOAD", "")
+    root = machine(kernel(tmp_path, PARAMETERS), NODE)
+    node = probes._Node(root, str(tmp_path), ())
+    for name, probe in probes.PROBES.items():
+        for key in probe(node) if name != "mpi" else ["mpi"]:
+            assert any(fnmatch.fnmatchcase(key, one) for one in probes.KEYS[name]), key
+
+
+def test_what_was_not_answered_is_no_change() -> None:
+    changed = evidence_fingerprint.changed
+    assert changed(KNOWN, UNKNOWN) == changed(UNKNOWN, KNOWN) == []
+    other = {**UNKNOWN, "kernel": "6.2"}
+    assert changed(KNOWN, other) == [("kernel", "6.1", "6.2")]
+    # What both know differs; what one has not asked for is gone.
+    assert changed(KNOWN, {**UNKNOWN, "lustre.client": "2.16.1"}) == [
+        ("lustre.client", "2.17.0", "2.16.1")
+    ]
+    assert len(changed(KNOWN, {"kernel": "6.1"})) == 2
+
+
+def test_what_another_look_answered_is_answered() -> None:
+    assert evidence_fingerprint.merge([UNKNOWN, KNOWN]) == KNOWN
+    assert evidence_fingerprint.merge([UNKNOWN, UNKNOWN]) == UNKNOWN
+    assert evidence_fingerprint.unanswered(KNOWN) == ()
+    assert evidence_fingerprint.unanswered(UNKNOWN) == ("lustre.*", "tunable.*")
+
+
+def test_a_record_of_before_without_lustres_version_had_no_answer() -> None:
+    assert evidence_fingerprint.unanswered({"mount.type": "lustre"}) == ("lustre.*", "tunable.*")
+    assert evidence_fingerprint.unanswered({"mount.type": "lustre", **KNOWN}) == ()
+    assert evidence_fingerprint.unanswered({"mount.type": "ext4"}) == ()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (KNOWN, UNKNOWN, True),
+        (UNKNOWN, KNOWN, True),
+        (KNOWN, {**UNKNOWN, "kernel": "6.2"}, False),
+        (KNOWN, {**UNKNOWN, "lustre.client": "2.16"}, False),
+        (KNOWN, {"kernel": "6.1"}, False),
+        ({**KNOWN, "fs.uuid": "A"}, {**UNKNOWN, "fs.uuid": "B"}, True),
+        ({**KNOWN, "cpu.governor": "x"}, UNKNOWN, True),
+        ({**KNOWN, "mpi": "x"}, UNKNOWN, False),
+        ({**KNOWN, "mpi": "x"}, {**UNKNOWN, "unanswered.mpi": True}, True),
+    ],
+)
+def test_fingerprints_that_may_be_of_one_series(
+    one: dict[str, Any], other: dict[str, Any], same: bool
+) -> None:
+    assert evidence_fingerprint.agree(one, other) is same
 
 
 # --- nothing secret -------------------------------------------------------------------------------
@@ -459,11 +584,13 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
         hung.wait()
         return {"late": True}
 
-    monkeypatch.setattr(probes, "_PROBES", (breaks, hangs, probes._memory))
-    found = probes.collect(str(tmp_path), deadline=0.3)
+    three = {"processor": breaks, "network": hangs, "memory": probes._memory}
+    monkeypatch.setattr(probes, "PROBES", three)
+    found = probes.collect(str(tmp_path), deadline=1)
     hung.set()
     assert "mem.bytes" in found
     assert "late" not in found
+    assert [key for key in found if key.startswith("unanswered.")] == ["unanswered.network"]
 
 
 def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,8 +598,10 @@ def test_a_program_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "mpirun").chmod(0o755)
     monkeypatch.delenv("CRAY_MPICH_VERSION", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(probes, "_PROGRAM_SECONDS", 0.3)
     found = probes.collect(str(tmp_path), deadline=60)
     assert "mpi" not in found
+    assert found["unanswered.mpi"] is True
     assert "kernel" in found
 
 

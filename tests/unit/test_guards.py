@@ -17,8 +17,8 @@ from iogauge.evidence.witness import Moved
 from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.node import counters, probes
-from iogauge.node.counters import Load
+from iogauge.node import counters, lustre_client
+from iogauge.node.counters import Load, parse_parameters
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
 from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
@@ -488,9 +488,7 @@ def test_g13_refuses_a_file_system_without_room() -> None:
     ],
 )
 def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None:
-    found = preflight.inodes(
-        space=Space(1, 1, total, free), quotas=(), need_bytes=0, need_files=files
-    )
+    found = preflight.inodes(space=Space(1, 1, total, free), need_files=files)
     assert found.outcome is outcome
     if outcome is INVALID:
         says(
@@ -515,12 +513,32 @@ def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None
 )
 def test_g14_quota(quota: Quota, words: list[str]) -> None:
     open_quota = Quota("g", None, None)
-    found = preflight.inodes(
-        space=Space(1, 1, 0, 0), quotas=(open_quota, quota), need_bytes=1000, need_files=100
-    )
+    found = preflight.quota(quotas=(open_quota, quota), need_bytes=1000, need_files=100)
     assert (found.outcome is OK) == (not words)
     if words:
+        assert found.outcome is INVALID
         says(found, "G14", "1.2 x need within every quota", "raise the quota", *words)
+
+
+@pytest.mark.parametrize(
+    ("over", "unanswered", "outcome", "word"),
+    [
+        ("", (), OK, "room in the quotas of user 7"),
+        ("9 KiB of 5, grace 1w", (), WARN, "user 7 is beyond its soft limit: 9 KiB of 5, grace 1w"),
+        ("", ("project 9",), WARN, "the quota of project 9 was not answered"),
+    ],
+)
+def test_g14_a_quota_that_may_bind_later_is_a_remark(
+    over: str, unanswered: tuple[str, ...], outcome: Outcome, word: str
+) -> None:
+    quotas = (Quota("user 7", None, None, over),)
+    found = preflight.quota(quotas=quotas, need_bytes=1, need_files=1, unanswered=unanswered)
+    assert (found.guard, found.outcome) == ("G14", outcome)
+    assert word in found.saw
+    if over:
+        short = (*quotas, Quota("group 8", 0, None))
+        refused = preflight.quota(quotas=short, need_bytes=1, need_files=1)
+        assert refused.outcome is INVALID, "what binds already comes before what may bind later"
 
 
 # --- G17: dispersion ------------------------------------------------------------------------------
@@ -1505,7 +1523,10 @@ def test_g20_says_that_nothing_can_be_seen() -> None:
     for changes in ([], [change(looked(""), looked(""))]):
         finding = nodes.connections(changes=changes)
         assert finding.outcome is OK
-        assert "not visible here" in finding.saw
+        assert finding.saw.startswith(
+            "not visible here: an ordinary user sees no evictions; root does"
+        )
+        assert "lctl get_param 'osc.*.state'" in finding.saw
 
 
 def test_g20_objects_to_a_client_that_was_evicted() -> None:
@@ -1572,11 +1593,13 @@ def test_g21_knows_when_all_writes_were_to_come_first() -> None:
 
 # --- G24: what the client makes of I/O ------------------------------------------------------------
 
-HYBRID = probes.lustre_facts(
-    sessions("params.txt")[
-        "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "
-        "llite.*.hybrid_io_write_threshold_bytes llite.*.unaligned_dio"
-    ].stdout
+HYBRID = lustre_client.facts_of(
+    parse_parameters(
+        sessions("params.txt")[
+            "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "
+            "llite.*.hybrid_io_write_threshold_bytes llite.*.unaligned_dio"
+        ].stdout
+    )
 )
 
 
@@ -1622,6 +1645,8 @@ def test_g24_records_the_modes() -> None:
             "unaligned_dio is 0 and 1",
         ),
         ({"nodes": [HYBRID, {}]}, "hybrid_io is 1 and unknown on different nodes"),
+        ({"nodes": [{"unanswered.lustre": True}]}, "not answered in time on 1 of 1 node(s)"),
+        ({"nodes": [HYBRID, {"unanswered.lustre": True}]}, "not answered in time on 1 of 2 node"),
     ],
 )
 def test_g24_remarks(change: dict[str, Any], saw: str) -> None:

@@ -24,12 +24,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
+from rich.console import Console
 
 from iogauge.evidence.fingerprint import identity
 from iogauge.records import columns, journal
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
+from iogauge.report import history_table
 from support.records import append
 
 
@@ -930,3 +932,39 @@ def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: s
     assert records_query.load(folder)["record"].n_unique() == 1
     (found,) = records_query.damaged(folder)
     assert found.problem == f"the key {key} is missing"
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [80, 140, 200])
+def test_a_long_reason_folds_and_leaves_the_other_columns_their_widths(width: int) -> None:
+    reason = (
+        "needs two valid points at least, has 1; " + "find out why, and run it once more; " * 12
+    )
+    common = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
+    judged = {"verdict": "UNREFERENCED", "reason": "nothing"}
+    metric = judged | {"name": "write_bw", "unit": "MiB/s", "median": 127.0, "spread": 0.1}
+    rows = [
+        common | {"case": "StripeSpeedup", "verdict": "INVALID", "reason": reason, "metrics": []},
+        common | judged | {"case": "Steady", "metrics": [metric]},
+    ]
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(history_table.table([(row, {None, "write_bw"}) for row in rows], width))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= width
+    cells = [[cell.strip() for cell in line.strip("│").split("│")] for line in lines if "│" in line]
+    assert {len(row) for row in cells} == {7}
+    columns = [" ".join(filter(None, column)) for column in zip(*cells, strict=True)]
+    assert columns[0].count("2026-11-22") == columns[0].count("T10:59:00Z") == 2
+    assert columns[1].replace(" ", "").count("rig:lustre") == 2
+    assert columns[2].replace(" ", "") == "StripeSpeedupSteady"
+    assert columns[3:6] == ["- write_bw", "- 127.0 MiB/s ±10.0%", "INVALID UNREFERENCED"]
+    assert columns[6].replace(" ", "").startswith(reason.replace(" ", ""))
+    if width > 80:
+        whole = [row for row in cells if row[0]]
+        assert [row[0] for row in whole] == ["2026-11-22T10:59:00Z"] * 2
+        assert [row[1:3] for row in whole] == [
+            ["rig:lustre", "StripeSpeedup"],
+            ["rig:lustre", "Steady"],
+        ]

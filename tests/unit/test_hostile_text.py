@@ -119,7 +119,7 @@ def test_what_a_record_holds_is_only_shown(text: str) -> None:
     printed = shown(
         table.table(table.rows([kept])),
         table.cost_table(table.costs([kept])),
-        history_table.table([(record, {text, f"{text}2"})]),
+        history_table.table([(record, {text, f"{text}2"})], 80),
         compare.render(compare.compare(one, other)),
         table.plain(text),
     )

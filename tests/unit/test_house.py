@@ -125,7 +125,7 @@ def test_files_of_the_stage_are_named_in_one_module() -> None:
 
 def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> None:
     written = files_of_the_stage()
-    for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS"):  # before the job
+    for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS", "ROUNDS"):  # before the job
         del written[name]
     listed: dict[str, str] = {}
     for script in ("job.sh", "fio_servers.sh"):

@@ -6,13 +6,17 @@ import contextlib
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iogauge.guards import preflight
+from iogauge.guards.finding import Outcome
 from iogauge.node import directories, layouts, lov, lustre_targets
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
@@ -160,7 +164,6 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
         lambda: directories.parse_pool(text, ()),
         lambda: lustre_targets.parse_osts(text),
         lambda: lustre_targets.parse_df(text),
-        lambda: lustre_targets.parse_servers(text),
         lambda: lustre_targets.parse_check(text),
     ):
         with contextlib.suppress(LustreError):
@@ -302,13 +305,16 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
 
 
 def joined(
-    df: str, osts: str = "lfs osts /mnt/lustre", check: str = "", servers: str = ""
+    df: str,
+    osts: str = "lfs osts /mnt/lustre",
+    check: str = "",
+    servers: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[StorageTarget, ...]:
     checked = answer("health.txt", check) if check else None
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(answer("health.txt", osts).stdout),
         shown=lustre_targets.parse_df(answer("health.txt", df).stdout),
-        servers=lustre_targets.parse_servers(servers),
+        servers=servers,
         failed=lustre_targets.parse_check(checked.stdout + checked.stderr) if checked else {},
     )
 
@@ -355,8 +361,13 @@ def test_flags_at_the_end_of_the_line(df: str, flags: list[str]) -> None:
     assert [target.flags for target in joined(df)] == flags
 
 
-def test_a_full_target() -> None:
-    assert joined("lfs df # OST 3 full")[3].fill == pytest.approx(0.9997, abs=1e-4)
+def test_a_full_target_without_a_flag_is_refused_for_its_room() -> None:
+    targets = joined("lfs df # OST 3 full")
+    assert targets[3].fill == pytest.approx(0.9997, abs=1e-4)
+    assert preflight.health(targets=targets).outcome is Outcome.OK
+    found = preflight.target_room(targets=targets, need_bytes=32 * MIB, max_fill=0.85)
+    assert found.outcome is Outcome.INVALID
+    assert "lustre-OST0003_UUID: 1008 KiB free" in found.saw
 
 
 def test_targets_beyond_ten_have_a_decimal_index_and_a_hexadecimal_name() -> None:
@@ -395,22 +406,9 @@ def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None
         )
 
 
-def test_servers_are_those_of_the_clients_own_devices() -> None:
-    text = """\
-osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid=10.0.0.99@tcp
-osc.lustre-OST0000-osc-ffff888129458800.ost_conn_uuid=10.0.0.11@tcp
-osc.lustre-OST0001-osc-ffff888129458800.ost_conn_uuid=10.0.0.12@o2ib1
-osc.lustre-OST0002-osc-ffff888129458800.ost_conn_uuid=<none>
-osc.my-fs-OST001f-osc-ffff888129458800.ost_conn_uuid=fd00::11@tcp
-osc.lustre-OST0003-osc-ffff888129458800.ost_conn_uuid=
-error: get_param: param_path 'osc/x': No such file or directory
-"""
-    assert lustre_targets.parse_servers(text) == {
-        "lustre-OST0000_UUID": "10.0.0.11@tcp",
-        "lustre-OST0001_UUID": "10.0.0.12@o2ib1",
-        "my-fs-OST001f_UUID": "fd00::11@tcp",
-    }
-    targets = joined("lfs df /mnt/lustre", servers=text)
+def test_a_target_has_the_address_of_its_server() -> None:
+    servers = {"lustre-OST0000_UUID": "10.0.0.11@tcp", "lustre-OST0001_UUID": "10.0.0.12@o2ib1"}
+    targets = joined("lfs df /mnt/lustre", servers=servers)
     assert [t.server for t in targets] == ["10.0.0.11@tcp", "10.0.0.12@o2ib1", None, None]
 
 

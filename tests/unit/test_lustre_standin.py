@@ -235,6 +235,24 @@ def test_a_quota_is_told_alike(place: Place, over: bool) -> None:
     assert ours[head:] == theirs[len("    /mnt/lustre") :]
 
 
+def test_one_question_about_quotas_is_answered_alike(place: Place) -> None:
+    def unnamed(text: str) -> str:
+        text = re.sub(r"(usr|grp) \S+ \(([ug])id \d+\)", r"\1 NAME (\2id N)", text)
+        return re.sub(r" *\d+ ", " # ", re.sub(r"(?m)^ *\S*/\S+", "MOUNT", text))
+
+    theirs = answer("quota.txt", "lfs quota /mnt/lustre").stdout
+    ours = place.run(f"lfs quota {place.mount}", LFS_QUOTA="314528 0 105 0").stdout
+    assert unnamed(ours) == unnamed(theirs)
+    soft = answer("quota-limits.txt", "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB")
+    ours = place.run(
+        f"lfs quota -q -u 2000 {place.mount}", LFS_QUOTA="174032 0 1034 0 10240 1w"
+    ).stdout
+    assert ours.split()[1:5] == soft.stdout.split()[1:5]
+    project = place.run(f"lfs quota -p 1000 {place.mount}", LFS_PROJECT_QUOTA="32 20480 4 0").stdout
+    assert "prj <unknown> (pid 1000):" in project
+    assert project.split()[-8:] == ["32", "0", "20480", "-", "4", "0", "0", "-"]
+
+
 def test_a_file_that_is_made_anew_loses_its_layout(place: Place) -> None:
     place.run("lfs setstripe -c 1 -S 1M . && lfs setstripe -c 2 -S 4M -i 3 named")
     assert place.run("lfs getstripe -c named").stdout == "2\n\n"

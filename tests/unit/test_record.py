@@ -134,7 +134,14 @@ def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> N
         reason="",
         confirms="earlier",
         metrics=(
-            MetricRecord.of(decided, ceiling=None, ceiling_from=None, cold=9.0, probes={"a": 1.0}),
+            MetricRecord.of(
+                decided,
+                ceiling=None,
+                ceiling_from=None,
+                cold=9.0,
+                probes={"a": 1.0},
+                rounds=[{"a": 1.0}],
+            ),
         ),
         findings=(FindingRecord.of(finding),),
     )
@@ -147,7 +154,7 @@ def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> N
         "stack,commands,metrics,findings,line,series,fingerprint"
     )
     assert ",".join(record.to_json()["metrics"][0]) == (
-        "name,unit,better,samples,median,spread,verdict,reason,cold,probes,ceiling,ceiling_from,reference"
+        "name,unit,better,samples,median,spread,verdict,reason,cold,probes,rounds,ceiling,ceiling_from,reference"
     )
     assert record.line == line_of(new.to_json())
     assert record.series == series_of(record.line, {"kernel": "6.1"})

@@ -327,6 +327,25 @@ def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
     assert table.rows([found])[0].verdict is Verdict.ERROR
 
 
+def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
+    too_few = "sanity error: ERROR: this scenario cannot be run at this scale: too few bytes"
+    names = ("Burst", "Steady %x=1", "Burst %x=2")
+    cases = [case(name, fail_reason=too_few) for name in names]
+    fine = case("Fine", result="pass", fail_reason=None)
+    other = case("Other", fail_reason="type error: x")
+    assert outcome.unable(write(tmp_path, *cases, fine, other)) == [
+        "Burst and 2 more: cannot run: this scenario cannot be run at this scale: too few bytes",
+        "Other: cannot run: type error: x",
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"runs": [{"testcases": [5]}]}'])
+def test_a_report_without_form_says_nothing_of_what_cannot_run(tmp_path: Path, text: str) -> None:
+    (tmp_path / "report.json").write_text(text)
+    with pytest.raises(ValueError, match=r"report\.json"):
+        outcome.unable(tmp_path / "report.json")
+
+
 #: What a decided case's record has, and an undecided one has no knowledge of.
 UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint"}
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
 
@@ -185,6 +185,28 @@ def test_a_failure_names_value_reference_and_distance() -> None:
     assert decided.reason == (
         "median 80.00 MiB/s, reference 100.0 MiB/s, at least 90.00, at most 110.0 (-20.0%)"
     )
+
+
+@pytest.mark.parametrize(
+    ("median", "open_value", "verdict"),
+    [
+        (95.0, None, Verdict.PASS),
+        (95.0, 95.0, Verdict.PASS),
+        (95.0, 90.0, Verdict.PASS),
+        (80.0, None, Verdict.FAIL),
+        (80.0, 95.0, Verdict.FAIL),  # it is proven: another value is open
+        (80.0, 70.0, Verdict.FAIL),
+        (80.0, 80.0, Verdict.UNSTABLE),
+        (95.0, 80.0, Verdict.UNSTABLE),
+    ],
+)
+def test_a_value_that_the_turns_leave_open_is_unstable(
+    median: float, open_value: float | None, verdict: Verdict
+) -> None:
+    unsettled = None if open_value is None else Unsettled(open_value, "cannot decide: why")
+    found = decide_metric(BW, [median], [], MET, unsettled=unsettled)
+    assert found.verdict is verdict
+    assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
 
 
 def test_an_objection_is_the_reason() -> None:

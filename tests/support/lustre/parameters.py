@@ -339,6 +339,18 @@ def parameters(last: str) -> dict[str, str]:
     return found
 
 
+def sysfs() -> str:
+    """The directory, in ``LFS_STATE``, of the files that show the addresses of the servers."""
+    folder = os.path.join(os.environ["LFS_STATE"], "sysfs")
+    for name, value in parameters("ost_conn_uuid").items():
+        file = os.path.join(folder, *name.split("."))
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(f"{file}.{os.uname().nodename}.{os.getpid()}", "w", encoding="ascii") as text:
+            text.write(f"{value}\n")
+        os.replace(text.name, file)
+    return folder
+
+
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
     """Names that fit a pattern, whose ``*`` stays between two dots."""
     ours = pattern.replace("[^", "[!").split(".")

@@ -20,8 +20,8 @@ Environment:
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
 * ``LFS_MDT_FULL``: metadata targets without inodes.
-* ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``).
-  ``LFS_PROJECT_QUOTA``: the same of every project.
+* ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
+  wanted, the soft limit of the kilobytes and its grace. ``LFS_PROJECT_QUOTA``: the same of every project.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
   on the client itself, ``0@lo``). ``LFS_SERVERS_BLOCK=1``: consecutive targets on one server instead.
 * ``LCTL_USER``: 1 is an ordinary user, 0 is root; not set: who runs the program. What a user may not do or
@@ -882,28 +882,54 @@ def quota(words: list[str]) -> int:
         options, names = getopt.gnu_getopt(words, "qu:g:p:")
     except getopt.GetoptError as error:
         raise not_covered(f"lfs quota {' '.join(words)}") from error
-    of = dict(options)
-    kinds = [("usr", of.get("-u")), ("grp", of.get("-g")), ("prj", of.get("-p"))]
-    ((kind, asked),) = [pair for pair in kinds if pair[1] is not None] or [("", None)]
-    if len(names) != 1 or asked is None or (kind == "prj" and "-q" not in of):
+    of = {name: value for name, value in options if name != "-q"}
+    if len(names) != 1 or len(of) > 1:
         raise not_covered(f"lfs quota {' '.join(words)}")
-    knob = "LFS_PROJECT_QUOTA" if kind == "prj" else "LFS_QUOTA"
-    used, limit, files, file_limit = _numbers(knob) or [0, 0, 0, 0]
-    if "-q" not in of:
-        import grp
-        import pwd
+    kinds = {"-u": "usr", "-g": "grp", "-p": "prj"}
+    asked = {kinds[name]: value for name, value in of.items()}
+    asked = asked or {"usr": str(os.geteuid()), "grp": str(os.getegid())}
+    variable = "LFS_PROJECT_QUOTA" if "prj" in asked else "LFS_QUOTA"
+    given = (os.environ.get(variable) or "0 0 0 0").split()
+    used, limit, files, file_limit, soft, grace = [*given, "0", "-"][:6]
 
-        by_name = pwd.getpwnam if kind == "usr" else grp.getgrnam
-        number = asked if asked.isdigit() else str(by_name(asked)[2])
-        print(f"Disk quotas for {kind} {asked} ({kind[0]}id {number}):")
-        print("     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace ")
+    def shown(value: str, *limits: str) -> str:
+        return (
+            f"{value}{'*' if any(int(most) and int(value) > int(most) for most in limits) else ''}"
+        )
 
-    def shown(value: int, most: int) -> str:
-        return f"{value}{'*' if most and value > most else ''}"
-
-    columns = (shown(used, limit), 0, limit, "-", shown(files, file_limit), 0, file_limit, "-")
-    print(f"{names[0]:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
+    columns = (
+        shown(used, limit, soft),
+        soft,
+        limit,
+        grace,
+        shown(files, file_limit),
+        0,
+        file_limit,
+        "-",
+    )
+    for kind, name in asked.items():
+        if ("-q", "") not in options:
+            print(_quota_title(kind, name))
+        print(f"{names[0]:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
     return 0
+
+
+def _quota_title(kind: str, asked: str) -> str:
+    import grp
+    import pwd
+
+    number, name = asked, asked
+    if kind == "prj":
+        name = "<unknown>"
+    elif asked.isdigit():
+        by_number = pwd.getpwuid if kind == "usr" else grp.getgrgid
+        with contextlib.suppress(KeyError):
+            name = by_number(int(asked))[0]
+    else:
+        by_name = pwd.getpwnam if kind == "usr" else grp.getgrnam
+        number = str(by_name(asked)[2])
+    title = "     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace "
+    return f"Disk quotas for {kind} {name} ({kind[0]}id {number}):\n{title}"
 
 
 def getname(words: list[str]) -> int:

@@ -16,7 +16,7 @@ import reframe.core.builtins as builtins
 
 from iogauge.check.storage import StorageCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
-from iogauge.core.units import tool_size
+from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed, Verification
@@ -153,9 +153,13 @@ class IorCheck(StorageCheck):
         transfer = self.transfer_bytes
         block = self.total_bytes // self.total_tasks // transfer * transfer
         if block < 2 * transfer:
+            # The scenario's files are this fraction of what the site allows.
+            fraction = self.site.limits.case_bytes // max(1, self.total_bytes)
+            enough = 2 * transfer * self.total_tasks * max(1, fraction)
             raise ValueError(
                 f"{self.total_bytes} bytes for {self.total_tasks} task(s) leave less than two transfers "
-                f"of {transfer} bytes each: raise limits.case_bytes or lower the tasks"
+                f"of {transfer} bytes each: raise limits.case_bytes to "
+                f"{format_bytes(enough)} or lower the tasks"
             )
         return IorOptions(
             api=self.back_end,

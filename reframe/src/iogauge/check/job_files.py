@@ -26,7 +26,7 @@ from iogauge.plan.launchers import (
     reporting_variables,
 )
 from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
-from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.workspace.directory import session_dir
@@ -104,11 +104,12 @@ def planned_case(
     name: str,
     partition: str,
     rests_on: Collection[str],
+    timed: tuple[TimedPhases, ...],
     doubts: Collection[tuple[str, Doubt]] = (),
 ) -> PlannedCase:
     """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths.
 
-    ``doubts`` are those about its references, with the names of the metrics.
+    ``timed`` are the phases that end by time. ``doubts`` are those about its references, with the names of the metrics.
     """
     return PlannedCase(
         order=order,
@@ -122,6 +123,7 @@ def planned_case(
         node_minutes=footprint.node_minutes,
         seconds=footprint.seconds,
         rests_on=tuple(sorted(rests_on)),
+        timed=timed,
         budget=budget.model_dump() if budget else None,
         doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
         refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),

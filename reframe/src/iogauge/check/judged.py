@@ -116,6 +116,10 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Return a metric's values by name of its parts, for the record; empty without parts."""
         return {}
 
+    def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
+        """Return what :meth:`probes` sums up: each round, in the order of measuring."""
+        return ()
+
     # What a scenario may use.
 
     @property
@@ -356,4 +360,5 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             ceiling_from=limit.limited_by if limit else None,
             cold=self._cold_value(metric),
             probes=self.probes(metric),
+            rounds=self.rounds(metric),
         )

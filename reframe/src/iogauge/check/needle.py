@@ -1,12 +1,15 @@
 """Base classes of the needle scenarios: find a slow storage target or node by probing each alone.
 
 All files are written in full once, as a warm-up that also reveals their targets. Then all probes
-are overwritten in turn, each for a second or more. There are as many rounds as repetitions. Then
-all are read in the same way. The repetitions are inside the case, which is one sample.
+are overwritten in turn, each for a second or more. There are as many rounds as repetitions, each in
+an order of its own. The probes that seem slow are then measured again. After that all are read in
+the same way. The repetitions are inside the case, which is one sample.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -16,7 +19,7 @@ from iogauge.core.paths import JOB_FILES
 from iogauge.judge.needle import Rounds, medians, parse_rounds
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
-from iogauge.plan.stage import SERVERS
+from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio import options
 
 WRITE_SLOWEST = Metric("write_slowest", "1")
@@ -60,6 +63,14 @@ class NeedleCheck(FioCheck):
         (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
         rates: Any = output.parameters["rates"]
         return medians(rates)
+
+    def rounds(self, metric: Metric) -> Sequence[dict[str, float]]:
+        """Return the rate of every probe in each round, beside the median of all."""
+        if self._evidence is None or metric not in (WRITE_MEDIAN, READ_MEDIAN):
+            return ()
+        (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
+        rounds: Any = output.parameters["rounds"]
+        return rounds  # type: ignore[no-any-return]
 
     def _probe_jobs(
         self, probes: int, numjobs: int
@@ -110,7 +121,12 @@ class NeedleCheck(FioCheck):
             rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
             access=Access(direction=way, o_direct=True, fsync=way == "write"),
             pauses=True,
+            asks=True,
         )
+
+    def _for_rounds(self) -> str:
+        """Return the text of the file that tells the job whom to suspect."""
+        return json.dumps({"max_deviation": self.site.limits.max_deviation})
 
     def _rounds(self, direction: Literal["read", "write"], **probes: Any) -> Rounds:
         return Rounds(
@@ -124,9 +140,8 @@ class NeedleCheck(FioCheck):
 class TargetNeedleCheck(NeedleCheck):
     """Every storage target of a Lustre file system, from one node and by one process.
 
-    One fio does a round: a job for each target, one after the other (``stonewall``), in a directory
-    that is pinned to the target. A target has its Lustre name, with the index in hexadecimal:
-    ``ost000a``.
+    The job file has a job for each target, in a directory that is pinned to the target; one fio
+    runs one of them. A target has its Lustre name, with the index in hexadecimal: ``ost000a``.
     """
 
     def declared(self) -> dict[str, Any]:
@@ -153,9 +168,9 @@ class TargetNeedleCheck(NeedleCheck):
             )
         jobs = self._probe_jobs(len(names), 1)
 
-        def job_file(job: options.FioJob) -> str:
+        def job_file(job: options.FioJob, end: str = "") -> str:
             parts = (replace(job, name=n, directory=f"{_DIRECTORY}/{n}") for n in names)
-            return "\n".join(f"{part.job_file()}stonewall\n" for part in parts)
+            return "\n".join(part.job_file() + end for part in parts)
 
         layout = self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)
         held = jobs[0].bytes_total * len(names)
@@ -170,7 +185,11 @@ class TargetNeedleCheck(NeedleCheck):
                 self._pass(self._rounds("write", targets=names)),
                 self._pass(self._rounds("read", targets=names)),
             ],
-            inputs={f"{job.name}.fio": job_file(job) for job in jobs},
+            inputs={
+                **{f"{job.name}.fio": job_file(job) for job in jobs},
+                "layout.fio": job_file(jobs[0], "stonewall\n"),
+                ROUNDS: self._for_rounds(),
+            },
             held_bytes=held,
             files=len(names),
             pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
@@ -207,7 +226,7 @@ class NodeNeedleCheck(NeedleCheck):
             files=self.total_tasks,
             layout=Layout(stripe_count=-1) if striped else None,
         )
-        return replace(case, repetitions=1)
+        return replace(case, repetitions=1, inputs={**case.inputs, ROUNDS: self._for_rounds()})
 
 
 _LAID_OUT: Final = Access(direction="write", o_direct=True, fsync=True)

@@ -207,6 +207,7 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             partition=self.current_partition.fullname,
             rests_on={speed.source for speed in speeds.values()},
+            timed=plan_cost.timed(plan, extras),
             doubts=self._doubts(references, unreferenced),
         )
         job_files.write_inputs(stage, planned, plan)
@@ -232,6 +233,7 @@ class StorageCheck(JudgedCheck):
         over = session.spend(self.current_partition.fullname, cost, self._extras.budget)
         if over:
             self._refuse(Verdict.ERROR, over)
+        session.note_signals()
         session.undecided[self._open_name] = self._never_decided
         for place in self._extras.target.places:
             session.track(place)
@@ -311,7 +313,10 @@ class StorageCheck(JudgedCheck):
     def _never_decided(self, silent: str) -> None:
         """Record a case whose job ended without evidence, or that the run did not wait for."""
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
-        reason = f"run: the job ended as {self.job.state}{limit}, before the case was decided"
+        ended = f"the job ended as {self.job.state}{limit}"
+        if signal_name := current().ended_by:
+            ended = f"{signal_name} told the session to end"
+        reason = f"run: {ended}, before the case was decided"
         reason += f"; {silent}" if silent else ""
         judgement = Judgement((), (), Verdict.ERROR, reason)
         print(

@@ -10,12 +10,13 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
+from iogauge.cli import lustre
+from iogauge.cli.remark import Check, State
 from iogauge.core import deadline, paths
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
@@ -42,22 +43,10 @@ NEEDED_FOR: Final = {
 }
 
 
-State = Literal["ok", "note", "problem"]
-
 #: What to do about a declaration under which a PASS means little.
 DOUBT: Final = (
     "a PASS means little there: correct it; if it is meant, let the file's sources say why"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One line of the doctor's report."""
-
-    state: State
-    subject: str
-    text: str
-    remedy: str = ""
 
 
 def describe_stack(machine: Machine) -> list[str]:
@@ -150,31 +139,70 @@ def _programs(machine: Machine) -> list[Check]:
     return checks
 
 
-def _target(path: str) -> list[Check]:
+def _places(here: Path | None) -> Iterator[PartitionExtras | str]:
+    """Yield the targets of the site of this host; a path if it is the user's or nobody's choice."""
+    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == settings.LOCAL:
+        yield site_machine.target_path()
+        return
+    data, mistakes = settings.read_site(here)
+    seen = set()
+    for partition in [] if mistakes else data["systems"][0]["partitions"]:
+        extras = PartitionExtras.of_partition(partition["extras"])
+        if extras.target.path not in seen:
+            seen.add(extras.target.path)
+            yield extras
+
+
+def _target(place: PartitionExtras | str) -> list[Check]:
+    """Return the lines about a target: one of a site, or a path."""
+    extras = None if isinstance(place, str) else place
+    path = place if isinstance(place, str) else place.target.path
+    subject = f"target {path}"
+    if extras and extras.target.of_job:
+        return [Check("note", subject, "made for each job: only a job sees it")]
     try:
         view = deadline.call(path, lambda: look(path))
     except OSError as error:
-        return [Check("problem", f"target {path}", str(error), "set IOGAUGE_TARGET to a directory")]
+        what = "set IOGAUGE_TARGET to a directory"
+        if extras:
+            what = "correct target.path, or look on a node that mounts it"
+        return [Check("problem", subject, str(error), what)]
     checks = _target_mount(path, view)
+    striped = extras and extras.target.striped_by == "lustre"
+    on_lustre = striped or view.on_lustre
+    if on_lustre:
+        checks += _target_on_lustre(path, extras)
     try:
         by = deadline.call(path, lambda: permission.reason(path))
-        checks.append(Check("ok", f"target {path}", f"may be written in: {by}"))
+        checks.append(Check("ok", subject, f"may be written in: {by}"))
+        guarded = (extras.target.lock_place if extras else None) or path
         writable, sessions, holder = deadline.call(
             path,
             lambda: (
                 os.access(path, os.W_OK | os.X_OK),
                 directory.sessions(path),
-                lock.standing(path),
+                lock.standing(guarded),
             ),
         )
     except OSError as error:
         what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
-        return [*checks, Check("problem", f"target {path}", str(error), what)]
+        return [*checks, Check("problem", subject, str(error), what)]
     if not writable:
-        checks.append(
-            Check("problem", f"target {path}", "not writable for you", "choose another directory")
-        )
+        checks.append(Check("problem", subject, "not writable for you", "choose another directory"))
+    if on_lustre and holder is None:
+        checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
+
+
+def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
+    """Return the lines about the Lustre file system of a target."""
+    topology, subject = extras.topology if extras else None, f"target {path}"
+    try:
+        seen = deadline.call(path, lambda: lustre.see(path))
+    except (OSError, LustreError) as error:
+        what = "put lfs of the client on PATH; ask the administrators of the file system"
+        return [Check("problem", subject, str(error), what)]
+    return list(lustre.checks(subject, seen, topology.targets if topology else None))
 
 
 def _target_mount(path: str, view: View) -> list[Check]:
@@ -292,8 +320,10 @@ def examine() -> list[Check]:
     checks = [*_versions(), *_programs(machine)]
     launch = launch_check(machine)
     checks += [launch] if launch else []
-    checks += _target(site_machine.target_path())
     folders = settings.site_folders(paths.sites_dir())
+    here = site_of_host(folders)
+    for place in _places(here):
+        checks += _target(place)
     for folder in folders:
         mistakes = site_mistakes(folder)
         state: State = "problem" if mistakes else "ok"
@@ -301,5 +331,4 @@ def examine() -> list[Check]:
         subject = f"site {folder.name}"
         checks.append(Check(state, subject, text, "correct the file" if mistakes else ""))
         checks += [Check("note", subject, str(doubt), DOUBT) for doubt in settings.doubts(folder)]
-    here = site_of_host(folders)
     return [*checks, *(_declared_nodes(here) if here else ())]

@@ -377,7 +377,7 @@ def show_history(
             typer.echo(json.dumps(record, separators=(",", ":")))
         return
     if contents:
-        console.print(history_table.table(contents))
+        console.print(history_table.table(contents, console.width))
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -375,15 +376,17 @@ def _probe(target: str) -> tuple[float, int]:
         held.release()
 
 
-def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], str]:
+def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], list[str]]:
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
-    The text is the reason if the dry run failed or selected no case, else empty.
+    The lines say which cases cannot run, or why there is none; they are empty if all can.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        words += ["--report-file", str(report)]
         done = subprocess.run(
             _reframe_command(words),
             env=_environment(**quick),
@@ -393,9 +396,12 @@ def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], str]:
         )
         files = sorted(Path(scratch).rglob(FOOTPRINT))
         cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
+        reasons: list[str] = []
+        with contextlib.suppress(OSError, ValueError):
+            reasons = outcome.unable(report)
     if done.returncode != 0:
-        return cases, done.stdout[-4000:] + done.stderr[-4000:]
-    return cases, "" if cases else done.stderr + _NO_CASE
+        return cases, reasons or [done.stdout[-4000:] + done.stderr[-4000:]]
+    return cases, [] if cases else [done.stderr + _NO_CASE]
 
 
 _NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"

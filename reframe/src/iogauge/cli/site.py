@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from iogauge.cli import doctor
+from iogauge.cli.remark import Check
 from iogauge.cli.running import planned_cases, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
@@ -22,7 +23,6 @@ from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
 from iogauge.plan.stage import PlannedCase
-from iogauge.records.record import short_name
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
@@ -46,8 +46,8 @@ def show_doctor() -> None:
     if here := doctor.site_of_host(settings.site_folders(sites_dir())):
         refused, doubts = _beside_ceilings(here)
         subject = f"site {here.name}"
-        checks += [doctor.Check("problem", subject, text, doctor.DOUBT) for text in refused]
-        checks += [doctor.Check("note", subject, text, doctor.DOUBT) for text in doubts]
+        checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
+        checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
     for check in checks:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
@@ -71,21 +71,22 @@ def plan(
     All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
     """
     console = Console(stderr=True) if as_json else new_console()
-    cases, problem = planned_cases(context.args)
+    cases, unable = planned_cases(context.args)
     if as_json:
         typer.echo(plan_table.to_json(cases))
-    if problem:
-        console.print(plain(problem), soft_wrap=True)
-    fits = not problem and _show_plan(console, cases, wide)
+    fits = bool(cases) and _show_plan(console, cases, wide)
+    for line in unable:
+        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in unmeasured_remarks(context.args):
         console.print(plain(line), soft_wrap=True)
-    raise typer.Exit(0 if fits else 1)
+    raise typer.Exit(0 if fits and not unable else 1)
 
 
 def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases, wide), soft_wrap=True)
-    for line in [*plan_table.remarks(cases), *plan_table.within_budget(cases)]:
+    remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
+    for line in [*remarks, *plan_table.within_budget(cases)]:
         console.print(plain(line), soft_wrap=True)
     over = plan_table.over_budget(cases)
     for line in over:
@@ -93,43 +94,42 @@ def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     for line in plan_table.doubts(cases):
         console.print(f"[yellow]{plain(line)}[/]", soft_wrap=True)
     fits = not over
-    for target in sorted({case.order.target for case in cases}):
-        orders = [case.order for case in cases if case.order.target == target]
-        asked = replace(orders[0], metadata=any(order.metadata for order in orders))
-        try:
-            view, seen = deadline.call(target, partial(opening.look_as_declared, target, asked))
-        except (OSError, LustreError) as error:
-            console.print(
-                plain(f"{target}: cannot be looked at from here: {error}"), soft_wrap=True
-            )
-            fits = False
-            continue
-        try:
-            by = deadline.call(target, partial(permission.reason, target))
-            console.print(
-                f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}", soft_wrap=True
-            )
-        except OSError as error:
-            console.print(
-                f"{plain(target)}: [bold red]refused[/] {plain(str(error))}", soft_wrap=True
-            )
-            fits = False
-        worst = replace(
-            orders[0],
-            held_bytes=max(order.held_bytes for order in orders),
-            files=max(order.files for order in orders),
-            shared_bytes=0,
-        )
-        found = [("", finding) for finding in opening.preflight(view, seen, worst)]
-        for case in (case for case in cases if case.order.target == target):
-            stripes = opening.stripes_of(view, seen, case.order)
-            found += [(f"{short_name(case.name)}: ", finding) for finding in stripes]
-        for name, finding in found:
-            good = finding.outcome is Outcome.OK
-            fits = fits and good
-            word = "[green]ok[/]" if good else "[bold red]refused[/]"
-            console.print(f"{plain(target)}: {word} {plain(f'{name}{finding}')}")
+    declared: dict[tuple[object, ...], list[PlannedCase]] = {}
+    for case in cases:
+        order = case.order
+        place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
+        declared.setdefault(place, []).append(case)
+    for (target, *_), group in sorted(declared.items(), key=str):
+        fits = _show_target(console, str(target), group) and fits
     return fits
+
+
+def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
+    """Print what a target says to the cases that are declared for it; return whether all may run."""
+    asked = replace(cases[0].order, metadata=any(case.order.metadata for case in cases))
+    try:
+        view, seen = deadline.call(target, partial(opening.look_as_declared, target, asked))
+    except (OSError, LustreError) as error:
+        console.print(plain(f"{target}: cannot be looked at from here: {error}"))
+        return False
+    fits = True
+    try:
+        by = deadline.call(target, partial(permission.reason, target))
+        console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+    except OSError as error:
+        console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+        fits = False
+    findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
+    for finding, names in plan_table.worst(findings):
+        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
+        fits = fits and finding.outcome in _WORDS
+        of = f" ({plan_table.first_and_more(names)})" if names else ""
+        console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
+    return fits
+
+
+#: Words for findings with which a case runs.
+_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}
 
 
 def clean(

@@ -41,6 +41,14 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
+class Unsettled:
+    """The worst value of a quantity that the tool's turns leave open, and why it is not proven."""
+
+    value: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stonewall:
     """How far the tasks had come at the stonewall deadline.
 
@@ -93,7 +101,8 @@ class ToolOutput:
     ``tasks`` and ``nodes`` are the tool's own counts. ``warnings`` are the tool's own complaints:
     each makes a measurement INVALID unless the scenario expects it. ``parameters`` are those that
     the tool says it ran with, for the guards. ``notes`` maps a quantity to a remark for readers of
-    its verdict. ``moments`` are times within the execution.
+    its verdict, ``unsettled`` to what the output leaves open about it. ``moments`` are times within
+    the execution.
     """
 
     tool: str
@@ -105,6 +114,7 @@ class ToolOutput:
     warnings: tuple[str, ...] = ()
     parameters: Mapping[str, object] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    unsettled: Mapping[str, Unsettled] = field(default_factory=dict)
     moments: tuple[Moment, ...] = ()
 
 

@@ -270,7 +270,8 @@ def _collect(
         return Evidence(views=(opened.view,) if opened.view else (), mismatch=mismatch)
     if refused := _refused_by_node(stage, runs):
         return Evidence(views=(opened.view,) if opened.view else (), refused=refused)
-    _check_phases(stage, plan, runs, cause, ending)
+    on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
+    _check_phases(stage, plan, runs, cause, ending, on_lustre)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
     views = _views(stage, plan, opened)
@@ -367,13 +368,14 @@ def _check_phases(
     runs: Sequence[PhaseRun],
     cause: Sequence[str],
     ending: Sequence[str],
+    on_lustre: bool,
 ) -> None:
     """Raise :class:`ToolOutputError` if a phase failed or never finished."""
     for run in runs:
         if run.status != 0:
             raise ToolOutputError(
                 f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
-                f"{describe_status(run.status)}: {telling_line(stage, run)}"
+                f"{describe_status(run.status)}: {telling_line(stage, run, on_lustre)}"
                 + "".join(f"; {reason}" for reason in cause)
             )
     done = {(run.repetition, run.name) for run in runs}

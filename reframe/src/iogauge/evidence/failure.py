@@ -15,6 +15,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.evidence.witness import parse
 from iogauge.plan.stage import SIGNAL, PhaseRun, complaints_file, printed_file
+from iogauge.tools import launcher
 from iogauge.tools.mpi import is_binding
 
 
@@ -65,10 +66,21 @@ _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
 _TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 
 
-def telling_line(stage: Path, run: PhaseRun) -> str:
-    """Return the line that best explains a failed phase.
+#: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
+_CUT_OFF: Final = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
 
-    An error of the system comes first, then an error of the tool, then the last line.
+
+_EVICTION: Final = (
+    "; on Lustre this may be an eviction, or a target that is switched off: root sees it (lctl get_param "
+    "'osc.*.state' 'mdc.*.state', dmesg on the node)"
+)
+
+
+def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
+    """Return the line that best explains a failed phase, on Lustre with what else to look at.
+
+    An error of the system comes first, then an error of the tool, then why a launcher did not run
+    it, then the last line of the tool.
     """
     printed: list[str] = []
     execution = (run.name, run.repetition)
@@ -84,29 +96,31 @@ def telling_line(stage: Path, run: PhaseRun) -> str:
                 f"error {n}: {os.strerror(n)}\n" for n in errors
             )
         printed.append(text)
-    printed_lines = [
-        [
-            line.strip()
-            for line in parse(text)[1].splitlines()
-            if line.strip(" -\t") and not is_binding(line)
-        ]
+    texts = [
+        [line.strip() for line in parse(text)[1].splitlines() if not is_binding(line)]
         for text in printed
     ]
+    printed_lines = [[line for line in lines if line.strip(" -")] for lines in texts]
     for lines in printed_lines:
         telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
         if telling:
-            return visible(telling[0][:300])
+            cut_off = on_lustre and any(words in telling[0] for words in _CUT_OFF)
+            return visible(telling[0][:300]) + (_EVICTION if cut_off else "")
     for lines in printed_lines:
         # IOR and mdtest mark their errors; the launcher may print more.
         telling = [x for x in lines if _TOOL_ERROR.search(x)]
         if telling:
             return visible(telling[0][:300])
-    for lines in printed_lines:
-        # The tool reports its failure before the launcher adds to it.
+    for lines in texts:
+        if said := launcher.cause(lines):
+            return visible(said[:500])
+    # The tool speaks before the launcher adds to it.
+    for lines in map(launcher.of_tool, texts):
         telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
         if telling:
             return visible(telling[0][:300])
-    return "it printed nothing"
+    ending = next(filter(None, map(launcher.ended, texts)), "it printed nothing")
+    return visible(ending[:300])
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.

@@ -1,9 +1,9 @@
 """Facts of the software and hardware behind a record, so that a change can be named.
 
 A fingerprint is a flat dictionary of plain values. :mod:`iogauge.node.probes` gathers the facts of
-a node, without root, from ``/proc``, ``/sys``, one call of ``lctl`` and one of ``mpirun``.
+a node, without root, from ``/proc``, ``/sys`` and one call of ``mpirun``.
 :func:`merge` joins nodes, and :func:`of_case` adds the facts of the case. Facts that cannot be read
-get no key. A fingerprint never fails a run, and never holds a password or a key.
+get no key. Facts that did not answer in time are neither absent nor changed: see :func:`unanswered`. A fingerprint never fails a run, and never holds a password or a key.
 docs/fingerprint.md lists the keys.
 """
 
@@ -13,14 +13,14 @@ import fnmatch
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
 from iogauge.core.words import Fingerprint, Value
-from iogauge.node.probes import SECRET
+from iogauge.node.probes import KEYS, SECRET, UNANSWERED
 
 #: Keys (patterns of fnmatch) on which a result depends by design: their change starts a new series.
 #: Other keys only explain a change.
@@ -126,11 +126,46 @@ def fold(hosts: Sequence[str]) -> str:
 # Uses of a fingerprint.
 def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
     """Return the keys whose change starts a new series: those that fit :data:`STARRED`."""
-    return {
-        key: value
-        for key, value in fingerprint.items()
-        if any(fnmatch.fnmatchcase(key, pattern) for pattern in STARRED)
-    }
+    return {key: value for key, value in fingerprint.items() if _fits(key, STARRED)}
+
+
+_UNANSWERED: Final = {f"{UNANSWERED}{name}": keys for name, keys in KEYS.items()}
+
+
+def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
+    """Return patterns (of fnmatch) of the keys that may be missing for want of an answer.
+
+    A client of Lustre always knows its version: a record of before without it had no answer.
+    """
+    patterns = [p for key in _UNANSWERED.keys() & fingerprint.keys() for p in _UNANSWERED[key]]
+    if fingerprint.get("mount.type") == "lustre" and "lustre.client" not in fingerprint:
+        patterns += KEYS["lustre"]
+    return tuple(dict.fromkeys(sorted(patterns)))
+
+
+def agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+    """Return whether no starred key differs that both have, or could have had with an answer.
+
+    The file system is left aside: it divides a series in a way of its own.
+    """
+    unknown = [*unanswered(one), *unanswered(other)]
+    return not any(
+        key != FILE_SYSTEM and not (None in (old, new) and _fits(key, unknown))
+        for key, old, new in _differences(one, other)
+        if _fits(key, STARRED)
+    )
+
+
+def _fits(key: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
+
+
+def _differences(
+    old: Mapping[str, Value], new: Mapping[str, Value]
+) -> list[tuple[str, Value | None, Value | None]]:
+    return [
+        (key, old.get(key), new.get(key)) for key in {**old, **new} if old.get(key) != new.get(key)
+    ]
 
 
 def identity(fingerprint: Mapping[str, Value]) -> str:
@@ -141,13 +176,17 @@ def identity(fingerprint: Mapping[str, Value]) -> str:
 def changed(
     old: Mapping[str, Value], new: Mapping[str, Value]
 ) -> list[tuple[str, Value | None, Value | None]]:
-    """Return the keys that differ with old and new value, None if absent; starred keys first."""
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    starred = series_subset(dict.fromkeys(keys, True))
-    return [
-        (key, old.get(key), new.get(key))
-        for key in sorted(keys, key=lambda k: (k not in starred, k))
+    """Return the keys that differ with old and new value, None if absent; starred keys first.
+
+    A key that one side lacks for want of an answer has not changed.
+    """
+    unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*"]
+    changes = [
+        change
+        for change in _differences(old, new)
+        if not (None in change[1:] and _fits(change[0], unknown))
     ]
+    return sorted(changes, key=lambda change: (not _fits(change[0], STARRED), change[0]))
 
 
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
@@ -156,7 +195,7 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
 
     If a key has more than :data:`_DISTINCT` values, the others become their number and a digest.
     Otherwise a thousand nodes would make a record of megabytes. If a look lacks a key, because a
-    probe was late, the others give it.
+    probe was late, the others give it; what any look answered is answered.
     """
     by_key: dict[str, dict[Value, None]] = {}
     for node in nodes:
@@ -169,7 +208,11 @@ def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:
         rest = [f"and {len(more)} more ({text_digest(' | '.join(more))})"] if more else []
         return values[0] if len(values) == 1 else " | ".join([*texts[:_DISTINCT], *rest])
 
-    return {key: joined(list(values)) for key, values in sorted(by_key.items())}
+    return {
+        key: joined(list(values))
+        for key, values in sorted(by_key.items())
+        if not key.startswith(UNANSWERED) or all(key in node for node in nodes)
+    }
 
 
 def of_case(

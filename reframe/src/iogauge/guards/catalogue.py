@@ -41,13 +41,13 @@ _MEMORY: Final = "`limits.memory_factor` 2"
 _LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-case-at-a-time))"
 
 # fmt: off
-#: Rules that the job applies before it makes its directory, with G9 and G12: see
+#: Rules that the job applies before it makes its directory, with G9, G12 and the quotas: see
 #: :mod:`iogauge.job.opening`.
 OF_TARGET: Final = (
     Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
-    Entry("G14", "inodes, quota", preflight.inodes, _BEFORE, ""),
+    Entry("G14", "inodes", preflight.inodes, _BEFORE, ""),
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
     Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
@@ -62,6 +62,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G15", "nodes", nodes.as_declared, "remark", "`node.cores`, `node.memory`", nodes.as_declared_of),
     Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
+    Guard("G14", "quota", preflight.quota, _BEFORE, "", preflight.quota_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
     Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
     Guard("G10", "passed on", striping.passed_on, "remark", "", striping.passed_on_of),

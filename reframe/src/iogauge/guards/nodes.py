@@ -13,6 +13,7 @@ from iogauge.evidence.changes import NodeActivity
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.node.probes import UNANSWERED
 from iogauge.tools.mpi import Binding
 
 
@@ -178,6 +179,13 @@ def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
     yield exclusive(objection=seen.evidence.lost)
 
 
+#: What an ordinary user of most sites is told instead.
+_HIDDEN: Final = (
+    "not visible here: an ordinary user sees no evictions; root does (lctl get_param 'osc.*.state' "
+    "'mdc.*.state', dmesg)"
+)
+
+
 def connections(*, changes: Sequence[NodeActivity]) -> Finding:
     """G20: no connection to a server is in a bad state or was meanwhile, no request timed out, and
     the kernel's log shows no evicted client.
@@ -194,7 +202,7 @@ def connections(*, changes: Sequence[NodeActivity]) -> Finding:
         "G20",
         "no eviction, no lost connection, no request that timed out",
         "Look at the servers and the network, then run again",
-    ).decide(not troubles, saw or "not visible here (osc.*.state and the kernel's log need root)")
+    ).decide(not troubles, saw or _HIDDEN)
 
 
 def connections_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -215,12 +223,22 @@ def client_modes(
 ) -> Finding:
     """G24: ``hybrid_io``, ``fast_read``, ``parallel_dio``, ``unaligned_dio`` of the Lustre client
     are the same on all nodes. No buffered transfer is as large as ``hybrid_io`` makes direct (write
-    2 MiB, read 8 MiB by default). The modes are recorded, and a change starts a new series.
+    2 MiB, read 8 MiB by default). The modes are recorded, and a change starts a new series. Modes
+    that a node did not tell in time yield a remark.
 
     ``nodes`` holds the nodes' fingerprints. Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and
     ``hybrid_io_read_threshold_bytes``.
     """
     demands = "one mode on all nodes, and no hybrid I/O under buffered transfers"
+    if silent := sum(f"{UNANSWERED}lustre" in node for node in nodes):
+        remedy = (
+            "Run again; the figure may be one of direct I/O. If it stays so, see what keeps these "
+            "nodes from reading /sys/fs/lustre"
+        )
+        return Rule("G24", demands, remedy).warn(
+            f"not answered in time on {silent} of {len(nodes)} node(s): the modes of the Lustre client "
+            "are unknown"
+        )
 
     def values(name: str) -> list[str]:
         return sorted({str(node.get(f"tunable.llite.{name}", "unknown")) for node in nodes})

@@ -378,21 +378,40 @@ def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
     )
 
 
-def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files: int) -> Finding:
-    """G14: 1.2 x files free, 5 % of inodes left, and 1.2 x need within every quota (Lustre: ``lfs
-    quota``).
+def inodes(*, space: Space, need_files: int) -> Finding:
+    """G14: 1.2 x files free, and 5 % of inodes left."""
+    return Rule(
+        "G14",
+        f"{int(1.2 * need_files)} free inodes and 5 % left",
+        "Remove files, or lower limits.case_files",
+    ).decide(
+        not space.inodes_total
+        or (
+            space.inodes_free >= 1.2 * need_files
+            and space.inodes_free - need_files >= 0.05 * space.inodes_total
+        ),
+        f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed",
+    )
+
+
+def quota(
+    *,
+    quotas: Sequence[Quota],
+    need_bytes: int,
+    need_files: int,
+    unanswered: Collection[str] = (),
+) -> Finding:
+    """G14: on Lustre 1.2 x need within the quotas of user, group and project. After its grace a soft
+    limit counts as a hard one; within its grace it yields a remark. So does a quota that was not
+    answered.
+
+    ``unanswered`` names the owners of such quotas.
     """
     rule = Rule(
         "G14",
-        f"{int(1.2 * need_files)} free inodes and 5 % left; 1.2 x need within every quota",
+        "1.2 x need within every quota, and no soft limit exceeded",
         "Remove files, raise the quota, or lower limits.case_files and limits.case_bytes",
     )
-    saw = f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed"
-    if space.inodes_total and (
-        space.inodes_free < 1.2 * need_files
-        or space.inodes_free - need_files < 0.05 * space.inodes_total
-    ):
-        return rule.invalid(saw)
     for quota in quotas:
         owner = f"quota of {quota.owner} leaves"
         if quota.bytes_left is not None and quota.bytes_left < 1.2 * need_bytes:
@@ -400,4 +419,21 @@ def inodes(*, space: Space, quotas: Sequence[Quota], need_bytes: int, need_files
             return rule.invalid(f"{owner} {left}, {need} needed")
         if quota.files_left is not None and quota.files_left < 1.2 * need_files:
             return rule.invalid(f"{owner} {quota.files_left} files, {need_files} needed")
-    return rule.ok(saw)
+    doubts = [
+        f"{quota.owner} is beyond its soft limit: {quota.over}" for quota in quotas if quota.over
+    ]
+    doubts += [f"the quota of {owner} was not answered" for owner in unanswered]
+    if doubts:
+        return rule.warn("; ".join(doubts))
+    return rule.ok(f"room in the quotas of {', '.join(quota.owner for quota in quotas)}")
+
+
+def quota_of(seen: CaseSeen) -> Iterator[Finding]:
+    opened, plan = seen.evidence.opened, seen.plan
+    if opened and (opened.quotas or opened.unanswered):
+        yield quota(
+            quotas=opened.quotas,
+            need_bytes=plan.held_bytes,
+            need_files=plan.most_files,
+            unanswered=opened.unanswered,
+        )

@@ -220,7 +220,7 @@ def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     layouts = seen.case.layouts
     files = [file for layout in layouts for file in layout.noted.files]
     # Each file is so long that it has bytes in all of its objects.
-    fewest = (seen.phase.data_bytes or 0) // max((x.noted.total for x in layouts), default=1)
+    fewest = (seen.phase.data_bytes or 0) // max(1, *(x.noted.total for x in layouts), 1)
     finding = targets_witnessed(
         counted=counted,
         held={ost for file in files for ost in file.osts},

@@ -10,7 +10,8 @@
 - looking: what a node sees of the target, and whether it is the right file system
 - lustre: pin files, note layouts, switch checksums
 - opening: lock, look, make the directory; and the way out
-- rounds.sh: a job of fio again and again, round by round
+- rounds.sh: a job of fio again and again, each time on one probe
 - sampling: samples of the contents, between the phases
+- turns: which probe of a needle has its turn
 - witness.sh: run a tool, and write down what the kernel says that it did
 """

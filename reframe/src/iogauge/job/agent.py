@@ -13,7 +13,8 @@ fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
-or as much of it as the time allows (0: all). ``empty DIR`` removes its content.
+or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
+a needle measures next (:mod:`iogauge.job.turns`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`expand`.
@@ -154,6 +155,12 @@ def _command(argv: list[str]) -> int | None:
             return _facts(directory, out)
         case ["empty", directory]:
             return _empty(directory)
+        case ["turns", job_file, rounds, measured, *servers]:
+            from iogauge.job.turns import next_turns
+
+            lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            return 0
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["restore", folder]:
@@ -176,7 +183,8 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | "
-        "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP"
+        "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
+        "turns JOBFILE ROUNDS MEASURED [SERVERS]"
     )
     print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)
     return 2

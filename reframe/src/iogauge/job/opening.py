@@ -22,6 +22,7 @@ from iogauge.guards.preflight import (
     inodes,
     metadata_room,
     pool,
+    quota,
     room,
     share_of_free,
     stripes_against_size,
@@ -35,7 +36,7 @@ from iogauge.node.clock import read_clock
 from iogauge.node.cores import usable_cores
 from iogauge.node.directories import Directory
 from iogauge.node.layouts import LustreError, last_with_data
-from iogauge.node.lustre_targets import PROGRAM_SECONDS, look
+from iogauge.node.lustre_targets import PROGRAM_SECONDS, look, with_lustre
 from iogauge.node.mounts import StorageTarget, View
 from iogauge.plan.stage import (
     LOCKED,
@@ -66,16 +67,17 @@ def _pinned(targets: Sequence[StorageTarget], order: JobOrder) -> list[int]:
 
 
 def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | None]:
-    """Return this host's view of a case's target, with storage targets if it is as declared.
+    """Return this host's view of a case's target, with quotas and storage targets if it is as declared.
 
     On Lustre also return what the target passes on. On another file system than declared, Lustre is
-    not asked. Raises as :func:`look` does.
+    not asked. Raises as :func:`look` and :func:`with_lustre` do.
     """
     view = look(target)
-    if _striped(order) and identify([view], order).outcome is finding.Outcome.OK:
-        view = look(target, striped=True)
-        return view, directories.look(view, order.pool, order.metadata)
-    return view, None
+    if identify([view], order).outcome is not finding.Outcome.OK:
+        return view, None
+    view = with_lustre(view, _striped(order))
+    seen = directories.look(view, order.pool, order.metadata) if _striped(order) else None
+    return view, seen
 
 
 def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[finding.Finding]:
@@ -93,13 +95,17 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[findi
             need_bytes=order.held_bytes,
             max_of_free=order.max_of_free,
         ),
-        inodes(
-            space=view.space,
-            quotas=view.quotas,
-            need_bytes=order.held_bytes,
-            need_files=order.files,
-        ),
+        inodes(space=view.space, need_files=order.files),
     ]
+    if view.quotas or view.unanswered:
+        findings.append(
+            quota(
+                quotas=view.quotas,
+                need_bytes=order.held_bytes,
+                need_files=order.files,
+                unanswered=view.unanswered,
+            )
+        )
     if _striped(order):
         findings += _on_lustre(view, seen or Directory(), order)
     return findings

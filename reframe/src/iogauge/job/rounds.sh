@@ -1,33 +1,32 @@
 #!/bin/sh
-# Run a job of fio again and again with nothing beside it; a program of its own, not sourced.
+# Run a job of fio again and again, each time on one probe, with nothing beside it; a program of its own, not sourced.
 #
-#   rounds.sh JOBFILE ROUNDS             here, once in each round
-#   rounds.sh JOBFILE ROUNDS SERVERS     on each server alone, server after server, in each round
+#   rounds.sh JOBFILE ROUNDS [SERVERS] -- AGENT...
 #
-# SERVERS has a line "host address,port pid" for each server (fio_servers.sh). Prints a line "needle
-# ROUND HOST" before each of fio's results; HOST is - if fio runs here. Each fio gets $IOG_TOKEN with
-# .ROUND.HOST added. The first failure ends it, with fio's status.
+# The agent says which probe has its turn (job/turns.py): first in ROUNDS rounds, then once more of
+# those that seem slow. A probe is a job of the job file, or a server: SERVERS has a line "host address,port pid"
+# for each (fio_servers.sh). Prints a line "needle ROUND PROBE" before each of fio's results. Each fio gets $IOG_TOKEN
+# with .ROUND.PROBE added. The first failure ends it, with the status of what failed.
 
 # shellcheck source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
 
-job=$1 rounds=$2 servers=${3:-} token=$IOG_TOKEN
+job=$1 rounds=$2 servers='' token=$IOG_TOKEN
+shift 2
+[ "$1" = -- ] || { servers=$1 && shift; }
+shift
 iog_end_on_signal
 
 turn() {
-    echo "needle $round $host"
-    IOG_TOKEN=$token.$round.$host iog_run fio --output-format=json "$@" "$job" </dev/null || exit
+    echo "needle $round $probe"
+    IOG_TOKEN=$token.$round.$probe iog_run fio --output-format=json "$option" "$job" </dev/null
 }
 
-round=1
-while [ "$round" -le "$rounds" ]; do
-    if [ -z "$servers" ]; then
-        host=-
-        turn
-    else
-        while read -r host address _; do
-            turn "--client=$address"
-        done <"$servers" || exit
-    fi
-    round=$((round + 1))
+: >"$job.turns" || exit
+for _ in rounds again; do
+    iog_run "$@" turns "$job" "$rounds" "$job.turns" ${servers:+"$servers"} >"$job.next" || exit
+    while read -r round probe option; do
+        turn >>"$job.turns" || exit
+    done <"$job.next" || exit
 done
+cat "$job.turns"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from iogauge.core.measurement import Metric, Reference, ToolOutputError
+from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.units import format_value
 from iogauge.core.words import Tier
 from iogauge.evidence import model
@@ -48,17 +48,26 @@ def findings_of(case: CaseSeen) -> list[Finding]:
     return findings
 
 
+def _outputs(
+    plan: CasePlan, evidence: model.Evidence, metric: str
+) -> Iterator[tuple[ToolOutput, str]]:
+    """Yield the outputs that a metric comes from, each with the name of the quantity in it."""
+    for phase in plan.repeat:
+        for name, (_, rate) in phase.rates.items():
+            if name == metric:
+                yield from ((output, rate) for output in evidence.outputs[phase.name])
+
+
 def _notes(plan: CasePlan, evidence: model.Evidence, metric: str) -> list[str]:
     """Return the notes of the outputs about a metric, each once."""
-    notes = [
-        output.notes[rate]
-        for phase in plan.repeat
-        for name, (_, rate) in phase.rates.items()
-        if name == metric
-        for output in evidence.outputs[phase.name]
-        if rate in output.notes
-    ]
-    return list(dict.fromkeys(notes))
+    found = _outputs(plan, evidence, metric)
+    return list(dict.fromkeys(output.notes[rate] for output, rate in found if rate in output.notes))
+
+
+def _unsettled(plan: CasePlan, evidence: model.Evidence, metric: str) -> Unsettled | None:
+    """Return the first thing that the outputs leave open about a metric, or None."""
+    found = _outputs(plan, evidence, metric)
+    return next((o.unsettled[rate] for o, rate in found if rate in o.unsettled), None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +184,12 @@ def judge(
     decided = []
     for metric in metrics:
         metric_verdict = decide_metric(
-            metric, values[metric.name], findings, used.get(metric.name), unreferenced
+            metric,
+            values[metric.name],
+            findings,
+            used.get(metric.name),
+            unreferenced,
+            unsettled=_unsettled(plan, evidence, metric.name),
         )
         notes = "; ".join(_notes(plan, evidence, metric.name))
         decided.append(

@@ -14,7 +14,7 @@ from datetime import date, datetime, timezone
 from enum import Enum
 from typing import Final
 
-from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
 from iogauge.core.units import format_value
 from iogauge.guards.finding import Finding, Outcome
 
@@ -164,12 +164,16 @@ def decide_metric(
     reference: Reference | None,
     unreferenced: str = "",
     today: date | None = None,
+    unsettled: Unsettled | None = None,
 ) -> MetricVerdict:
     """Return the verdict on a metric. ``samples`` must have passed :func:`check_samples`.
 
     ``unreferenced`` says why there is no reference, if that is known. ``today`` is the day (UTC) on
     which expected failures are judged, by default the current day. After its last day an expected
     failure is dropped from the verdict's reference.
+
+    ``unsettled`` is the worst value that may be true and is not proven. If it does not meet the
+    reference, and the median meets it or is that very value, the verdict is UNSTABLE.
     """
     today, expired = today or datetime.now(timezone.utc).date(), ""
     if reference is not None and reference.until is not None and today > reference.until:
@@ -197,6 +201,12 @@ def decide_metric(
         raise ValueError(f"reference of {metric.name} is in {reference.unit}, not {metric.unit}")
     median = statistics.median(values)
     text = f"median {format_value(median)} {metric.unit}, reference {reference}"
+    if (
+        unsettled is not None
+        and not reference.met_by(unsettled.value)
+        and (reference.met_by(median) or median == unsettled.value)
+    ):
+        return verdict(Verdict.UNSTABLE, f"{text}: {unsettled.why}")
     if reference.met_by(median):
         if reference.xfail:
             return verdict(

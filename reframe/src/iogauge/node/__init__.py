@@ -9,6 +9,7 @@
 - directories: what a directory on Lustre passes on to its files
 - layouts: the layout to request, and the layout obtained
 - lov: the binary form of a file's layout
+- lustre_client: parameters of the Lustre client, from the kernel's own files
 - lustre_targets: storage targets as Lustre's programs print them
 - mounts: mounts, types of file systems, space, inodes, quota
 - pagecache: empty the page cache of files, and prove it

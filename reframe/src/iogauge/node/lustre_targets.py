@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+import struct
 import subprocess
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
-from iogauge.node import below
+from iogauge.node import below, lustre_client
 from iogauge.node.layouts import LustreError, excerpt
 from iogauge.node.mounts import (
     Below,
@@ -20,16 +22,26 @@ from iogauge.node.mounts import (
     cache_id,
     existing_parent,
     find_mount,
-    parse_lfs_quota,
+    fsname_of,
+    parse_lfs_quotas,
     space_of,
 )
+from iogauge.node.uuids import READ, uuid_of
 
 #: Names on one command line, seconds for one program.
 NAMES_PER_COMMAND: Final = 200
 PROGRAM_SECONDS: Final = 120
+#: Seconds for a question about a quota, which may remain without an answer.
+QUOTA_SECONDS: Final = 30
+
+#: Request for a file's attributes, and the flag that what is made in a directory joins its project
+#: (linux/fs.h: FS_IOC_FSGETXATTR, struct fsxattr, FS_XFLAG_PROJINHERIT).
+_ATTRIBUTES: Final = struct.Struct("5I8x")
+_GET_ATTRIBUTES: Final = READ | _ATTRIBUTES.size << 16 | ord("X") << 8 | 31
+_INHERITS_PROJECT: Final = 0x200
 
 
-def _run(*words: str) -> subprocess.CompletedProcess[str]:
+def _run(*words: str, seconds: float = PROGRAM_SECONDS) -> subprocess.CompletedProcess[str]:
     """Run a program, whatever its status; raises :class:`LustreError` if it cannot run or hangs."""
     try:
         return subprocess.run(
@@ -37,7 +49,7 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=PROGRAM_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -59,58 +71,86 @@ def run_lfs(*words: str) -> str:
     return done.stdout
 
 
+def ask_lctl(*parameters: str) -> str:
+    """Return what ``lctl get_param`` prints, whose exit status says nothing; empty if it cannot run."""
+    try:
+        return _run("lctl", "get_param", *parameters).stdout
+    except LustreError:
+        return ""
+
+
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
     shown = parse_df(run_lfs("df", path))
     osts = parse_osts(run_lfs("osts", path))
     checked = _run("lfs", "check", "osts")
     failed = parse_check(checked.stdout + checked.stderr)
-    addresses = ""
-    # Without an answer the servers are unknown; lctl's exit status does not show that.
-    with contextlib.suppress(LustreError):
-        addresses = _run("lctl", "get_param", "osc.*.ost_conn_uuid").stdout
-    return join_targets(osts=osts, shown=shown, servers=parse_servers(addresses), failed=failed)
+    mount = find_mount(path)
+    servers = lustre_client.servers(fsname_of(mount.source if mount else ""))
+    return join_targets(osts=osts, shown=shown, servers=servers, failed=failed)
 
 
-def _lustre_quotas(path: str) -> tuple[Quota, ...]:
-    """Return user and group quota on Lustre; empty if ``lfs`` is missing or does not answer."""
+def project_of(path: str) -> int:
+    """Return the project of what is made in a directory; 0 if it has none, or none can be seen."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            answer = fcntl.ioctl(fd, _GET_ATTRIBUTES, bytes(_ATTRIBUTES.size))
+        finally:
+            os.close(fd)
+        flags, _, _, project, _ = _ATTRIBUTES.unpack(answer)
+        return project if flags & _INHERITS_PROJECT else 0
+    return 0
+
+
+def quotas_of(path: str) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
+    """Return the quotas on Lustre of user, group and project, and whose quota was not answered.
+
+    ``lfs`` applies the default quota itself. A program that is not there has nothing to tell.
+    """
     from shutil import which  # brings the compressors
 
     if which("lfs") is None:
-        return ()
-    quotas = []
-    for flag, number, owner in (("-u", os.getuid(), "user"), ("-g", os.getgid(), "group")):
+        return (), ()
+    project = project_of(path)
+    questions: list[tuple[list[str], str]] = [([], "user and group")]
+    questions += [(["-p", str(project)], f"project {project}")] if project else []
+    quotas: list[Quota] = []
+    unanswered = []
+    for words, owner in questions:
         try:
-            done = _run("lfs", "quota", "-q", flag, str(number), path)
+            done = _run("lfs", "quota", *words, path, seconds=QUOTA_SECONDS)
+            quotas += parse_lfs_quotas(done.stdout)
         except LustreError:
-            continue
-        quota = parse_lfs_quota(done.stdout, f"{owner} {number}")
-        if quota:
-            quotas.append(quota)
-    return tuple(quotas)
+            unanswered.append(owner)
+    return tuple(quotas), tuple(unanswered)
 
 
-def look(path: str, striped: bool = False) -> View:
-    """Return this host's view of a path; raises OSError if it cannot be looked at.
-
-    ``striped`` means that Lustre lays out its files: then look at the storage targets too. Raises
-    :class:`LustreError` if that fails.
-    """
-    from iogauge.node.uuids import uuid_of
-
+def look(path: str) -> View:
+    """Return this host's view of a path, as its kernel sees it; raises OSError if it cannot be looked at."""
     mount = find_mount(path)
-    on_lustre = striped or (mount is not None and mount.type == "lustre")
     return View(
         host=os.uname().nodename,
         path=path,
         mount=mount,
         space=space_of(path),
-        quotas=_lustre_quotas(path) if on_lustre else (),
         cache_id=cache_id(path),
         below=below.resolve(path, mount) if mount else Below(),
-        targets=storage_targets(path) if striped else (),
         uuid=uuid_of(existing_parent(path), mount),
     )
+
+
+def with_lustre(view: View, striped: bool) -> View:
+    """Return a view with what Lustre's programs say: the quotas, and the storage targets if striped.
+
+    ``striped`` means that Lustre lays out the files, whatever the mount's type. Elsewhere nothing is
+    asked. Raises :class:`LustreError` if the storage targets cannot be found out.
+    """
+    if not striped and (view.mount is None or view.mount.type != "lustre"):
+        return view
+    targets = storage_targets(view.path) if striped else ()
+    quotas, unanswered = quotas_of(view.path)
+    return replace(view, quotas=quotas, targets=targets, unanswered=unanswered)
 
 
 _DF_LINE: Final = re.compile(
@@ -158,20 +198,6 @@ def parse_osts(text: str) -> dict[str, tuple[int, bool]]:
     if not targets:
         raise LustreError(f"lfs osts: no storage target in {excerpt(text)}")
     return targets
-
-
-def parse_servers(text: str) -> dict[str, str]:
-    """Return each target's server address, by UUID, from ``lctl get_param osc.*.ost_conn_uuid``.
-
-    Devices of metadata servers and targets without a connection are left out. lctl's exit status
-    says nothing about its answer.
-    """
-    servers: dict[str, str] = {}
-    for line in text.splitlines():
-        match = re.fullmatch(rf"osc\.{_DEVICE}\.ost_conn_uuid=(\S+@\S+)\s*", line)
-        if match:
-            servers.setdefault(f"{match[1]}_UUID", match[2])
-    return servers
 
 
 def parse_check(text: str) -> dict[str, str]:

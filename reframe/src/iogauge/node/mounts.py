@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
@@ -139,15 +139,39 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """Bytes and files that a quota still allows; None means no limit."""
+    """Bytes and files that a quota still allows; None means no limit.
+
+    ``over`` says by how much a soft limit is exceeded whose grace is not over yet, else it is empty.
+    After the grace the soft limit is a hard one.
+    """
 
     owner: str
     bytes_left: int | None
     files_left: int | None
+    over: str = ""
+
+
+#: The owners of quotas, by the first letter of their number's name.
+_OWNERS: Final = {"u": "user", "g": "group", "p": "project"}
+
+#: How Lustre says that the grace is over: 2.17 and 2.12.
+_NO_GRACE: Final = ("expired", "none")
+
+
+def parse_lfs_quotas(text: str) -> tuple[Quota, ...]:
+    """Parse ``lfs quota PATH``: the quotas that follow a line such as ``Disk quotas for usr x (uid 7):``."""
+    parts = re.split(
+        r"^Disk quotas for .* \(([ugp])id ([0-9]{1,10})\):\s*$", text, flags=re.MULTILINE
+    )
+    found = (
+        parse_lfs_quota(answer, f"{_OWNERS[letter]} {number}")
+        for letter, number, answer in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
+    )
+    return tuple(quota for quota in found if quota)
 
 
 def parse_lfs_quota(text: str, owner: str) -> Quota | None:
-    """Parse ``lfs quota -q -u NAME PATH``.
+    """Parse one answer of ``lfs quota``.
 
     Its fields are kbytes, quota, limit, grace, files, quota, limit, grace. A value over quota
     carries a ``*`` (Lustre 2.17). The path may have a line of its own. A limit of 0 means no limit.
@@ -158,13 +182,26 @@ def parse_lfs_quota(text: str, owner: str) -> Quota | None:
     for start in range(len(fields) - 7):
         window = numbers[start : start + 8]
         if all(re.fullmatch("[0-9]{1,18}", window[i]) for i in (0, 1, 2, 4, 5, 6)):
-            used_kb, _, limit_kb, _, files, _, file_limit, _ = window
+            kilobytes, over = _left(window[:4], "KiB")
+            files, over_files = _left(window[4:], "files")
             return Quota(
                 owner,
-                max(0, int(limit_kb) - int(used_kb)) * 1024 if int(limit_kb) else None,
-                max(0, int(file_limit) - int(files)) if int(file_limit) else None,
+                None if kilobytes is None else kilobytes * 1024,
+                files,
+                ", ".join(filter(None, [over, over_files])),
             )
     return None
+
+
+def _left(columns: Sequence[str], unit: str) -> tuple[int | None, str]:
+    """Return what a limit still allows, and by how much a soft limit is exceeded within its grace."""
+    *counts, grace = columns
+    used, soft, hard = map(int, counts)
+    over = soft and used > soft
+    if over and grace in _NO_GRACE:
+        return 0, ""
+    left = max(0, hard - used) if hard else None
+    return left, f"{used} {unit} of {soft}, grace {grace}" if over else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +248,8 @@ class View:
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
     are containers of one kernel may share it. ``below`` is the stack below the mount. ``targets``
     are the storage targets, if files are striped over them. ``uuid`` names the file system itself
-    (:mod:`iogauge.node.uuids`), "" if unknown.
+    (:mod:`iogauge.node.uuids`), "" if unknown. ``unanswered`` names the owners whose quota was
+    asked for in vain.
     """
 
     host: str
@@ -223,6 +261,7 @@ class View:
     below: Below = field(default_factory=lambda: Below())
     targets: tuple[StorageTarget, ...] = ()
     uuid: str = ""
+    unanswered: tuple[str, ...] = ()
 
     @property
     def on_lustre(self) -> bool:
@@ -249,8 +288,10 @@ class View:
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
         """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old views have no keys for targets and UUID.
-        view: View = build(View, {"targets": (), "uuid": "", **data})
+        # Old views have no keys for targets, UUID, unanswered questions and soft limits.
+        whole = {"targets": (), "uuid": "", "unanswered": (), "quotas": (), **data}
+        whole["quotas"] = [{"over": "", **quota} for quota in whole["quotas"]]
+        view: View = build(View, whole)
         space = view.space
         if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
             raise TypeError(f"{space}: room is not negative")

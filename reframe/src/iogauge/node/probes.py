@@ -21,48 +21,16 @@ from typing import Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
-from iogauge.node import below, programs
-from iogauge.node.counters import parse_parameters
+from iogauge.node import below, lustre_client, programs
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
-#: Parameters of the Lustre client that a fingerprint keeps, by the device that has them.
-TUNABLES: Final[dict[str, tuple[str, ...]]] = {
-    "llite": (
-        "checksums",
-        "fast_read",
-        "file_heat",
-        "hybrid_io",
-        "hybrid_io_read_threshold_bytes",
-        "hybrid_io_write_threshold_bytes",
-        "max_cached_mb",
-        "max_read_ahead_mb",
-        "max_read_ahead_per_file_mb",
-        "max_read_ahead_whole_mb",
-        "opencache_threshold_count",
-        "parallel_dio",
-        "statahead_max",
-        "unaligned_dio",
-    ),
-    "osc": (
-        "checksum_type",
-        "checksums",
-        "max_dirty_mb",
-        "max_pages_per_rpc",
-        "max_rpcs_in_flight",
-        "resend_count",
-        "short_io_bytes",
-    ),
-    "mdc": ("max_mod_rpcs_in_flight", "max_rpcs_in_flight"),
-}
-_DEVICES: Final = {
-    "llite": "llite.{fs}-*",
-    "osc": "osc.{fs}-OST*-osc-[!M]*",
-    "mdc": "mdc.{fs}-MDT*-mdc-*",
-}
+#: Seconds for all probes of a node together, and for each program that a probe starts. A busy node
+#: needs more than an idle one; no phase is timed meanwhile.
+DEADLINE: Final = 30.0
+_PROGRAM_SECONDS: Final = 20.0
 
-#: Seconds for all probes of a node together, and for each program that a probe starts.
-DEADLINE: Final = 0.4
-_PROGRAM_SECONDS: Final = 0.3
+#: First word of a key that stands for the keys of a probe that did not answer in time.
+UNANSWERED: Final = "unanswered."
 _GIB: Final = 1 << 30
 
 #: Names of mount options and variables whose values stay private.
@@ -93,47 +61,6 @@ def safe_options(options: str) -> str:
 def safe_source(source: str) -> str:
     """Return a mount's source without user and password (``//user:word@host/share``)."""
     return re.sub(r"(?<=//)[^/@\s]*@", "", source)
-
-
-def lustre_facts(text: str) -> Fingerprint:
-    """Return versions, counts and tunables from lctl's output.
-
-    If a value differs between devices, all values are given, sorted and separated by commas.
-    """
-    parameters = parse_parameters(text)
-    facts: Fingerprint = {}
-    values: dict[str, set[str]] = {}
-    servers: dict[str, set[str]] = {"versions": set(), "addresses": set()}
-    for name, value in parameters.items():
-        first, last = name.split(".")[0], name.split(".")[-1]
-        if name == "version":
-            facts["lustre.client"] = value.strip()
-        elif last == "numobd" and "-cli" in name and re.fullmatch("[0-9]{1,9}", value):
-            facts["lustre.mdts" if first == "lmv" else "lustre.osts"] = int(value)
-        elif last == "ost_conn_uuid" and "@" in value:
-            servers["addresses"].add(value.strip())
-        elif last == "import" and (match := re.search(r"target_version:\s*([\d.]+)", value)):
-            servers["versions"].add(match[1])
-        elif last in TUNABLES.get(first, ()) and "-osc-MDT" not in name:
-            # The type in use stands in brackets; a value of many lines begins with its own name.
-            pattern = r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
-            if match := re.search(pattern, value):
-                value = match[1]
-            values.setdefault(f"tunable.{first}.{last}", set()).add(" ".join(value.split()))
-    if servers["versions"]:
-        facts["lustre.server"] = ",".join(sorted(servers["versions"]))
-    if servers["addresses"]:
-        facts["lustre.servers"] = len(servers["addresses"])
-    return facts | {key: ",".join(sorted(different)) for key, different in values.items()}
-
-
-def lustre_words(fsname: str) -> list[str]:
-    """Return the words after ``lctl get_param`` that ask for all of :func:`lustre_facts`."""
-    words = ["version", f"lov.{fsname}-clilov-*.numobd", f"lmv.{fsname}-clilmv-*.numobd"]
-    for device, names in TUNABLES.items():
-        words += [f"{_DEVICES[device].format(fs=fsname)}.{name}" for name in names]
-    osc = _DEVICES["osc"].format(fs=fsname)
-    return [*words, f"{osc}.ost_conn_uuid", f"{osc}.import"]
 
 
 def route_interface(table: str, address: str) -> str | None:
@@ -342,7 +269,7 @@ def _infiniband(node: _Node) -> Fingerprint:
 def _lustre(node: _Node) -> Fingerprint:
     if node.mount is None or node.mount.type != "lustre":
         return {}
-    return lustre_facts(_run("lctl", "get_param", *lustre_words(fsname_of(node.mount.source))))
+    return lustre_client.facts(fsname_of(node.mount.source), node.root)
 
 
 def _hints(node: _Node) -> Fingerprint:
@@ -385,18 +312,33 @@ def _mpi(node: _Node) -> Fingerprint:
     return {"mpi": mpi_version(_run("mpirun", "--version"))}
 
 
-_PROBES: Final[tuple[Callable[[_Node], Fingerprint], ...]] = (
-    _system,
-    _mount,
-    _processor,
-    _memory,
-    _network,
-    _infiniband,
-    _lustre,
-    _hints,
-    _between,
-    _mpi,
-)
+#: Probes by name.
+PROBES: Final[dict[str, Callable[[_Node], Fingerprint]]] = {
+    "system": _system,
+    "mount": _mount,
+    "processor": _processor,
+    "memory": _memory,
+    "network": _network,
+    "infiniband": _infiniband,
+    "lustre": _lustre,
+    "hints": _hints,
+    "between": _between,
+    "mpi": _mpi,
+}
+
+#: Keys (patterns of fnmatch) that a probe may give, by its name.
+KEYS: Final[dict[str, tuple[str, ...]]] = {
+    "system": ("kernel", "machine", "os", "node.model"),
+    "mount": ("mount.*",),
+    "processor": ("cpu.*",),
+    "memory": ("mem.*",),
+    "network": ("nic.*",),
+    "infiniband": ("ib.*",),
+    "lustre": ("lustre.*", "tunable.*"),
+    "hints": ("hints.environment",),
+    "between": ("preload.*", "script.*"),
+    "mpi": ("mpi",),
+}
 
 
 def collect(
@@ -408,22 +350,29 @@ def collect(
 ) -> Fingerprint:
     """Return the facts of this node and of the file system at ``path`` within ``deadline`` seconds.
 
-    ``processes`` are those of the case's tools that run already. Probes run side by side; failing or late probes give no key. Never raises.
+    ``processes`` are those of the case's tools that run already. Probes run side by side. A failing
+    probe gives no key. A late one, or one whose program is late, gives :data:`UNANSWERED` with its
+    name. Never raises.
     """
-    parts: list[Fingerprint] = []
+    parts: dict[str, Fingerprint] = {}
     node = _Node(root, path, processes)
 
-    def work(probe: Callable[[_Node], Fingerprint]) -> None:
-        with contextlib.suppress(Exception):
-            parts.append(probe(node))
+    def work(name: str, probe: Callable[[_Node], Fingerprint]) -> None:
+        try:
+            parts[name] = probe(node)
+        except subprocess.TimeoutExpired:
+            pass
+        except Exception:
+            parts[name] = {}
 
-    threads = [threading.Thread(target=work, args=(probe,), daemon=True) for probe in _PROBES]
+    threads = [threading.Thread(target=work, args=item, daemon=True) for item in PROBES.items()]
     until = time.monotonic() + deadline
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
-    joined: Fingerprint = {}
-    for part in tuple(parts):
+    answered = dict(parts)
+    joined: Fingerprint = {f"{UNANSWERED}{name}": True for name in PROBES if name not in answered}
+    for part in answered.values():
         joined |= part
     return dict(sorted(joined.items()))

@@ -87,7 +87,8 @@ class PhasePlan:
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
     causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
-    ``pauses`` means that the tool stops its clock between the first and the last byte.
+    ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
+    means that the command asks the agent, whose words come after it and ``--``.
     """
 
     name: str
@@ -106,6 +107,7 @@ class PhasePlan:
     verifies: Verification | None = None
     syncs: bool = False
     pauses: bool = False
+    asks: bool = False
 
     @property
     def witnessed(self) -> bool:
@@ -267,6 +269,15 @@ class CasePlan:
     def first_repetition(self) -> int:
         """Return the number of the first execution of ``repeat``: 0 (warm-up) or 1 (judged)."""
         return 0 if self.warm_up else 1
+
+    def timed_seconds(self, direction: str, phase_seconds: float) -> float:
+        """Return the seconds of all executions of phases in a direction that end by time alone."""
+
+        def ends_by_time(phase: PhasePlan) -> bool:
+            return phase.data_bytes is None and phase.access.direction == direction
+
+        times = sum(map(ends_by_time, self.prepare))
+        return (times + self.executions * sum(map(ends_by_time, self.repeat))) * phase_seconds
 
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""

@@ -14,6 +14,7 @@ from typing import Final, Literal
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
 from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.stage import TimedPhases
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
@@ -83,6 +84,20 @@ def speed(
     if phase.access.saturates == "bandwidth" or not phase.rates:
         return expected
     return min(expected, assumed, key=lambda estimate: estimate.bytes_s)
+
+
+def timed(plan: CasePlan, extras: PartitionExtras) -> tuple[TimedPhases, ...]:
+    """Return what the phases of a case that end by time may move, by direction."""
+    found = []
+    ways: tuple[Literal["write", "read"], ...] = ("write", "read")
+    for way in ways:
+        seconds = plan.timed_seconds(way, extras.limits.phase_seconds)
+        topology = extras.topology
+        limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
+        if seconds:
+            most = None if limit is None else round(seconds * limit.value)
+            found.append(TimedPhases(way, seconds, most))
+    return tuple(found)
 
 
 def excess(budget: Budget, cost: Cost) -> list[str]:

@@ -74,7 +74,8 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
         return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
-    command = shell_command(phase.command) + more
+    asked = ["--", *launch.agent] if phase.asks else []
+    command = shell_command([*phase.command, *asked]) + more
     if phase.launch == "tasks" and launch.run_tasks:
         command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
     elif phase.launch in ("tasks", "once"):

@@ -30,6 +30,9 @@ HOSTFILE: Final = "hosts.txt"
 #: Files and directories that the agent puts on storage targets.
 PINS: Final = "pins.json"
 
+#: What rounds.sh must know beside its words: ``max_deviation``, which must start no series.
+ROUNDS: Final = "rounds.json"
+
 # Written by the job script.
 
 #: The fate of each execution of a phase, see :func:`parse_runs`.
@@ -150,12 +153,25 @@ class JobOrder:
         return order
 
 
+@dataclass(frozen=True, slots=True)
+class TimedPhases:
+    """The phases of a direction that end by time: their seconds in all, and the most that they move.
+
+    ``most_bytes`` is what the target's ceiling lets through meanwhile, None without a ceiling.
+    """
+
+    direction: str
+    seconds: float
+    most_bytes: int | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase:
     """Cost of a case, as a dry run leaves it for ``iogauge plan``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
+    plain data. ``timed`` are the phases whose bytes are unknown; ``written_bytes`` and
+    ``read_bytes`` leave them out. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
     prove nothing: such a case does not run.
     """
 
@@ -171,6 +187,7 @@ class PlannedCase:
     seconds: float
     rests_on: tuple[str, ...]
     budget: Mapping[str, float | None] | None
+    timed: tuple[TimedPhases, ...] = ()
     doubts: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from iogauge.evidence.fingerprint import unanswered
 from iogauge.judge.verdict import Verdict
 from iogauge.records.continued import DIVIDING
 from iogauge.records.record import CASE_KEYS, keys_of, microseconds
@@ -48,11 +49,13 @@ COLUMNS: Final[Mapping[str, Any]] = {
 ORIGIN: Final[Mapping[str, Any]] = {"source": pl.Int64, "number": pl.Int64, "position": pl.Int32}
 ORDER: Final = ("time", *ORIGIN)
 #: What the cache keeps; ``content`` is a fingerprint as JSON, where a session file has it for the first time,
-#: and the columns of :data:`DIVIDING` some of its keys.
+#: and the columns of :data:`DIVIDING` some of its keys. ``incomplete`` says whether it lacks keys for want of an
+#: answer.
 STORED: Final = {name: kind for name, kind in COLUMNS.items() if name != "record"} | {
     **ORIGIN,
     "content": pl.String,
     **dict.fromkeys(DIVIDING, pl.String),
+    "incomplete": pl.Boolean,
 }
 
 _VERDICTS: Final = frozenset(verdict.value for verdict in Verdict)
@@ -120,8 +123,11 @@ def rows_of(
 
     ``origin`` is the fingerprint's id, the source and the number; the first row has the ``content``.
     """
-    known = as_object(record.get("fingerprint"), "fingerprint")
-    dividing = [v if isinstance(v := known.get(key), str) else None for key in DIVIDING.values()]
+    fingerprint = as_object(record.get("fingerprint"), "fingerprint")
+    values = [
+        v if isinstance(v := fingerprint.get(key), str) else None for key in DIVIDING.values()
+    ]
+    known = (*values, bool(unanswered(fingerprint)))
     for key in CASE_KEYS:
         if record.get(key) is None:
             raise ValueError(f"the key {key} is missing")
@@ -138,7 +144,7 @@ def rows_of(
     metrics = _list(record.get("metrics"), "metrics")
     if not metrics:
         nothing = (None, None, None, None, None, 0, None, None, None, None)
-        return [(*case, *nothing, expected, confirms, *origin, 0, content, *dividing)]
+        return [(*case, *nothing, expected, confirms, *origin, 0, content, *known)]
     rows = []
     for position, entry in enumerate(metrics):
         metric = as_object(entry, "metric")
@@ -163,7 +169,7 @@ def rows_of(
                 *origin,
                 position,
                 None if position else content,
-                *dividing,
+                *known,
             )
         )
     return rows

@@ -1,17 +1,19 @@
-"""Series that go on although records of before know less: divided only if two known values differ.
+"""Series that go on although some records know less than others.
 
-This holds for the file system and for the layouts that the target passes on.
+A record whose facts were not answered in time belongs to the series of its neighbours, unless what it
+knows contradicts them. A series is divided by the file system, and by the layouts that the target passes
+on, only if two known values differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
 
 import polars as pl
 
 from iogauge.core.text import digest
-from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS
+from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, agree
 from iogauge.node.uuids import differ
 
 #: Columns that divide a series, each with its key in the fingerprint.
@@ -24,6 +26,42 @@ DIVIDING: Final[Mapping[str, str]] = {
 def _others(one: str, other: str) -> bool:
     """Return whether two values of ``fs.uuid`` have no file system in common."""
     return all(differ(a, b) for a in one.split(" | ") for b in other.split(" | "))
+
+
+def rejoined(
+    rows: pl.DataFrame, contents: Callable[[Collection[str]], Mapping[str, Mapping[str, Any]]]
+) -> pl.DataFrame:
+    """Return rows, in order of time, in which incomplete records have the series of a neighbour.
+
+    That is the complete record of the same line before them, or else the one after them, if the
+    fingerprints agree. ``contents`` gives fingerprints by their ids. The columns ``line``,
+    ``fingerprint`` and ``incomplete`` are needed.
+    """
+    lines = rows.filter("incomplete")["line"].unique()
+    if lines.is_empty():
+        return rows
+    kinds = ["line", "fingerprint", "incomplete", "series"]
+    numbered = rows.with_row_index("row")
+    some = numbered.filter(pl.col("line").is_in(lines.implode()))
+    prints = contents(some["fingerprint"].drop_nulls().unique().to_list())
+    of_line: dict[str, list[tuple[int, str | None, bool, str]]] = {}
+    for row, line, name, incomplete, series in some.select("row", *kinds).iter_rows():
+        of_line.setdefault(line, []).append((row, name, incomplete, series))
+    found: dict[int, str] = {}
+    for entries in of_line.values():
+        for ordered in (entries[::-1], entries):  # the neighbour before wins over the one after
+            near: tuple[str | None, str] | None = None
+            for row, name, incomplete, series in ordered:
+                if not incomplete:
+                    near = (name, series)
+                elif near and agree(prints.get(near[0] or "", {}), prints.get(name or "", {})):
+                    found[row] = near[1]
+    table = pl.DataFrame(
+        {"row": list(found), "own": list(found.values())},
+        schema={"row": numbered.schema["row"], "own": pl.String},
+    )
+    joined = numbered.join(table, on="row", how="left", maintain_order="left")
+    return joined.with_columns(series=pl.coalesce("own", "series")).drop("row", "own")
 
 
 def divided(rows: pl.DataFrame) -> pl.DataFrame:

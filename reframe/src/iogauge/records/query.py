@@ -36,7 +36,7 @@ from iogauge.records.columns import (
     rows_of,
     to_frame,
 )
-from iogauge.records.continued import DIVIDING, divided
+from iogauge.records.continued import DIVIDING, divided, rejoined
 from iogauge.records.journal import Damaged, read_numbered
 
 #: Grows when the same session file makes other rows.
@@ -46,6 +46,9 @@ _FORM: Final = hashlib.sha256(f"{_VERSION} {STORED}".encode()).hexdigest()[:12]
 #: Beginning of a session file's name, and names in the cache: a month's file, and one that is being written.
 _BEGIN: Final = re.compile(r"(\d{4})(\d{2})\d{2}T")
 _OURS: Final = re.compile(r"(\d{4}-\d{2}|other)\.cache(\..+)?")
+
+#: Stored columns from which the column ``series`` is made.
+_OF_SERIES: Final = ("line", "fingerprint", "incomplete", *DIVIDING)
 
 #: Bytes that a file of the cache may have.
 _MONTH_BYTES: Final = 4 << 30
@@ -253,13 +256,14 @@ def load(
     unknown = [name for name in wanted if name not in COLUMNS and name not in ORIGIN]
     if unknown:
         raise ValueError(f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}")
-    needed = {*wanted, *ORDER, *(DIVIDING if "series" in wanted else [])}
+    needed = {*wanted, *ORDER, *(_OF_SERIES if "series" in wanted else [])}
     stored = [name for name in STORED if name in needed]
-    frame = _merged([month.rows(stored) for month in _months(folder, cache)])
+    months = _months(folder, cache)
+    frame = _merged([month.rows(stored) for month in months])
     if frame is None:
         frame = to_frame([])
     if "series" in wanted:
-        frame = divided(frame)
+        frame = divided(rejoined(frame, lambda ids: _contents(months, ids)))
     if "record" in wanted:
         running = (pl.col("position") == 0).cum_sum().cast(pl.Int64) - 1
         frame = frame.with_columns(record=running)
@@ -283,9 +287,13 @@ def fingerprints(
     folder: Path, ids: Collection[str] | None = None, cache: Path | None = None
 ) -> dict[str, dict[str, Any]]:
     """Content of the fingerprints with these ids (all: None), by id; ids that no record has are left out."""
+    return _contents(_months(folder, cache), ids)
+
+
+def _contents(months: Iterable[_Month], ids: Collection[str] | None) -> dict[str, dict[str, Any]]:
     wanted = None if ids is None else set(ids)
     found: dict[str, dict[str, Any]] = {}
-    for month in _months(folder, cache):
+    for month in months:
         known = month.rows(["fingerprint", "content"]).drop_nulls().unique("fingerprint")
         for name, content in known.iter_rows():
             if name not in found and (wanted is None or name in wanted):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, NoReturn
@@ -139,6 +139,7 @@ class MetricRecord(Form):
     reason: str
     cold: Any = None
     probes: Any = field(default=None, metadata=LEFT_OUT)
+    rounds: Any = field(default=None, metadata=LEFT_OUT)
     ceiling: float | None
     ceiling_from: Any = None
     reference: ReferenceRecord | None
@@ -153,9 +154,10 @@ class MetricRecord(Form):
         ceiling_from: str | None,
         cold: float | None,
         probes: Mapping[str, float],
+        rounds: Sequence[Mapping[str, float]] = (),
     ) -> MetricRecord:
-        """Return the record of a verdict, with the values of the warm-up (``cold``) and of each
-        part.
+        """Return the record of a verdict, with the values of the warm-up (``cold``), of each part
+        (``probes``), and of each part in every round.
         """
         metric, reference = decided.metric, decided.reference
         median: Any = decided.median  # None for a verdict without samples, which is read as damaged
@@ -170,6 +172,7 @@ class MetricRecord(Form):
             reason=decided.reason,
             cold=cold,
             probes=probes or None,
+            rounds=rounds or None,
             ceiling=ceiling,
             ceiling_from=ceiling_from,
             reference=ReferenceRecord.of(reference) if reference else None,

@@ -160,8 +160,8 @@ def remarks(lack: Unmeasured) -> list[str]:
     ]
     if lack.unfit:
         lines.append(
-            f"not for this site: {_names(lack.unfit)}: no partition declares points, hosts or "
-            "targets for them (docs/checks.md)"
+            f"not for this site: {_names(lack.unfit)}: no partition declares the points, nodes, "
+            "hosts or targets that they need (docs/checks.md)"
         )
     if lack.accepted:
         lines += [f"accepted: {line}" for line in (*lack.unmatched, *lack.gone)]

@@ -120,15 +120,22 @@ def moment(text: str, *, end: bool = False) -> datetime:
         raise ValueError(message) from error
 
 
-def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]]) -> Table:
-    """Return a table of records with their chosen metrics; escapes text from outside."""
-    view = Table(pad_edge=False, show_lines=False)
-    view.add_column("time", no_wrap=True)
-    for heading in ("system:partition", "case"):
+#: Columns of a terminal below which a time takes two lines: the date, and what follows it.
+_NARROW: Final = 120
+
+
+def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], width: int) -> Table:
+    """Return a table of records with their chosen metrics; escapes text from outside.
+
+    ``width`` is that of the terminal. The longest texts fold first, and nothing is cut.
+    """
+    view = Table(pad_edge=False, show_lines=False, padding=(0, 1, 0, 0))
+    date = len("2026-11-22")
+    view.add_column("time", overflow="fold", width=date if width < _NARROW else None)
+    for heading in ("system:partition", "case", "metric", "median ±spread"):
         view.add_column(heading, overflow="fold")
-    for heading in ("metric", "median ±spread", "verdict"):
-        view.add_column(heading, no_wrap=True)
-    view.add_column("reason", no_wrap=True, overflow="ellipsis", ratio=1)
+    view.add_column("verdict", no_wrap=True)
+    view.add_column("reason", overflow="fold")
     for record, names in chosen:
         for excerpt in excerpts(record, names):
             view.add_row(*(escape(visible(cell)) for cell in _cells(excerpt)))

@@ -14,8 +14,9 @@ from iogauge.core import untrusted
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.missing import Unmeasured
-from iogauge.records.record import MetricRecord, Record
+from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.report.ending import Ending, conclude
+from iogauge.report.plan_table import first_and_more
 
 
 class SessionRecords(tuple[Record, ...]):
@@ -86,6 +87,23 @@ def undecided(
         return list(_undecided(untrusted.read_json(reframe_report), records, run))
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+
+
+def unable(reframe_report: Path) -> list[str]:
+    """Return a line for each reason why cases of a dry run cannot run, with their names.
+
+    Raises OSError or ValueError if the report cannot be read.
+    """
+    names: dict[str, list[str]] = {}
+    try:
+        for tests in untrusted.read_json(reframe_report)["runs"]:
+            for case in tests["testcases"]:
+                if reason := untrusted.build(str | None, case.get("fail_reason"), "fail_reason"):
+                    reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
+                    names.setdefault(reason, []).append(short_name(case["display_name"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+    return [f"{first_and_more(cases)}: cannot run: {reason}" for reason, cases in names.items()]
 
 
 #: Keys that ReFrame reports under our names; empty or 0 if the case was not set up.

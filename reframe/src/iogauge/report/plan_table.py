@@ -12,8 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from iogauge.core.units import format_bytes
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.cost import Cost, excess
-from iogauge.plan.stage import PlannedCase
+from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.records import record
 from iogauge.report.layout import Column, Group, Table
 from iogauge.site.extras import Budget
@@ -140,10 +141,58 @@ def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
     names: dict[str, list[str]] = {}
     for case, text in said:
         names.setdefault(text, []).append(record.short_name(case.name))
-    return [
-        f"{first}{f' and {len(others)} more' if others else ''}: {text}"
-        for text, (first, *others) in names.items()
-    ]
+    return [f"{first_and_more(cases)}: {text}" for text, cases in names.items()]
+
+
+def first_and_more(names: Sequence[str]) -> str:
+    """Return the first of several names, and how many more there are."""
+    return f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0]
+
+
+def timed(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return a line for each amount that phases of a set time may move; nobody knows it before."""
+
+    def text(phases: TimedPhases) -> str:
+        most = "no ceiling is declared"
+        if phases.most_bytes is not None:
+            most = f"at most {format_bytes(phases.most_bytes)} at the ceiling"
+        return (
+            f"{phases.direction}s for {duration(phases.seconds)} as much as the target can, which is in "
+            f"no column and no budget: {most}"
+        )
+
+    return _by_text((case, text(phases)) for case in cases for phases in case.timed)
+
+
+_SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}
+
+
+def worst(
+    findings: Sequence[tuple[PlannedCase, Sequence[Finding]]],
+) -> list[tuple[Finding, list[str]]]:
+    """Return the worst finding of each guard over the cases of a target, and whom it concerns.
+
+    Of findings that are equally bad, that of the largest case stands (G14: the one with the most
+    files). Names are given of cases whose findings are not OK.
+    """
+    by_guard: dict[tuple[str, int], list[tuple[PlannedCase, Finding]]] = {}
+    for case, found in findings:
+        seen: Counter[str] = Counter()
+        for finding in found:  # a guard may have several demands
+            by_guard.setdefault((finding.guard, seen[finding.guard]), []).append((case, finding))
+            seen[finding.guard] += 1
+
+    def badness(pair: tuple[PlannedCase, Finding]) -> tuple[int, int]:
+        case, finding = pair
+        size = case.order.files if finding.guard == "G14" else case.order.held_bytes
+        return _SEVERITY.get(finding.outcome, 2), size
+
+    chosen = []
+    for group in by_guard.values():
+        _, finding = max(group, key=badness)
+        bad = [case for case, one in group if one.outcome is finding.outcome is not Outcome.OK]
+        chosen.append((finding, [record.short_name(case.name) for case in bad]))
+    return chosen
 
 
 def _written(case: PlannedCase) -> tuple[float, str]:

@@ -6,11 +6,13 @@ import atexit
 import json
 import os
 import re
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Final
 
 from iogauge.core import deadline, processes, untrusted
@@ -99,6 +101,15 @@ class Session:
     #: For each case whose job began and that is undecided: a function to call at the end, with the
     #: problem of the targets.
     undecided: dict[tuple[str, str, str, str], Callable[[str], None]] = field(default_factory=dict)
+    #: The first signal that told this session to end (``SIGTERM``); empty if there was none.
+    ended_by: str = ""
+
+    def note_signals(self) -> None:
+        """Note the signal that ends this session before ReFrame, whose handler stays, acts on it."""
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler) and not isinstance(handler, _Noted):
+                signal.signal(number, _Noted(self, handler))
 
     def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
         """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why."""
@@ -168,6 +179,18 @@ class Session:
         except OSError as error:
             _say(f"iogauge: {error}; left behind, remove it with: {retry}")
         return ""
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """A signal's handler that tells the session of the signal first."""
+
+    session: Session
+    handler: Callable[[int, FrameType | None], object]
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.session.ended_by = self.session.ended_by or signal.Signals(number).name
+        self.handler(number, frame)
 
 
 def _say(text: str) -> None:

@@ -1,6 +1,7 @@
-"""In the agent of a job: layouts of files come from the stand-in, because no local file system has them.
+"""In the agent of a job: layouts of files, and the client's parameters, come from the stand-in.
 
-The stand-in answers in the binary form of Lustre's header (lov.py beside it).
+No local file system has the former, and no kernel without Lustre the latter. The stand-in answers in the
+binary form of Lustre's header (lov.py beside it), and with files.
 """
 
 import os
@@ -9,8 +10,13 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import attributes
+import parameters
+
+from iogauge.node import lustre_client
 
 os.getxattr = attributes.getxattr
+if os.environ.get("LFS_STATE"):
+    lustre_client.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
     # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre.

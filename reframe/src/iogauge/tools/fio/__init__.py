@@ -2,4 +2,5 @@
 
 - options: job files and arguments
 - output: the JSON as values
+- turns: many runs, one after the other
 """

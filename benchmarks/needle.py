@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""How often a needle cries wolf, and what it finds: simulated passes, decided by the suite's own code.
+
+    benchmarks/needle.py [--passes N] [--seed TEXT]
+
+Prints the tables of docs/needle.md. A case is two passes, write and read, each with its rounds in
+their orders and with the turns afterwards. Noises are those that storage was seen to have: see
+NOISES. Every rate is a function of its place in time, so that drift and neighbours hit what they
+would hit in a job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from iogauge.judge.needle import Needle, decide
+from iogauge.plan.rounds import again, orders, turns_again
+
+#: The share below which a probe is slow: limits.max_deviation of most sites.
+MAX_DEVIATION = 0.2
+ROUNDS = 3
+SIZES = (3, 4, 8, 16, 64, 400)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of ln(rate), and shares of disturbed turns.
+
+    ``own`` is of each turn, ``shared`` of each round, ``place`` the drift from the first to the
+    last turn of a round, ``wander`` of a slow change that follows the turns in time (autocorrelated,
+    0.9 from one to the next). ``outliers`` is the probability of a turn at a third of its rate;
+    ``tails`` draws from Student's t with 3 degrees of freedom. ``disturbed`` halves a third of the
+    turns of one round, one after the other. ``apart`` is what healthy probes differ by for good.
+    """
+
+    own: float
+    shared: float = 0.0
+    place: float = 0.0
+    wander: float = 0.0
+    outliers: float = 0.0
+    tails: bool = False
+    disturbed: bool = False
+    apart: float = 0.0
+
+
+def sigma(cv: float) -> float:
+    """Return the standard deviation of ln(rate) of a coefficient of variation."""
+    return math.sqrt(math.log(1 + cv**2))
+
+
+NOISES: Mapping[str, Noise] = {
+    "turns 2 %": Noise(sigma(0.02)),
+    "turns 5 %": Noise(sigma(0.05)),
+    "turns 8 %": Noise(sigma(0.08)),
+    "turns 15 %": Noise(sigma(0.15)),
+    "turns 30 %": Noise(sigma(0.30)),
+    "turns 48 %": Noise(sigma(0.48)),
+    "15 %, shared drift 35 %": Noise(sigma(0.15), shared=0.35),
+    "8 %, drift in a round 15 %": Noise(sigma(0.08), place=0.15),
+    "8 %, autocorrelated 20 %": Noise(sigma(0.08), wander=0.2),
+    "8 %, one turn in 20 at a third": Noise(sigma(0.08), outliers=0.05),
+    "15 %, heavy tails": Noise(sigma(0.15), tails=True),
+    "8 %, a third of one round halved": Noise(sigma(0.08), disturbed=True),
+    "8 %, probes differ by 5 %": Noise(sigma(0.08), apart=0.05),
+    "all of it": Noise(
+        sigma(0.15), shared=0.35, place=0.15, wander=0.1, outliers=0.05, tails=True, disturbed=True
+    ),
+}
+
+#: The noises of the table of what is found.
+FOUND_IN = ("turns 5 %", "turns 8 %", "turns 15 %", "turns 30 %", "turns 48 %", "all of it")
+
+
+class Storage:
+    """Probes whose rates follow a noise; ``slow`` are shares of the rates of some."""
+
+    def __init__(
+        self, probes: int, noise: Noise, source: random.Random, slow: Mapping[str, float]
+    ) -> None:
+        self.noise, self.source = noise, source
+        self.names = [f"p{number:03}" for number in range(probes)]
+        self.log = {
+            name: source.gauss(0, noise.apart) + math.log(slow.get(name, 1)) for name in self.names
+        }
+        self.wander = source.gauss(0, noise.wander)
+
+    def _turn(self, name: str) -> float:
+        noise, source = self.noise, self.source
+        self.wander = 0.9 * self.wander + math.sqrt(1 - 0.81) * source.gauss(0, noise.wander)
+        own = source.gauss(0, noise.own)
+        if noise.tails:
+            own /= math.sqrt(sum(source.gauss(0, 1) ** 2 for _ in range(3)))
+        if source.random() < noise.outliers:
+            own -= math.log(3)
+        return self.log[name] + self.wander + own
+
+    def measured(self, rounds: Sequence[Sequence[str]], disturbed: bool) -> dict[str, list[float]]:
+        """Return the rates of probes that are measured in these orders."""
+        rates: dict[str, list[float]] = {name: [] for name in rounds[0]}
+        hit = self.source.randrange(len(rounds)) if disturbed else -1
+        for number, order in enumerate(rounds):
+            shared, start = (
+                self.source.gauss(0, self.noise.shared),
+                self.source.randrange(len(order)),
+            )
+            for place, name in enumerate(order):
+                turn = shared + self.noise.place * (place / len(order) - 0.5) + self._turn(name)
+                if number == hit and (place - start) % len(order) < math.ceil(len(order) / 3):
+                    turn -= math.log(2)
+                rates[name].append(100 * math.exp(turn))
+        return rates
+
+
+def one_pass(storage: Storage, word: str, rounds: int = ROUNDS) -> Needle:
+    """Return what one pass over the storage finds, as a job and its judge would."""
+    rates = storage.measured(orders(storage.names, rounds, word), storage.noise.disturbed)
+    rates = {name: rates[name] for name in storage.names}
+    chosen, later = again(rates, MAX_DEVIATION), {}
+    if chosen.suspects:
+        later = storage.measured(orders(chosen.names, turns_again(rounds), f"{word} again"), False)
+    return decide(rates, later, max_deviation=MAX_DEVIATION)
+
+
+def outcome(needle: Needle) -> str:
+    """Return what the verdict on ``*_slowest`` would be."""
+    return "FAIL" if needle.slow else "UNSTABLE" if needle.open else "PASS"
+
+
+def passes(
+    probes: int, noise: Noise, seed: str, slow: float | None = None, rounds: int = ROUNDS
+) -> Iterator[Needle]:
+    """Yield passes without end; the probe ``p001`` has the share ``slow`` of its rate."""
+    source = random.Random(seed)
+    for number in range(1 << 30):
+        storage = Storage(probes, noise, source, {} if slow is None else {"p001": slow})
+        yield one_pass(storage, ("write.fio", "read.fio")[number % 2], rounds)
+
+
+def _percent(share: float) -> str:
+    return "0" if share == 0 else f"{share:.2%}" if share < 0.01 else f"{share:.0%}"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--passes", type=int, default=2000, help="up to 16 probes; fewer for more")
+    parser.add_argument("--seed", default="needle")
+    given = parser.parse_args()
+
+    def number(probes: int) -> int:
+        return given.passes if probes <= 16 else max(1, given.passes * 4 // math.isqrt(4 * probes))
+
+    print("Healthy probes: a case (two passes) names one / decides nothing\n")
+    print("| noise | " + " | ".join(f"{probes}" for probes in SIZES) + " |")
+    print("|---|" + "---|" * len(SIZES))
+    for name, noise in NOISES.items():
+        cells = []
+        for probes in SIZES:
+            seen = [
+                outcome(needle)
+                for needle, _ in zip(
+                    passes(probes, noise, f"{given.seed} {name} {probes}"),
+                    range(2 * number(probes)),
+                    strict=False,
+                )
+            ]
+            cases = list(zip(seen[::2], seen[1::2], strict=True))
+            failed = sum("FAIL" in case for case in cases) / len(cases)
+            undecided = sum("FAIL" not in s and "UNSTABLE" in s for s in cases) / len(cases)
+            cells.append(f"{_percent(failed)} / {_percent(undecided)}")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+    print("\nOne slow probe: a pass names it / decides nothing\n")
+    print("| noise, rate of the slow probe | " + " | ".join(map(str, SIZES)) + " |")
+    print("|---|" + "---|" * len(SIZES))
+    for name in FOUND_IN:
+        for slow in (0.7, 0.5, 0.01):
+            cells = []
+            for probes in SIZES:
+                seen_needles = [
+                    needle
+                    for needle, _ in zip(
+                        passes(probes, NOISES[name], f"{given.seed} {name} {probes} {slow}", slow),
+                        range(number(probes) // 2),
+                        strict=False,
+                    )
+                ]
+                named = sum("p001" in [p.name for p in n.slow] for n in seen_needles)
+                undecided = sum(outcome(n) == "UNSTABLE" for n in seen_needles)
+                total = len(seen_needles)
+                cells.append(f"{_percent(named / total)} / {_percent(undecided / total)}")
+            print(f"| {name}, {slow:.0%} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The suite on GlusterFS: real bricks on two hosts, whose clients are programs (FUSE)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import MIB, Rig, Run
+from e2e.test_hosts import open_mpi
+from e2e.test_several_hosts import run_on
+from e2e.test_witness import REFERENCES
+from iogauge.evidence.witness import parse
+from support import gluster
+from support import hosts as support
+from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
+
+CHECKS = "^(IorPosix%files=per-process%order=sequential|FioRandomRead%block=4|MdtestEasy|AccessMatrix%pattern=random-direct-4k)"
+
+
+@pytest.fixture(scope="module")
+def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
+    """IOR, fio and mdtest from two hosts on a volume that has a brick on each."""
+    for reason in (support.why_not(), gluster.why_not()):
+        if reason is not None:
+            pytest.skip(reason)
+    if not open_mpi():
+        pytest.skip("no mpirun of Open MPI on PATH")
+    with Hosts(2, storage) as hosts, gluster.volume(hosts, storage / "gluster") as point:
+        assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
+        rig = make_module_rig(
+            target=point / "t",
+            tools=("fio", "ior", "mdtest"),
+            declared={
+                "type": gluster.TYPE,
+                "source": gluster.source(hosts),
+                "honours_o_direct": True,
+            },
+            limits={"case_files": 2000},
+        )
+        settings = rig.settings()
+        settings["systems"][0]["partitions"][0]["extras"] |= {
+            "scale": {"nodes": 2, "tasks_per_node": 1},
+            "hosts": hosts.names,
+            "interface": "eth0",
+        }
+        rig.write_settings(settings)
+        rig.write_references(REFERENCES)
+        yield run_on(hosts, rig, "-n", CHECKS, "--keep-stage-files")
+
+
+def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
+    """The only record of a check with some parameters."""
+    (found,) = (
+        r
+        for r in run.records
+        if r["check"] == check and parameters.items() <= r["parameters"].items()
+    )
+    return found
+
+
+def test_a_healthy_volume_is_not_refused(run: Run) -> None:
+    verdicts = [(r["check"], r["verdict"]) for r in run.records]
+    assert sorted(verdicts) == [
+        ("AccessMatrix", "UNREFERENCED"),
+        ("FioRandomRead", "PASS"),
+        ("IorPosix", "PASS"),
+        ("IorPosix", "PASS"),
+        ("MdtestEasy", "UNREFERENCED"),
+    ], run.out
+
+
+@pytest.mark.parametrize("cache", ["buffered", "direct"])
+def test_nothing_counts_under_the_mount_and_the_record_says_so(run: Run, cache: str) -> None:
+    findings = record_of(run, "IorPosix", cache=cache)["findings"]
+    for metric in ("write_bw", "read_bw"):
+        said = [f for f in findings if f["guard"] == "G8" and f["metric"] == metric]
+        (remark,) = (f["saw"] for f in said if f["outcome"] == "warn")
+        assert remark.startswith("no second witness: nothing under the mount counts bytes")
+    whole = {f["saw"] for f in findings if f["guard"] == "G8" and f["metric"] is None}
+    assert "32 block(s) of 1 repetition(s) read again with O_DIRECT" in whole
+
+
+def test_clients_of_two_hosts_share_no_page_cache(run: Run) -> None:
+    findings = record_of(run, "IorPosix", cache="buffered")["findings"]
+    (saw,) = (f["saw"] for f in findings if f["guard"] == "G1")
+    assert saw == "readers shifted by 1 of 2 nodes"
+
+
+@pytest.mark.parametrize("way", ["write", "read"])
+def test_the_kernel_counts_what_tasks_ask_a_client_for(run: Run, way: str) -> None:
+    """A task that did nothing is found, though nothing counts what the client moved."""
+    files = sorted(run.stage.rglob(f"IorPosix*/{way}.1.err"))
+    assert len(files) == 2, "one of a buffered case, one of a direct one"
+    for file in files:
+        seen, _ = parse(file.read_text())
+        assert {witness.host for witness in seen} == {"n1", "n2"}
+        assert all(64 * MIB <= witness.asked.way(way) < 66 * MIB for witness in seen), seen

@@ -1,0 +1,172 @@
+"""What the doctor says of a target on Lustre: on the stand-ins, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from rich.console import Console
+
+from iogauge.cli import doctor, lustre, site
+from iogauge.cli.remark import Check
+from iogauge.node.mounts import Quota
+from iogauge.site.extras import PartitionExtras
+from iogauge.workspace import lock, permission
+from support.extras import EXTRAS, extras
+
+STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
+
+
+@pytest.fixture
+def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Check]]:
+    """The lines about a target of four storage targets on two servers; knobs are the stand-ins'."""
+    target = tmp_path / "target"
+    target.mkdir()
+    settings = {
+        "LFS_STATE": str(tmp_path / "state"),
+        "LFS_MOUNT": str(target),
+        "LFS_FSNAME": "rig",
+        "LFS_SERVERS": "2",
+        "LFS_SERVER_VERSION": "2.15.5.0",
+        "LCTL_USER": "0",
+        "PATH": f"{STAND_INS}{os.pathsep}{os.environ['PATH']}",
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(permission, "reason", lambda _: "you own it")
+
+    def look(**knobs: str) -> list[Check]:
+        for name, value in knobs.items():
+            monkeypatch.setenv(name, value)
+        there = {"path": str(target), "type": "ext4", "striping": "lustre"}
+        servers = {"count": 2, "nic": "100 GB/s"}
+        topology = {"source": "made up", "targets": 4, "servers": servers}
+        place = extras(target=there, topology=topology)
+        return doctor._target(place)
+
+    return look
+
+
+def said(checks: list[Check], state: str) -> str:
+    return "\n".join(check.text for check in checks if check.state == state)
+
+
+def test_root_is_told_all(examined: Callable[..., list[Check]]) -> None:
+    found = examined()
+    text = said(found, "ok")
+    for words in (
+        "Lustre client 2.17.0, servers 2.15.5.0",
+        "4 storage target(s) (OST), 2 metadata target(s) (MDT), storage served from 10.0.0.11@tcp, 10.0.0.12@tcp",
+        "G12: 4 storage targets, all active",
+        "fullest storage target: rig-OST0000_UUID, 0% full",
+        "no limit",
+        "new files get: stripe_count: 1 stripe_size: 4194304 pattern: 0 stripe_offset: -1",
+        "the directory itself: lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none",
+        "pools: none",
+        "nobody holds its lock",
+    ):
+        assert words in text
+    assert "hidden" not in said(found, "note")
+    assert said(found, "problem") == ""
+
+
+def test_a_user_is_told_what_is_hidden_and_who_sees_it(
+    examined: Callable[..., list[Check]],
+) -> None:
+    found = examined(LCTL_USER="1")
+    assert "servers of a version that only root sees" in said(found, "ok")
+    (hidden,) = [check for check in found if check.text.startswith("hidden")]
+    assert "evictions" in hidden.text
+    assert hidden.remedy == "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
+
+
+def test_before_2_17_counters_are_hidden_too(examined: Callable[..., list[Check]]) -> None:
+    found = examined(LCTL_USER="1", LFS_VERSION="2.15.5")
+    hidden = [check.remedy for check in found if check.text.startswith("hidden")]
+    assert len(hidden) == 2
+    assert hidden[1].startswith("root sees it: lctl get_param 'osc.*.stats'")
+
+
+@pytest.mark.parametrize(
+    ("knobs", "state", "words"),
+    [
+        ({"LFS_INACTIVE": "1"}, "problem", "G12: inactive: rig-OST0001_UUID"),
+        ({"LFS_DEGRADED": "2"}, "note", "G12: rig-OST0002_UUID (degraded)"),
+        ({"LFS_NO_CREATE": "0"}, "problem", "rig-OST0000_UUID (no new files)"),
+        ({"LFS_OSTS": "3"}, "problem", "G12: 3 storage targets"),
+        ({"LFS_FULL": "3"}, "ok", "fullest storage target: rig-OST0003_UUID, 100% full"),
+        (
+            {"LFS_QUOTA": "24 1024 3 10"},
+            "ok",
+            f"quota of user {os.getuid()}: 1000 KiB and 7 files left",
+        ),
+        ({"LFS_MOUNT": ""}, "problem", "not a Lustre filesystem"),
+    ],
+)
+def test_a_state_is_named(
+    examined: Callable[..., list[Check]], knobs: dict[str, str], state: str, words: str
+) -> None:
+    found = examined(**knobs)
+    assert words.lower() in said(found, state).lower(), found
+    assert all(check.remedy for check in found if check.state == "problem")
+
+
+def test_who_holds_the_lock_is_named(examined: Callable[..., list[Check]], tmp_path: Path) -> None:
+    content = lock.describe(session="night", case="IorPosix", lease_s=600, processes=[os.getpid()])
+    mine = lock.Lock(str(tmp_path / "target"), content)
+    assert mine.claim()
+    try:
+        assert "locked by" in said(examined(), "note")
+    finally:
+        mine.release()
+    assert "nobody holds its lock" in said(examined(), "ok")
+
+
+def test_the_report_fits_a_terminal_of_80_columns(
+    examined: Callable[..., list[Check]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Long lines break between words."""
+    found = [replace(check, subject="target /lustre/bench") for check in examined(LCTL_USER="1")]
+    monkeypatch.setattr(site, "new_console", lambda: Console(width=80, force_terminal=False))
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+    monkeypatch.setattr(doctor, "site_of_host", lambda _: None)
+    with pytest.raises(typer.Exit):
+        site.show_doctor()
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 < max(len(check.text) for check in found)
+    words = {word for check in found for word in f"{check.subject}: {check.text}".split()}
+    assert words <= {word for line in lines for word in line.split()}
+
+
+def test_several_quotas_are_told_in_one_line() -> None:
+    quotas = [Quota("user 1", 1 << 20, None), Quota("group 2", None, None)]
+    assert lustre._quotas(quotas) == "quota of user 1: 1 MiB left, group 2: no limit"
+    assert lustre._quotas([]) == "quota: lfs quota tells none"
+
+
+def test_a_site_names_the_targets_to_look_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not the directory where one stands; IOGAUGE_TARGET names another."""
+    monkeypatch.delenv("IOGAUGE_TARGET", raising=False)
+    there = {"target": {"path": "/lustre/x", "type": "lustre"}}
+    partition = {"name": "p", "extras": EXTRAS | there}
+    data = {"systems": [{"partitions": [partition, partition]}]}
+    monkeypatch.setattr(doctor.settings, "read_site", lambda _: (data, []))
+    (place,) = doctor._places(tmp_path / "site")
+    assert isinstance(place, PartitionExtras)
+    assert place.target.path == "/lustre/x"
+    monkeypatch.setenv("IOGAUGE_TARGET", str(tmp_path))
+    assert list(doctor._places(tmp_path / "site")) == [str(tmp_path)]
+    assert list(doctor._places(None)) == [str(tmp_path)]
+
+
+def test_a_target_of_each_job_is_not_looked_for() -> None:
+    (check,) = doctor._target(extras(target={"path": "$DW_JOB", "type": "lustre"}))
+    assert (check.state, check.text) == ("note", "made for each job: only a job sees it")

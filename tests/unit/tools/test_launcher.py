@@ -1,0 +1,117 @@
+"""Why a launcher did not run a tool: what Open MPI 4.1 and 5.0, MPICH 5.0 and Slurm 22.05 really said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iogauge.evidence.failure import telling_line
+from iogauge.plan.stage import PhaseRun, complaints_file
+from iogauge.tools import launcher
+
+SAID = {
+    block.partition("\n")[0]: block.partition("\n")[2]
+    for block in re.split(
+        r"^\$ ",
+        (Path(__file__).parents[2] / "data" / "launchers.txt").read_text(),
+        flags=re.MULTILINE,
+    )[1:]
+}
+SLOTS = "There are not enough slots available in the system to satisfy the 40 slots that were requested by the application: ior. Let mpirun"
+NO_HOST = "ssh: Could not resolve hostname nohost1: Name or service not known"
+SYSTEM = "No such file or directory"
+
+#: What a reason begins with; the words of a tool that ran are a launcher's if it says nothing itself.
+REASONS = {
+    "mpirun -np 40 ior # Open MPI 4.1": SLOTS,
+    "mpirun -np 40 ior # Open MPI 5.0.11": SLOTS,
+    "mpirun -np 1 /no/such/ior # Open MPI 4.1": (
+        "mpirun was unable to launch the specified application as it could not access or execute an executable: "
+        "Executable: /no/such/ior Node: vm"
+    ),
+    "mpirun -np 1 /no/such/ior # Open MPI 5.0.11": (
+        "prterun was unable to launch the specified application as it could not access an executable: "
+        "Executable: /no/such/ior Node: vm"
+    ),
+    "mpirun --host nohost1 -np 1 ior # Open MPI 4.1": NO_HOST,
+    "mpirun --host nohost1 -np 1 ior # Open MPI 5.0.11": NO_HOST,
+    "mpirun --nosuch -np 1 ior # Open MPI 4.1": '/usr/bin/mpirun: Error: unknown option "--nosuch"',
+    "mpirun --nosuch -np 1 ior # Open MPI 5.0.11": (
+        "An unrecognized option was included on the mpirun command line: Option: --nosuch"
+    ),
+    "mpirun -np 2 ior, which ends with 3 # Open MPI 4.1": "Primary job terminated normally, but 1 process returned a non-zero",
+    "mpirun -np 2 ior, which is killed # Open MPI 4.1": "Primary job terminated normally, but 1 process returned a non-zero",
+    "mpirun -np 2 ior, which ends with 3 # Open MPI 5.0.11": "prterun detected",
+    "mpirun -np 2 ior, which is killed # Open MPI 5.0.11": "prterun noticed that process rank 0",
+    "mpirun -np 1 /no/such/ior # MPICH 5.0.2": "execvp error on file /no/such/ior",
+    "mpirun --host nohost1 -np 1 ior # MPICH 5.0.2": NO_HOST,
+    "mpirun --nosuch -np 1 ior # MPICH 5.0.2": "unrecognized argument nosuch",
+    "mpirun -np 2 ior, which is killed # MPICH 5.0.2": "YOUR APPLICATION TERMINATED",
+    "srun -n1 /no/such/ior # Slurm": "slurmstepd-n1: error: execve(): /no/such/ior: No such",
+    "srun -p nopart ior # Slurm": "srun: error: invalid partition specified: nopart",
+    "srun -n1 --nosuch ior # Slurm": "srun: unrecognized option '--nosuch'",
+    "srun -n2 sh -c kill -9 $$ # Slurm": "srun: error: n1: tasks 0-1: Killed",
+    "srun -n2 sh -c exit 3 # Slurm": "srun: error: n1: tasks 0-1: Exited with exit code 3",
+    "srun -n 9 ior # Slurm": (
+        "srun: error: Unable to create step for job 6: More processors requested than permitted. Let srun"
+    ),
+    "srun -n1 --mem=99G ior # Slurm": "srun: error: Memory specification can not be satisfied",
+    "srun -n 1 --mpi=nosuch ior # Slurm": "srun: error: Couldn't find the specified plugin name",
+    "srun -n 1 --cpu-bind=map_cpu:77 ior # Slurm": "srun: error: CPU binding outside of job step allocation",
+}
+#: A tool ran: no cause of the launcher's.
+RAN = [name for name in SAID if "which" in name or "sh -c" in name]
+RUN = PhaseRun(1, "write", 1, 0.0, 1.0, "t")
+
+
+def reason(stage: Path, text: str) -> str:
+    (stage / complaints_file("write", 1)).write_text(text)
+    return telling_line(stage, RUN)
+
+
+def said(name: str) -> str:
+    return re.sub(r"\[exit \d+\]\s*$", "", SAID[name])
+
+
+@pytest.mark.parametrize("name", list(SAID))
+def test_the_reason_is_what_the_launcher_says(tmp_path: Path, name: str) -> None:
+    found = reason(tmp_path, said(name))
+    wanted = REASONS[name]
+    at = found.find(wanted)
+    # hydra's own function stands before an error of the system.
+    assert at == 0 or (at > 0 and SYSTEM in found), found
+    assert len(found) <= 500
+
+
+@pytest.mark.parametrize("name", RAN)
+def test_a_tool_that_ran_speaks_for_itself(tmp_path: Path, name: str) -> None:
+    assert launcher.cause(said(name).splitlines()) == ""
+    assert reason(tmp_path, f"ior: the tide is out\n{said(name)}") == "ior: the tide is out"
+    own = f"some words\nERROR: cannot open\n{said(name)}"
+    assert reason(tmp_path, own) == "ERROR: cannot open"
+
+
+def test_the_remedy_of_too_few_slots_is_named(tmp_path: Path) -> None:
+    for name in ("mpirun -np 40 ior # Open MPI 4.1", "mpirun -np 40 ior # Open MPI 5.0.11"):
+        found = reason(tmp_path, said(name))
+        for words in (
+            "--oversubscribe",
+            "OMPI_MCA_rmaps_base_oversubscribe=1",
+            "more hosts (hosts)",
+        ):
+            assert words in found
+
+
+@pytest.mark.parametrize(
+    "warning",
+    [
+        "WARNING: There was an error initializing an OpenFabrics device.",
+        "A process has executed an operation involving a call to the fork() system call",
+        "srun: Warning: can't run 1 processes on 3 nodes, setting nnodes to 1",
+    ],
+)
+def test_a_warning_is_no_cause(warning: str) -> None:
+    dashes = "-" * 74
+    assert launcher.cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
