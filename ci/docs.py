@@ -16,6 +16,7 @@ import re
 from pathlib import Path
 
 from iogauge.guards import catalogue
+from iogauge.judge.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,8 +48,21 @@ def rooms() -> str:
     return "\n".join(rows)
 
 
+def verdicts() -> str:
+    """The table of all verdicts: what each means, and whether it fails a run."""
+    rows = ["| verdict | meaning | run fails |", "|---|---|---|"]
+    for verdict in Verdict:
+        fails = "yes" if verdict.fails_run else "as a gate" if verdict.is_trouble(True) else "no"
+        rows.append(f"| {verdict.value} | {verdict.meaning} | {fails} |")
+    return "\n".join(rows)
+
+
 #: Page, name of the part, what makes it.
-PARTS = (("docs/guards.md", "guards", guards), ("CONTRIBUTING.md", "rooms", rooms))
+PARTS = (
+    ("docs/guards.md", "guards", guards),
+    ("CONTRIBUTING.md", "rooms", rooms),
+    ("README.md", "verdicts", verdicts),
+)
 
 
 def filled(page: str, name: str, content: str) -> str:

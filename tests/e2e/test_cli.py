@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,20 @@ class TestPlan:
         run = rig.iogauge("plan", *RANDOM_READ)
         assert run.rc == 1, run.out
         assert "refused" in run.out and "G13" in run.out
+
+    def test_a_narrow_screen_and_a_log(self, rig: Rig) -> None:
+        for columns, width in (("80", 80), ("", 120)):
+            run = rig.iogauge("plan", *RANDOM_READ, COLUMNS=columns)
+            table = run.out[: run.out.index("expected:")]
+            assert run.rc == 0 and max(map(len, table.splitlines())) <= width
+
+    def test_what_reframe_complains_of_has_no_colours(self, rig: Rig) -> None:
+        data = rig.settings()
+        data["systems"][0]["partitions"][0]["environs"] = ["toolz"]
+        rig.write_settings(data)
+        run = rig.iogauge("plan", *RANDOM_READ)
+        assert run.rc == 1 and "toolz" in run.out
+        assert "\x1b" not in run.out and "\\x1b" not in run.out
 
     def test_a_case_that_cannot_run_hides_no_other(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
@@ -218,6 +233,27 @@ class TestRun:
         known = {key: run.record[key] for key in ("tier", "nodes", "tasks_per_node", "gate")}
         assert known == {"tier": "quick", "nodes": 1, "tasks_per_node": 2, "gate": False}
         rig.assert_clean()
+
+    def test_the_summary_comes_before_the_blocks_of_reframe(self, rig: Rig) -> None:
+        rig.program("fio", "exit 3")
+        run = rig.iogauge("run", *METADATA)
+        assert run.rc == 1, run.out
+        said = run.out.index("iogauge: FAILED: 1 failed (ERROR)")
+        assert said < run.out.index(" SUMMARY OF FAILURES ") < run.out.index("FAILURE INFO for")
+        assert run.out.count("FAILURE INFO for") == 1
+        # ReFrame alone shows them itself.
+        assert "FAILURE INFO for" in rig.reframe("-c", "checks/", "-r", *METADATA).out
+
+    @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
+    def test_a_terminal_shows_where_the_case_stands(self, rig: Rig) -> None:
+        rig.program("fio", 'sleep 2.5; exec "$real" "$@"')
+        words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
+        run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
+        assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s gone, about \d+ s left", run.out)
+        # The line is gone before ReFrame says the next word.
+        assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
+        piped = rig.reframe("-c", "checks/", "-r", *METADATA)
+        assert "gone, about" not in piped.out
 
     def test_unknown_session(self, rig: Rig) -> None:
         run = rig.iogauge("report", "no-such-session")

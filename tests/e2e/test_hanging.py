@@ -74,7 +74,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     time.sleep(1)
     mount.hang()
     run = rig.finish(process, timeout=15 + PATIENCE_S + MARGIN_S)
-    run.never_passed(f"{rig.target} does not answer since {PATIENCE_S} s")
+    run.never_passed(f"{rig.target} has not answered for {PATIENCE_S} s")
     assert run.record["verdict"] == "ERROR"
     # The time limit ended it, nothing else.
     assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record["reason"]
@@ -85,7 +85,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
         began = time.monotonic()
         done = rig.iogauge(*words, timeout=PATIENCE_S + MARGIN_S, **PATIENCE)
         told = " ".join(done.out.split())
-        assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
+        assert done.rc == 1 and f"{rig.target} has not answered for" in told, done.out
         assert "watching the lock" not in told
         assert time.monotonic() - began >= PATIENCE_S - 1
 
@@ -121,13 +121,13 @@ def test_a_tool_that_not_even_kill_can_end(
         done = rig.iogauge("clean", timeout=PATIENCE_S + MARGIN_S, **PATIENCE)
     finally:
         frozen.wake()
-    run.never_passed("TIMEOUT, time limit 15 s", "does not answer since")
+    run.never_passed("TIMEOUT, time limit 15 s", "has not answered for")
     assert run.record["verdict"] == "ERROR"
     assert "ior" in waiting, waiting
     told = " ".join(done.out.split())
-    assert done.rc == 1 and f"{rig.target} does not answer since" in told, done.out
+    assert done.rc == 1 and f"{rig.target} has not answered for" in told, done.out
     # Waited for once, though the lock is there as well.
-    assert told.count("does not answer since") == 1, done.out
+    assert told.count("has not answered for") == 1, done.out
     wait_for(lambda: not those(rig), 30, "the processes that waited to end")
     done = rig.iogauge("clean")
     assert done.rc == 0 and "removed: " in done.out, done.out
@@ -152,7 +152,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
         frozen.wake()
     told = " ".join(done.out.split())
     assert done.rc == 1 and "watching the lock" in told, done.out
-    assert f"{rig.target} does not answer since" in told, done.out
+    assert f"{rig.target} has not answered for" in told, done.out
     # What had been begun is ended by the kernel when it goes on, though who began it was killed.
     done = rig.iogauge("clean", "--target", str(rig.target))
     assert done.rc == 0, done.out
@@ -166,7 +166,7 @@ def test_doctor_and_bench_say_it_and_end(rig: Rig, mount: Hanging) -> None:
     for words, said, seconds in (["doctor"], {}, 30), (["bench"], PATIENCE, PATIENCE_S):
         done = rig.iogauge(*words, timeout=120, IOGAUGE_TARGET=str(rig.target), **said)
         assert done.rc == 1, done.out
-        assert f"does not answer since {seconds} s" in " ".join(done.out.split()), done.out
+        assert f"has not answered for {seconds} s" in " ".join(done.out.split()), done.out
     mount.wake()
 
 

@@ -573,7 +573,7 @@ def _history(data: bytes) -> object:
             one for one in journal.read_whole(file) if isinstance(one, Record)
         )
         console = _quiet()
-        console.print(table.table(table.rows(found), "t"))
+        console.print(table.table(table.rows(found)))
         console.print(table.cost_table(table.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number, record in enumerate(found):

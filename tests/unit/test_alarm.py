@@ -217,6 +217,50 @@ def test_a_failure_carries_its_trend_and_is_told_once(tmp_path: Path) -> None:
     assert "session s40" in trouble.trend
 
 
+def doubled(found: Sequence[Record]) -> list[Record]:
+    """The same runs of a case that also has the operations of its bandwidth, on blocks of 4 KiB."""
+    both = []
+    for one in found:
+        (bandwidth,) = (m.to_json() for m in one.metrics)
+        operations = {"name": "write_iops", "unit": "ops/s", "median": 256 * bandwidth["median"]}
+        operations["reference"] = bandwidth["reference"] | {"value": 25600.0, "unit": "ops/s"}
+        changed = one.to_json() | {"metrics": [bandwidth | operations, bandwidth]}
+        both.append(Record.from_json(changed))
+    return both
+
+
+@pytest.mark.parametrize(("drop", "verdict"), [(0.3, "FAIL"), (0.08, "PASS")])
+def test_operations_and_bandwidth_of_one_block_size_are_one_fault(
+    tmp_path: Path, drop: float, verdict: str
+) -> None:
+    (trouble,) = collected(tmp_path, doubled(series(drop, verdict=verdict))).troubles
+    assert trouble.metric == "write_iops"
+    (trouble,) = collected(tmp_path / "alone", series(drop, verdict=verdict)).troubles
+    assert trouble.metric == "write_bw"
+
+
+def test_a_bandwidth_that_fails_beside_operations_that_pass_is_told(tmp_path: Path) -> None:
+    (one,) = doubled([record(1, 50.0, "FAIL")])
+    operations, bandwidth = (m.to_json() for m in one.metrics)
+    changed = one.to_json() | {"metrics": [operations | {"verdict": "PASS"}, bandwidth]}
+    (trouble,) = collected(tmp_path, [Record.from_json(changed)]).troubles
+    assert trouble.metric == "write_bw"
+
+
+def test_a_trouble_in_a_sentence(tmp_path: Path) -> None:
+    (worse,) = collected(tmp_path, series(0.08)).troubles
+    assert re.fullmatch(
+        r"IorPosix shared write_bw on site:scratch has become worse: -\S+ \(\S+ to \S+\) against the level of "
+        r"\S+ MiB/s since 2026-02-14 01:00 UTC; changed just before: kernel: 5.14 -> 5.15\.",
+        worse.sentence,
+    )
+    (failed,) = collected(tmp_path / "other", [record(1), record(2, 50.0, "FAIL")]).troubles
+    assert failed.sentence.startswith(
+        "IorPosix shared write_bw on site:scratch is FAIL: 50.00 MiB/s ±1.0%, -50.0% against the reference, "
+        "since 2026-01-07 01:00 UTC; nothing that the fingerprint knows"
+    )
+
+
 def test_a_steady_series_is_none(tmp_path: Path) -> None:
     assert not collected(tmp_path, series(0.0)).failed
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -153,10 +154,10 @@ def case(number: int, check: str = "IorPosix", **change: Any) -> PlannedCase:
     return PlannedCase(**values | change)
 
 
-def shown(cases: list[PlannedCase]) -> str:
-    console = Console(width=200, highlight=False)
+def shown(cases: list[PlannedCase], width: int = 200) -> str:
+    console = Console(width=width, highlight=False)
     with console.capture() as capture:
-        console.print(plan_table.table(cases))
+        console.print(plan_table.table(cases), soft_wrap=True)
     return capture.get()
 
 
@@ -168,6 +169,32 @@ def test_few_cases_are_rows_and_many_are_summed_by_check() -> None:
     assert text.count("\n") < 12
     assert re.search(r"IorPosix: 40 case\(s\).* 160 GiB .* 1200\.0", text), text
     assert re.search(r"1040 case\(s\), one at a time.* 1 GiB .* 4\.06 TiB .* 31200\.0", text), text
+
+
+SCREEN = """\
+s:p, target /s
+case                      holds  files    writes   reads  node-minutes
+IorPosix 4KiB             1 GiB      8     4 GiB   4 GiB          30.0
+IorPosix 32KiB            1 GiB      8     4 GiB   4 GiB          30.0
+IorPosix 128KiB           1 GiB      8     4 GiB   4 GiB          30.0
+s:q, target /s
+case                      holds  files    writes   reads  node-minutes
+Burst 1                   1 GiB      8     1 TiB   4 GiB          30.0
+4 case(s), one at a time  1 GiB      8  1.01 TiB  16 GiB         120.0
+"""
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_plan_on_a_screen(width: int) -> None:
+    cases = [case(n, name=f"IorPosix %block={n}KiB") for n in (128, 32, 4)]
+    cases.append(case(1, "Burst", partition="s:q", written_bytes=1 << 40))
+    assert shown(cases, width) == SCREEN
+    long = case(2, name=f"IorPosix %what={'much ' * 20}")
+    assert max(map(len, shown([*cases, long], width).splitlines())) <= width
+    assert [one["case"] for one in json.loads(plan_table.to_json(cases))] == [
+        *("Burst %n=1", "IorPosix %block=4KiB"),
+        *("IorPosix %block=32KiB", "IorPosix %block=128KiB"),
+    ]
 
 
 def test_two_cases_of_one_name_are_two_rows() -> None:

@@ -113,7 +113,7 @@ def test_g1_believes(change: dict[str, Any], saw: str) -> None:
         (evicted(Eviction("c", 0, 0, 0, 0), EMPTY), "not proven empty"),
         (evicted(Eviction("c", 1, 0, 0, 0), EMPTY), "emptied of 0 of 1 bytes"),
         (evicted(EMPTY, EMPTY, data_bytes=101), "emptied of 100 of 101 bytes"),
-        (evicted(EMPTY, EMPTY, traits=OPAQUE), "outside the page cache"),
+        (evicted(EMPTY, EMPTY, traits=OPAQUE), "a cache that cannot be checked"),
         ({"evictions": (EMPTY, EMPTY)}, "on the node that wrote"),
     ],
 )

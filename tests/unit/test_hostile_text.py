@@ -117,7 +117,7 @@ def test_what_a_record_holds_is_only_shown(text: str) -> None:
     one = subjects.of_record(text, kept)
     other = subjects.of_record("b", Record.from_json(RECORD))
     printed = shown(
-        table.table(table.rows([kept]), "t"),
+        table.table(table.rows([kept])),
         table.cost_table(table.costs([kept])),
         history_table.table([(record, {text, f"{text}2"})], 80),
         compare.render(compare.compare(one, other)),
@@ -217,7 +217,8 @@ _SAFE_CALLS |= {
     "plan_table.table",
 }
 _SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
-_SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"}
+_SAFE_CALLS |= {"table.to_json", "plan_table.to_json", "status.table"}
+_SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED", "now"}
 
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.

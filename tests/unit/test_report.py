@@ -49,10 +49,10 @@ def undecided(file: Path, found: Sequence[Record], **run: Any) -> list[Record]:
     return outcome.undecided(file, found, RUN | run)
 
 
-def shown(records: list[Record], width: int = 200) -> str:
+def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(
-        table.table(table.rows(records), "t")
+        table.table(table.rows(records), wide), soft_wrap=True
     )
     return stream.getvalue()
 
@@ -96,7 +96,7 @@ def test_an_unknown_verdict_is_no_pass() -> None:
 def test_a_row() -> None:
     (row,) = table.rows([record()])
     assert row == table.Row(
-        "Ior posix", "/s", "write_bw", "540.8 MiB/s ±3.1%", "500.0 -10%", "1144", Verdict.PASS, ""
+        "Ior posix", "/s", "write_bw", "540.8 MiB/s ±3.1%", "500.0 -10%", "1144", Verdict.PASS
     )
 
 
@@ -177,6 +177,123 @@ def test_every_verdict_is_written_out(verdict: str) -> None:
 def test_a_scenario_is_named_once() -> None:
     both = [metric(), metric(name="read_bw")]
     assert shown([record(metrics=both)]).count("Ior posix") == 1
+
+
+def of_the_readme() -> list[Record]:
+    """Three of the cases in the README's table, with findings that repeat."""
+    load = {"outcome": "warn", "metric": None, "saw": "load before the run 7.58 x cores"}
+    busy = {"guard": "G15", "demands": "", **load}
+    loose = {"guard": "G17", "outcome": "unstable", "metric": "remove_rate"}
+    loose |= {"saw": "the repetitions spread by 21.3%", "demands": "at most 20%"}
+    loose |= {"remedy": "Repeat when the target is quiet, or raise limits.max_spread"}
+    rate = {"unit": "ops/s", "reference": None, "ceiling": None, "reason": "nothing to compare"}
+    slow = {"verdict": "FAIL", "spread": 0.175, "ceiling": None}
+    files = "IorPosix %files=per-process %order=sequential %cache="
+    return [
+        record(
+            "UNSTABLE",
+            case="MdtestHard",
+            metrics=[
+                metric("UNREFERENCED", name="create_rate", median=28223, spread=0.08, **rate),
+                metric("UNSTABLE", name="remove_rate", median=23429, spread=0.213, **rate),
+            ],
+            findings=[busy, loose],
+        ),
+        record(
+            "FAIL",
+            case="FioRandomRead %block=4KiB",
+            metrics=[
+                metric(
+                    name="read_iops", median=18675, unit="ops/s", reason="at least 19000", **slow
+                ),
+                metric(name="read_bw", median=72.95, reason="at least 74.22", **slow),
+            ],
+            findings=[busy],
+        ),
+        record(case=f"{files}direct", metrics=[metric(), metric(name="read_bw")]),
+        record(case=f"{files}buffered", metrics=[metric(), metric(name="read_bw")]),
+    ]
+
+
+#: Screens by their width.
+SCREENS = {
+    120: """\
+target /s
+scenario                                  metric       median ±spread       reference  ceiling  verdict       why
+MdtestHard                                create_rate  28223 ops/s ±8.0%         none  unknown  UNREFERENCED  [1,2]
+                                          remove_rate  23429 ops/s ±21.3%        none  unknown  UNSTABLE      [3]
+FioRandomRead 4KiB                        read_iops    18675 ops/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
+                                          read_bw      72.95 MiB/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
+IorPosix per-process sequential direct    write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+                                          read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+IorPosix per-process sequential buffered  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+                                          read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+[1] nothing to compare
+[2] G15: load before the run 7.58 x cores
+[3] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the target is quiet, or raise
+    limits.max_spread
+[4] at least 19000
+""",
+    80: """\
+target /s
+  metric       median ±spread       reference  ceiling  verdict       why
+MdtestHard
+  create_rate  28223 ops/s ±8.0%         none  unknown  UNREFERENCED  [1,2]
+  remove_rate  23429 ops/s ±21.3%        none  unknown  UNSTABLE      [3]
+FioRandomRead 4KiB
+  read_iops    18675 ops/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
+  read_bw      72.95 MiB/s ±17.5%  500.0 -10%  unknown  FAIL          [4,2]
+IorPosix per-process sequential direct
+  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+  read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+IorPosix per-process sequential buffered
+  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+  read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
+[1] nothing to compare
+[2] G15: load before the run 7.58 x cores
+[3] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the
+    target is quiet, or raise limits.max_spread
+[4] at least 19000
+""",
+}
+
+
+@pytest.mark.parametrize("width", SCREENS)
+def test_the_screen(width: int) -> None:
+    assert shown(of_the_readme(), width) == SCREENS[width]
+
+
+def test_a_wide_row_is_one_line_with_its_reason() -> None:
+    lines = shown(of_the_readme(), 80, wide=True).splitlines()
+    assert len(lines) == 2 + 8
+    assert all("G15: load before" in line for line in lines if "Fio" in line)
+
+
+def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
+    def pair(spread: float) -> list[str]:
+        iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
+        found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
+        return [row.reason for row in table.rows([record("FAIL", metrics=found)])]
+
+    assert pair(0.1) == ["too few", "too few"]
+    assert pair(0.2) == ["too few", "too slow"]  # not the same samples
+
+
+def test_json_has_the_figures_and_the_reasons() -> None:
+    found = SessionRecords([*of_the_readme(), record("ERROR", metrics=[], case="Md")])
+    told = json.loads(table.to_json(found, found.ending(False)))
+    assert (told["word"], told["status"]) == ("FAILED", 1)
+    loose, lost = told["metrics"][1], told["metrics"][-1]
+    assert (loose["median"], loose["unit"], loose["verdict"]) == (23429, "ops/s", "UNSTABLE")
+    assert loose["reasons"][0].startswith("G17: the repetitions spread by 21.3%")
+    assert (lost["metric"], lost["median"], lost["reasons"]) == (None, None, ["the reason"])
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_the_table_fits_the_screen(width: int) -> None:
+    lines = shown(of_the_readme(), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines) < {60: 45}.get(width, 25)
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------

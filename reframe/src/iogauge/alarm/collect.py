@@ -25,7 +25,7 @@ from iogauge.records import journal, query
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
 from iogauge.report.ending import Ending
-from iogauge.report.outcome import SessionRecords, of_damage
+from iogauge.report.outcome import SessionRecords, of_damage, same_fault
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
 
@@ -218,11 +218,18 @@ def _of_records(
 
 def _of_trend(history: _History, named: Collection[tuple[str, str]]) -> list[Trouble]:
     """Return a trouble for each series that has become worse, but for those in ``named``."""
+    worse = {key: series for key, series in history.judged.items() if series.state is State.ALARM}
     return [
         _drift(series, history)
-        for key, series in history.judged.items()
-        if series.state is State.ALARM and key not in named
+        for (line, metric), series in worse.items()
+        if (line, metric) not in named and not _told(line, metric, {*worse, *named})
     ]
+
+
+def _told(line: str, metric: str, told: Collection[tuple[str, str]]) -> bool:
+    """Return whether the alarm of a bandwidth is that of the operations per second it repeats."""
+    operations = metric.removesuffix("_bw") + "_iops"
+    return metric.endswith("_bw") and (line, operations) in told
 
 
 def _of_absent(records: Iterable[Record], expected: Iterable[str]) -> list[Trouble]:
@@ -257,7 +264,7 @@ def _of_record(
     line = record.line
     for metric in record.metrics:
         history.refer(line, metric)
-    bad = [m for m in record.metrics if m.is_trouble(gate)]
+    bad = [m for m in record.metrics if m.is_trouble(gate) and same_fault(record, m) is m]
     where = visible(f"{record.system}:{record.partition}")
     case = visible(record.short_name)
     if not bad:

@@ -16,6 +16,7 @@ from iogauge.core.words import ENVIRONMENT
 from iogauge.core.yamlfile import YamlError
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.records import selected
+from iogauge.session import life
 from iogauge.session.current import current, is_gate, runs_cases
 from iogauge.session.gate import guard_gate
 from iogauge.site.machine import LACKS
@@ -115,6 +116,11 @@ def require_ready(system: Any) -> None:
     """
     if is_gate():
         getlogger().warn_as_error = True
+    if runs_cases(sys.argv[1:]):
+        details = os.environ.get(life.DETAILS)
+        keep = life.Filter(life.screen(), Path(details) if details else None)
+        for handler in getlogger().std_stream_handlers:
+            handler.addFilter(keep)
     declared = [partition.extras for partition in system.partitions]
     mistakes = [text for extras in declared for text in extras.get(MISTAKES, [])]
     if mistakes:

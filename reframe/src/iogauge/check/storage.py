@@ -39,6 +39,8 @@ from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import Cost, metric_ceiling
 from iogauge.plan.script import shell_command
+from iogauge.records.record import short_name
+from iogauge.session import life
 from iogauge.session.current import current
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
@@ -222,6 +224,8 @@ class StorageCheck(JudgedCheck):
         if not self.is_dry_run():
             cost = Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
             self._spend(cost)
+            name, steps = short_name(self.display_name), life.steps(plan)
+            life.screen().add(life.Watched(name, stage, self.job, steps, footprint.seconds))
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""

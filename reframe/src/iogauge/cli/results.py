@@ -11,21 +11,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 
-from iogauge.cli.running import new_console, show_ending
+from iogauge.cli.screen import Wide, new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, missing
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import Record
-from iogauge.report import compare, outcome, subjects
+from iogauge.report import compare, outcome, subjects, table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
 if TYPE_CHECKING:
     from iogauge.alarm.collect import Alarm
     from iogauge.alarm.receivers import Message, Receiver
+
+
+#: Columns of a log for the tables that have boxes and do not fold well.
+_BOXES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +92,13 @@ def show_report(
         Path | None, typer.Option(help="Write a page: one file that needs no network.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
+    wide: Wide = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
+    ] = False,
 ) -> None:
     """Show the table of a session again; with --html and --junit also write files."""
-    console = new_console()
+    console = Console(stderr=True) if as_json else new_console()
     asked = _sessions(console, names or [])
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
@@ -110,8 +119,65 @@ def show_report(
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         junit.write_text(text, encoding="utf-8")
-    show_ending(console, asked.records, ending)
+    if as_json:
+        typer.echo(table.to_json(asked.records, ending))
+    else:
+        show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
+
+
+def explain_word(
+    words: Annotated[
+        list[str], typer.Argument(help="Guard, verdict, check, or word of docs/glossary.md.")
+    ],
+) -> None:
+    """Say what a guard (G12), a verdict (UNSTABLE) or a check (FioRandomRead) means and what to do."""
+    from iogauge.cli.explain import explain
+
+    console = new_console()
+    try:
+        for line in explain(" ".join(words)):
+            view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
+            console.print(view)
+    except LookupError as error:
+        typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
+        raise typer.Exit(2) from error
+
+
+def show_status(
+    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
+    since: Annotated[
+        str, typer.Option(help="Only cases measured since this day or time (UTC), or 7d, 4w ago.")
+    ] = "30d",
+    wide: Wide = False,
+) -> None:
+    """Show the last 14 runs of every case, and a sentence for each problem, the newest first."""
+    from iogauge.alarm.collect import collect  # with SciPy and polars
+    from iogauge.report import status
+    from iogauge.report.history_table import moment
+
+    console = new_console()
+    try:
+        cases = status.read(paths.history_dir(), system, moment(since) if since else None)
+    except (ValueError, TypeError, OSError) as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    if not cases:
+        console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
+        return
+    console.print(status.table(cases, wide), soft_wrap=True)
+    console.print(plain(status.legend()))
+    newest = sorted((case.newest for case in cases), key=lambda record: record.time)
+    alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
+    times = {(case.where, case.case): case.newest.time for case in cases}
+    for trouble in sorted(
+        alarm.troubles,
+        key=lambda trouble: times.get((trouble.where, trouble.case), ""),
+        reverse=True,
+    ):
+        time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
+        console.print(plain(f"{time} {trouble.sentence}"))
+    console.print(plain(f"iogauge: {alarm.ending}"), soft_wrap=True)
 
 
 def raise_alarm(
@@ -207,7 +273,7 @@ def show_comparison(
     if as_json:
         typer.echo(compare.to_json(comparison))
     else:
-        new_console().print(compare.render(comparison))
+        new_console(_BOXES).print(compare.render(comparison))
 
 
 def propose_references(
@@ -286,7 +352,7 @@ def show_history(
     from iogauge.records import query  # imported here because polars starts slowly
     from iogauge.report import history_table
 
-    folder, console = paths.history_dir(), new_console()
+    folder, console = paths.history_dir(), new_console(_BOXES)
     try:
         choice = history_table.RecordChoice(
             system=system,
@@ -343,7 +409,7 @@ def show_trend(
 
     try:
         status = command.command(
-            new_console(),
+            new_console(_BOXES),
             paths.history_dir(),
             command.Question(
                 system=system,

@@ -15,35 +15,27 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from iogauge.cli import doctor
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
-from iogauge.judge.verdict import Verdict
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import journal, selected
 from iogauge.records.missing import Unmeasured, gone, save, seen_before, selection, without_match
 from iogauge.records.record import Record
 from iogauge.records.selected import Selected
-from iogauge.report import ending, outcome, plan_table, table
-from iogauge.report.ending import Ending
+from iogauge.report import ending, outcome, plan_table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
-from iogauge.session import current
+from iogauge.session import current, life
 from iogauge.site import machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
-
-
-def new_console() -> Console:
-    """Return a console on standard output; a pipe gets lines wide enough for the table."""
-    wide = None if sys.stdout.isatty() else 200
-    return Console(width=wide, highlight=False)
 
 
 def _reframe_command(arguments: list[str]) -> list[str]:
@@ -68,11 +60,12 @@ def _environment(**extra: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Ran:
-    """One run of ReFrame: its session, its exit status, and its records."""
+    """One run of ReFrame: its session, exit status and records, and its blocks about failures."""
 
     session: str
     status: int
     records: list[Record]
+    details: Path
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
@@ -90,7 +83,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         typer.echo(visible_lines(message), err=True)
         raise typer.Exit(2) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
-    extra = {"IOGAUGE_SESSION": name}
+    details = reframe_report.with_suffix(".failures")
+    details.parent.mkdir(parents=True, exist_ok=True)
+    extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
     environment = _environment(**extra)
@@ -132,7 +127,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         except journal.NotRecorded as error:
             typer.echo(visible_lines(f"iogauge: {error}"), err=True)
             status = status or 1
-    return _Ran(name, status, [*records, *missing])
+    return _Ran(name, status, [*records, *missing], details)
 
 
 #: ReFrame's options that select cases; each takes a value.
@@ -237,26 +232,13 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
             typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
 
 
-def show_ending(console: Console, records: SessionRecords, end: Ending) -> None:
-    """Print the table, the ending, and what was not run."""
-    if records:
-        console.print(table.table(table.rows(records), "What was measured"))
-    if prices := table.costs(records):
-        console.print(table.cost_table(prices))
-    console.print(plain(f"iogauge: {end}"), soft_wrap=True)
-    for line in end.remarks:
-        console.print(plain(line), soft_wrap=True)
-    if any(r.tier == "quick" and r.metrics for r in records):
-        console.print("Tier quick: short phases, rough figures. To compare systems: -S tier=daily.")
-    if any(r.verdict is Verdict.UNREFERENCED for r in records):
-        console.print(
-            "UNREFERENCED is no pass: the figures are valid, and nothing says what they should be. "
-            "Add references to site-configs/<site>/references.yaml."
-        )
-
-
 def _end(
-    arguments: list[str], chosen: Selected | None, ran: list[_Ran], gate: bool, accept: bool = False
+    arguments: list[str],
+    chosen: Selected | None,
+    ran: list[_Ran],
+    gate: bool,
+    accept: bool = False,
+    wide: bool = False,
 ) -> int:
     """Print how a run ended, keep what it did not measure, and return its exit status.
 
@@ -272,7 +254,8 @@ def _end(
     end = found.ending(gate, lack)
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
-    show_ending(new_console(), found, end)
+    show_ending(new_console(), found, end, wide)
+    show_details([one.details for one in ran if one.details.exists()])
     if gate and not accept and (lack.unmatched or lack.gone):
         typer.echo(
             "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
@@ -284,7 +267,8 @@ def _end(
 def run(
     context: typer.Context,
     gate: Annotated[
-        bool, typer.Option("--gate", help="Only PASS passes; a run without cases fails.")
+        bool,
+        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
     ] = False,
     confirm: Annotated[
         bool,
@@ -295,8 +279,11 @@ def run(
     ] = False,
     accept_missing: Annotated[
         bool,
-        typer.Option("--accept-missing", help="As a gate: missing cases are gone on purpose."),
+        typer.Option(
+            "--accept-missing", help="Accept that cases seen in earlier gates no longer exist."
+        ),
     ] = False,
+    wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame and end with the table; all other options are ReFrame's.
 
@@ -322,7 +309,7 @@ def run(
         ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing))
+    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing, wide))
 
 
 def _keep_budget(arguments: list[str]) -> None:
@@ -338,8 +325,11 @@ def _keep_budget(arguments: list[str]) -> None:
         raise typer.Exit(1)
 
 
-def bench(context: typer.Context) -> None:
-    """Run quick checks on this machine, sized to its speed, one at a time: for a first try."""
+def bench(context: typer.Context, wide: Wide = False) -> None:
+    """Run quick checks on this machine, sized to its speed, one at a time: for a first try.
+
+    All other options are ReFrame's: -n NAME, -S repetitions=1, ...
+    """
     console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
@@ -361,7 +351,7 @@ def bench(context: typer.Context) -> None:
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += context.args
     chosen, gate = _selection(arguments), current.is_gate()
-    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate))
+    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
 
 
 def _probe(target: str) -> tuple[float, int]:
@@ -395,7 +385,7 @@ def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], list[str]]:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
         report = Path(scratch, "report.json")
-        words = ["--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         words += ["--report-file", str(report)]
         done = subprocess.run(
             _reframe_command(words),

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.remark import Check
-from iogauge.cli.running import new_console, planned_cases, unmeasured_remarks
+from iogauge.cli.running import planned_cases, unmeasured_remarks
+from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
@@ -51,18 +52,29 @@ def show_doctor() -> None:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
-        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}")
+        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=True)
         if check.remedy:
-            console.print(f"        -> {plain(check.remedy)}")
+            console.print(f"        -> {plain(check.remedy)}", soft_wrap=True)
         healthy = healthy and check.state != "problem"
     raise typer.Exit(0 if healthy else 1)
 
 
-def plan(context: typer.Context) -> None:
-    """Show what the selected cases would write and read, and whether target and budget suffice."""
-    console = new_console()
+def plan(
+    context: typer.Context,
+    wide: Wide = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the cost of each case as JSON.")
+    ] = False,
+) -> None:
+    """Show what the selected cases would write and read, and whether target and budget suffice.
+
+    All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
+    """
+    console = Console(stderr=True) if as_json else new_console()
     cases, unable = planned_cases(context.args)
-    fits = bool(cases) and _show_plan(console, cases)
+    if as_json:
+        typer.echo(plan_table.to_json(cases))
+    fits = bool(cases) and _show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in unmeasured_remarks(context.args):
@@ -70,17 +82,17 @@ def plan(context: typer.Context) -> None:
     raise typer.Exit(0 if fits and not unable else 1)
 
 
-def _show_plan(console: Console, cases: list[PlannedCase]) -> bool:
+def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    console.print(plan_table.table(cases))
+    console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
-        console.print(plain(line))
+        console.print(plain(line), soft_wrap=True)
     over = plan_table.over_budget(cases)
     for line in over:
-        console.print(f"[bold red]{plain(line)}[/]")
+        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in plan_table.doubts(cases):
-        console.print(f"[yellow]{plain(line)}[/]")
+        console.print(f"[yellow]{plain(line)}[/]", soft_wrap=True)
     fits = not over
     declared: dict[tuple[object, ...], list[PlannedCase]] = {}
     for case in cases:
@@ -208,5 +220,5 @@ def validate() -> None:
         )
         seen = [] if mistakes else doctor.seen_targets(site)
         for line in (*mistakes, *doubts, *seen):
-            console.print(plain(f"  {line}"))
+            console.print(plain(f"  {line}"), soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)

@@ -136,7 +136,7 @@ def watch(
             left = last + seconds - time.monotonic()
             if left <= 0 or not select.select([source], [], [], left)[0]:
                 raise NoAnswer(
-                    f"{place} does not answer since {seconds:.0f} s: is its mount alive (df {place})? "
+                    f"{place} has not answered for {seconds:.0f} s: is its mount alive (df {place})? "
                     f"When it is back, remove what is left with: iogauge clean --target {place}"
                 )
             last = time.monotonic()

@@ -108,7 +108,7 @@ def _why_not_emptied(
 ) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
     if traits.cache == "opaque":
-        return "the client caches outside the page cache, where nothing can be proven"
+        return f"the target has a cache that cannot be checked{because(traits.why)}"
     if len(evictions) != expected:
         return f"the page cache was emptied {len(evictions)} times of {expected}"
     if held := [eviction for eviction in evictions if not eviction.proven_empty]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from iogauge.core import untrusted
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.missing import Unmeasured
-from iogauge.records.record import Record, short_name
+from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.report.ending import Ending, conclude
 from iogauge.report.plan_table import first_and_more
 
@@ -50,6 +51,23 @@ class SessionRecords(tuple[Record, ...]):
             unmeasured=unmeasured,
             problems=problems,
         )
+
+
+def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
+    """Return the operations per second that a bandwidth repeats, or the metric itself.
+
+    Samples that are proportional have the same spread.
+    """
+    if metric.verdict is not Verdict.FAIL or not metric.name.endswith("_bw"):
+        return metric
+    for other in record.metrics:
+        fails = other.verdict is Verdict.FAIL and other.is_trouble(gate=False)
+        alike = other.name == metric.name.removesuffix("_bw") + "_iops"
+        if alike and fails and metric.spread is not None:
+            spread = other.spread if other.spread is not None else math.inf
+            if math.isclose(spread, metric.spread, rel_tol=1e-3, abs_tol=1e-6):
+                return other
+    return metric
 
 
 def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:

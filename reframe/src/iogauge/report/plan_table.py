@@ -5,18 +5,18 @@ The cases are read from what a dry run writes into their stage directories.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
-
-from rich.table import Table
 
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.cost import Cost, excess
 from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.records import record
-from iogauge.report.table import plain
+from iogauge.report.layout import Column, Group, Table
 from iogauge.site.extras import Budget
 
 #: More cases than this are shown as one row a check and partition.
@@ -45,24 +45,74 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     )
 
 
-def table(cases: Sequence[PlannedCase]) -> Table:
-    """Return a table of the footprints and their sum."""
-    view = Table(title="What the selected cases will do", title_justify="left", pad_edge=False)
-    for heading in ("case", "partition", "target"):
-        view.add_column(heading)
-    for heading in ("holds", "files", "writes", "reads", "node-minutes"):
-        view.add_column(heading, justify="right")
-    rows: dict[tuple[str, str, str], list[PlannedCase]] = {}
-    for number, case in enumerate(cases):
-        name = record.short_name(case.name)
-        key = case.check if len(cases) > MOST_ROWS else f"{number} {name}"
-        rows.setdefault((key, case.partition, case.order.target), []).append(case)
-    for (key, partition, target), group in rows.items():
-        name = f"{key}: {len(group)} case(s)" if len(cases) > MOST_ROWS else key.split(" ", 1)[1]
-        view.add_row(plain(name), plain(partition), plain(target), *_cells(group))
-    view.add_section()
-    view.add_row(f"{len(cases)} case(s), one at a time", "", "", *_cells(cases))
-    return view
+_COLUMNS: Final = (
+    Column("case"),
+    Column("holds", right=True),
+    Column("files", right=True),
+    Column("writes", right=True),
+    Column("reads", right=True),
+    Column("node-minutes", right=True),
+)
+
+
+def _by_size(text: str) -> tuple[tuple[float, str], ...]:
+    """Return a key that sorts names by the sizes and numbers in them: 4KiB before 32KiB."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([KMGTP]?)|(\D+)", text)
+    return tuple(
+        (float(number) * 1024 ** " KMGTP".index(unit or " "), "") if number else (-1.0, word)
+        for number, unit, word in parts
+    )
+
+
+def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
+    """Return a table of the footprints and their sum, by partition and target."""
+    many = len(cases) > MOST_ROWS
+    places: dict[tuple[str, str], list[PlannedCase]] = {}
+    for case in cases:
+        places.setdefault((case.partition, case.order.target), []).append(case)
+    groups = []
+    for (partition, target), here in places.items():
+        rows: dict[str, list[PlannedCase]] = {}
+        for number, case in enumerate(sorted(here, key=_sorting)):
+            key = case.check if many else f"{number} {record.short_name(case.name)}"
+            rows.setdefault(key, []).append(case)
+        named = (
+            (f"{key}: {len(group)} case(s)" if many else key.split(" ", 1)[1], *_cells(group))
+            for key, group in rows.items()
+        )
+        groups.append(Group(f"{partition}, target {target}", list(named)))
+    groups.append(Group("", [(f"{len(cases)} case(s), one at a time", *_cells(cases))]))
+    return Table(_COLUMNS, groups, wide=wide)
+
+
+def _sorting(case: PlannedCase) -> tuple[tuple[float, str], ...]:
+    return _by_size(record.short_name(case.name))
+
+
+def to_json(cases: Sequence[PlannedCase]) -> str:
+    """Return the footprint of each case as JSON, in bytes, minutes and seconds."""
+    return json.dumps(
+        [
+            {
+                "case": case.name,
+                "check": case.check,
+                "partition": case.partition,
+                "target": case.order.target,
+                "held_bytes": case.order.held_bytes,
+                "files": case.order.files,
+                "written_bytes": case.written_bytes,
+                "read_bytes": case.read_bytes,
+                "nodes": case.nodes,
+                "node_minutes": case.node_minutes,
+                "seconds": case.seconds,
+                "rests_on": case.rests_on,
+                "doubts": case.doubts,
+                "refused": case.refused,
+            }
+            for case in sorted(cases, key=_sorting)
+        ],
+        indent=2,
+    )
 
 
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rich.markup import escape
-from rich.table import Table
 
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
@@ -15,8 +15,12 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.derive import POINTS, cost_per_gb_s_month
 from iogauge.records.record import MetricRecord, PriceRecord, Record
+from iogauge.report.ending import Ending
+from iogauge.report.layout import Column, Group, Table
+from iogauge.report.outcome import same_fault
 
-_STYLE: Final = {
+#: Style of each verdict on a terminal.
+STYLE: Final = {
     Verdict.PASS: "green",
     Verdict.FAIL: "bold red",
     Verdict.INVALID: "bold magenta",
@@ -38,7 +42,12 @@ class Row:
     reference: str
     ceiling: str
     verdict: Verdict
-    reason: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Return all reasons as one text."""
+        return "; ".join(self.reasons)
 
 
 def plain(text: str) -> str:
@@ -46,23 +55,29 @@ def plain(text: str) -> str:
     return escape(visible_lines(text))
 
 
-def _reason(record: Record, metric: MetricRecord) -> str:
+def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
+    """Return why a metric has its verdict, and the remarks of guards.
+
+    The bandwidth of a block size is its operations per second, times the block. If both fail alike,
+    that is one fault with one reason.
+    """
+    about = same_fault(record, metric)
     objections = [
-        f"{f.guard}: {f.saw}; demanded: {f.demands}"
+        f"{f.guard}: {f.saw}; demanded: {f.demands}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
-        if f.metric in (None, metric.name) and f.objects(metric.verdict)
+        if f.metric in (None, about.name) and f.objects(about.verdict)
     ]
     if objections:
-        return "; ".join(objections)
+        return tuple(objections)
     remarks = [
         f"{f.guard}: {f.saw}"
         for f in record.findings
-        if f.metric in (None, metric.name)
+        if f.metric in (None, about.name)
         and f.outcome == Outcome.WARN.value
         and not (f.guard == "G4" and record.tier == "quick")
     ]
-    text = metric.reason if metric.verdict is not Verdict.PASS else ""
-    return "; ".join([*([text] if text else []), *remarks])
+    reason = about.reason if about.verdict is not Verdict.PASS else ""
+    return (*([reason] if reason else []), *remarks)
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -73,7 +88,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
         target = record.target_path
         if not record.metrics:
             reason = visible(record.reason)
-            lines.append(Row(name, target, "-", "-", "-", "-", record.verdict, reason))
+            lines.append(Row(name, target, "-", "-", "-", "-", record.verdict, (reason,)))
         for metric in record.metrics:
             reference = metric.reference
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
@@ -90,7 +105,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
                     bound or "none",
                     format_value(metric.ceiling) if metric.ceiling else "unknown",
                     metric.verdict,
-                    visible(_reason(record, metric)),
+                    tuple(map(visible, _reasons(record, metric))),
                 )
             )
         lines += _not_computed(record, name, target)
@@ -107,40 +122,82 @@ def _not_computed(record: Record, name: str, target: str) -> list[Row]:
         invalid = finding.objects(Verdict.INVALID)
         verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
         reason = visible(finding.saw)
-        lines.append(Row(name, target, finding.metric, "-", "-", "-", verdict, reason))
+        lines.append(Row(name, target, finding.metric, "-", "-", "-", verdict, (reason,)))
     return lines
 
 
-def table(lines: Sequence[Row], title: str) -> Table:
-    """Return the rows as a table for a terminal; escapes text from outside."""
-    view = Table(title=title, title_justify="left", show_lines=False, pad_edge=False)
-    for heading, options in (
-        ("scenario", {"overflow": "fold"}),
-        ("target", {"overflow": "fold"}),
-        ("metric", {"no_wrap": True}),
-        ("median ±spread", {"no_wrap": True}),
-        ("reference", {"justify": "right"}),
-        ("ceiling", {"justify": "right"}),
-        ("verdict", {"no_wrap": True}),
-        ("reason", {"overflow": "fold", "ratio": 1}),
-    ):
-        view.add_column(heading, **options)
-    last = ""
+_COLUMNS: Final = (
+    Column("scenario"),
+    Column("metric"),
+    Column("median ±spread"),
+    Column("reference", right=True),
+    Column("ceiling", right=True),
+    Column("verdict", whole=True),
+)
+
+
+def table(lines: Sequence[Row], wide: bool = False) -> Table:
+    """Return the rows as a table, by target; the reasons are numbered below it.
+
+    With ``wide`` the reasons stand in the rows.
+    """
+    numbers: dict[str, int] = {}
     for line in lines:
-        style = _STYLE[line.verdict]
-        same = line.scenario == last
-        last = line.scenario
-        view.add_row(
-            "" if same else plain(line.scenario),
-            "" if same else plain(line.target),
-            plain(line.metric),
-            plain(line.measured),
-            plain(line.reference),
-            plain(line.ceiling),
-            f"[{style}]{line.verdict.value}[/]",
-            plain(line.reason),
-        )
-    return view
+        for reason in line.reasons:
+            numbers.setdefault(reason, len(numbers) + 1)
+    groups = []
+    for target in dict.fromkeys(line.target for line in lines):
+        cells, last = [], None
+        for line in (line for line in lines if line.target == target):
+            known = ",".join(str(numbers[reason]) for reason in line.reasons)
+            cells.append(
+                (
+                    line.scenario if wide or line.scenario != last else "",
+                    line.metric,
+                    line.measured,
+                    line.reference,
+                    line.ceiling,
+                    line.verdict.value,
+                    line.reason if wide else f"[{known}]" * bool(known),
+                )
+            )
+            last = line.scenario
+        groups.append(Group(f"target {target}", cells))
+    return Table(
+        columns=(*_COLUMNS, Column("reason" if wide else "why")),
+        groups=groups,
+        notes=() if wide else tuple(numbers),
+        styles={verdict.value: style for verdict, style in STYLE.items()},
+        wide=wide,
+    )
+
+
+#: Keys of a metric that :func:`to_json` shows as they are recorded.
+_FIGURES: Final = ("median", "unit", "spread", "reference", "ceiling")
+
+
+def to_json(records: Iterable[Record], ending: Ending) -> str:
+    """Return the ending of a session and each metric, with its reasons, as JSON."""
+    metrics = []
+    for record in records:
+        measured = {metric.name: metric.to_json() for metric in record.metrics}
+        for row in rows([record]):
+            figures = measured.get(row.metric, {})
+            metrics.append(
+                {
+                    "case": record.case,
+                    "system": record.system,
+                    "partition": record.partition,
+                    "environment": record.environment,
+                    "target": record.target_path,
+                    "metric": None if row.metric == "-" else row.metric,
+                    **{key: figures.get(key) for key in _FIGURES},
+                    "verdict": row.verdict.value,
+                    "reasons": row.reasons,
+                }
+            )
+    ended = {"word": ending.word.value, "sentence": ending.sentence, "status": ending.status}
+    return json.dumps({**ended, "remarks": ending.remarks, "metrics": metrics}, indent=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,27 +250,29 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
 
 
 def cost_table(prices: Sequence[BandwidthPrice]) -> Table:
-    """Return the prices as a table for a terminal; escapes text from outside."""
-    view = Table(title="What it costs", title_justify="left", pad_edge=False)
-    for heading in (
-        "target",
-        "per GB and month",
-        "for",
-        "of",
-        "GB/s",
-        "per GB/s and month",
-        "price",
-    ):
-        view.add_column(heading, overflow="fold")
-    for price in prices:
-        cells = (
-            price.target,
+    """Return the prices as a table."""
+    columns = (
+        Column("what it costs"),
+        Column("per GB and month", right=True),
+        Column("for"),
+        Column("GB/s", right=True),
+        Column("per GB/s and month", right=True),
+    )
+    sources = list(dict.fromkeys(price.source for price in prices))
+    rows = [
+        (
+            price.case,
             f"{price.per_gb_month:g} {price.currency}",
             price.metric,
-            price.case,
             format_value(price.gb_s),
-            f"{price.per_gb_s_month:,.2f} {price.currency}",
-            price.source,
+            f"{price.per_gb_s_month:,.2f} {price.currency} [{sources.index(price.source) + 1}]",
         )
-        view.add_row(*(escape(visible(cell)) for cell in cells))
-    return view
+        for price in prices
+    ]
+    groups = [
+        Group(
+            f"target {target}", [r for r, p in zip(rows, prices, strict=True) if p.target == target]
+        )
+        for target in dict.fromkeys(price.target for price in prices)
+    ]
+    return Table(columns, groups, [f"price: {source}" for source in sources])

@@ -3,4 +3,5 @@
 - current: name, directories and end of the session
 - gate: a gate passes only if something was decided
 - janitor: removal of the remains of killed sessions
+- life: a sign of life while cases run
 """

@@ -1,0 +1,73 @@
+"""What all commands print alike: the console, the table of a session, and its ending."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from iogauge.core.text import visible, visible_lines
+from iogauge.judge.verdict import Verdict
+from iogauge.report import table
+from iogauge.report.ending import Ending
+from iogauge.report.outcome import SessionRecords
+from iogauge.report.table import plain
+
+#: Option of every command that shows a table.
+Wide = Annotated[
+    bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
+]
+
+
+def new_console(log_columns: int = 120) -> Console:
+    """Return a console on standard output, as wide as the terminal or ``COLUMNS``.
+
+    Without both it is as wide as a log's lines, ``log_columns``.
+    """
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    return Console(width=None if known else log_columns, highlight=False)
+
+
+def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
+    """Print the table, the ending, and what was not run."""
+    if records:
+        console.print(table.table(table.rows(records), wide), soft_wrap=True)
+    if prices := table.costs(records):
+        console.print(table.cost_table(prices), soft_wrap=True)
+    console.print(plain(f"iogauge: {end}"), soft_wrap=True)
+    for line in end.remarks:
+        console.print(plain(line), soft_wrap=True)
+    if any(r.tier == "quick" and r.metrics for r in records):
+        console.print(
+            "Tier quick: the phases are short, so the figures are rough. To compare systems, "
+            "describe yours as a site with limits.tier daily (docs/sites.md)."
+        )
+    if any(r.verdict is Verdict.UNREFERENCED for r in records):
+        console.print(
+            "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
+            "them with. Add references to site-configs/<site>/references.yaml."
+        )
+
+
+def show_details(files: list[Path]) -> None:
+    """Show ReFrame's blocks about failures in a log, and only where they are on a terminal.
+
+    GitLab folds a section of a log: see "custom collapsible sections" in its documentation.
+    """
+    folded = os.environ.get("GITLAB_CI") == "true"
+    for number, file in enumerate(files):
+        if sys.stdout.isatty():
+            typer.echo(visible(f"ReFrame's details of the failures: {file}"))
+            continue
+        mark, now = f"iogauge_failures_{number}", int(time.time())
+        if folded:  # typer.echo would take the escapes away
+            print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
+        print("ReFrame's details of the failures:")
+        print(visible_lines(file.read_text(encoding="utf-8", errors="replace")), end="")
+        if folded:
+            print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)

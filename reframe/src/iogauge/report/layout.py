@@ -1,0 +1,146 @@
+"""Columns of text that fit the width of a terminal or of a log, without boxes.
+
+Rich gives the width: the terminal's, or ``COLUMNS``. If a row does not fit, its first cell gets a
+line of its own above the others. If that does not suffice, the widest column is folded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from iogauge.core.text import visible
+
+_GAP: Final = 2
+
+#: No column is folded to less.
+_NARROWEST: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The heading of a column; ``right`` aligns its cells to the right, ``whole`` never folds them.
+
+    ``marks`` is the style of single characters.
+    """
+
+    heading: str
+    right: bool = False
+    whole: bool = False
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows below a line of their own and the headings; without ``heading`` they stand alone.
+
+    A row with an empty first cell continues the row above it.
+    """
+
+    heading: str
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Blocks of rows with common columns, and numbered notes below them.
+
+    All text may come from outside. ``styles`` is the style of cells, by their text. With ``wide`` a
+    row is one line of any length: print it with ``soft_wrap``.
+    """
+
+    columns: Sequence[Column]
+    groups: Sequence[Group]
+    notes: Sequence[str] = ()
+    styles: Mapping[str, str] = field(default_factory=dict)
+    wide: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield the lines, none of them wider than the console."""
+        width = 1 << 30 if self.wide else options.max_width
+        shape = _Shape.fitting(self, width)
+        for group in self.groups:
+            if group.heading:
+                yield from _folded(console, group.heading, width, style="bold")
+                headings = [column.heading for column in self.columns]
+                named = ["", *headings[1:]] if shape.apart else headings
+                yield from shape.lines(console, named, dict.fromkeys(headings, "dim"))
+            for row in group.rows:
+                yield from shape.lines(console, row, self.styles)
+        for number, note in enumerate(self.notes, 1):
+            mark = f"[{number}] "
+            lines = _folded(console, note, width - len(mark))
+            for nth, line in enumerate(lines):
+                yield Text(mark if nth == 0 else " " * len(mark)).append_text(line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Widths of the columns; ``apart`` puts the first cell of a row on a line of its own."""
+
+    columns: Sequence[Column]
+    widths: Sequence[int]
+    apart: bool
+    width: int
+
+    @staticmethod
+    def fitting(table: Table, width: int) -> _Shape:
+        """Return the shape of a table in so many characters."""
+        rows = [row for group in table.groups for row in group.rows]
+        widths = [
+            max(cell_len(visible(cell)) for cell in (column.heading, *(row[n] for row in rows)))
+            for n, column in enumerate(table.columns)
+        ]
+        if _total(widths) <= width:
+            return _Shape(table.columns, widths, False, width)
+        # The first column becomes the indentation.
+        widths[0] = 0
+        soft = [n for n, column in enumerate(table.columns) if not column.whole]
+        while _total(widths) > width and max(widths[n] for n in soft) > _NARROWEST:
+            widths[max(soft, key=widths.__getitem__)] -= 1
+        return _Shape(table.columns, widths, True, width)
+
+    def lines(
+        self, console: Console, cells: Sequence[str], styles: Mapping[str, str]
+    ) -> Iterator[Text]:
+        """Yield the lines of one row; ``styles`` is the style of cells, by their text."""
+        if self.apart and cells[0]:
+            yield from _folded(console, cells[0], self.width, style=styles.get(cells[0], ""))
+            cells = ("", *cells[1:])
+        folded = [
+            _folded(console, cell, width, style=styles.get(cell, ""))
+            for cell, width in zip(cells, self.widths, strict=True)
+        ]
+        for column, texts in zip(self.columns, folded, strict=True):
+            for text in texts:
+                for place, mark in enumerate(text.plain):
+                    text.stylize(column.marks.get(mark, ""), place, place + 1)
+        for nth in range(max(map(len, folded))):
+            line = Text(no_wrap=True)
+            for column, width, texts in zip(self.columns, self.widths, folded, strict=True):
+                text = texts[nth] if nth < len(texts) else Text()
+                room = " " * (width - text.cell_len)
+                line.append_text(Text(room) + text if column.right else text + Text(room))
+                line.append(" " * _GAP)
+            line.rstrip()
+            yield line
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _folded(console: Console, text: str, width: int, style: str = "") -> list[Text]:
+    """Return outside text as lines of at most so many characters; at least one line."""
+    whole = Text(visible(text), style=style)
+    if whole.cell_len <= width:
+        return [whole]
+    lines = list(whole.wrap(console, max(width, 1), overflow="fold"))
+    for line in lines:
+        line.rstrip()
+    return lines or [Text()]

@@ -1,0 +1,278 @@
+"""A sign of life: where the running cases stand, on the screen of whoever waits for them.
+
+A thread reads the files that a job leaves in its stage directory. On a terminal one line moves,
+elsewhere a line comes every 30 s. The same screen keeps ReFrame's blocks about failures for the
+command that prints the summary first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from iogauge.core import untrusted
+from iogauge.core.measurement import ToolOutputError
+from iogauge.core.text import visible
+from iogauge.plan.case import CasePlan
+from iogauge.plan.stage import OPENED, RUNS, PhaseRun, parse_runs, printed_file
+
+#: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.
+DETAILS: Final = "IOGAUGE_DETAILS"
+
+_TICK_S: Final = 1.0
+_LOG_S: Final = 30.0
+
+#: Beginning of what the agent prints while it waits, and the part of the output that is read.
+_LOCK: Final = "iogauge: lock: "
+_TAIL_BYTES: Final = 4096
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration for people: ``45 s``, ``12 min 05 s``, ``3 h 20 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+class Job(Protocol):
+    """What is asked of ReFrame's job."""
+
+    @property
+    def state(self) -> str | None: ...
+
+    @property
+    def jobid(self) -> str | None: ...
+
+    @property
+    def completion_time(self) -> float | None: ...
+
+    @property
+    def stdout(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An execution of a phase, as the plan announces it; preparing phases have repetition 0."""
+
+    repetition: int
+    phase: str
+    meaning: str
+
+
+def steps(plan: CasePlan) -> list[Step]:
+    """Return all executions of a plan's phases, in order."""
+    each = [Step(0, phase.name, "preparation") for phase in plan.prepare if not phase.within]
+    for phases in plan.passes:
+        for repetition in range(plan.first_repetition, plan.repetitions + 1):
+            meaning = f"repetition {repetition} of {plan.repetitions}" if repetition else "warm-up"
+            each += [Step(repetition, p.name, meaning) for p in phases if not p.within]
+    return each
+
+
+def remaining_s(todo: Sequence[Step], done: Sequence[PhaseRun]) -> float | None:
+    """Return the seconds that some executions will take, or None if one has not run before.
+
+    An execution takes as long as its phase did last time, with what came before it.
+    """
+    took = {run.name: run.ended - before.ended for before, run in itertools.pairwise(done)}
+    return sum(took[step.phase] for step in todo) if all(s.phase in took for s in todo) else None
+
+
+class Watched:
+    """A case whose job is about to be submitted; ``expected_s`` is the plan's estimate."""
+
+    def __init__(
+        self, name: str, stage: Path, job: Job, steps: Sequence[Step], expected_s: float
+    ) -> None:
+        self.name, self.job, self._stage = name, job, stage
+        self._steps, self._expected_s = steps, expected_s
+        self._opened_at: float | None = None
+        self._done = -1
+        self._changed_at = 0.0
+
+    def look(self, now: float) -> tuple[bool, str]:
+        """Return whether the job measures, and where it stands; ``now`` is monotonic."""
+        if not (self._stage / RUNS).exists():
+            waits = f"job {self.job.jobid} waits in the queue ({self.job.state or 'submitted'})"
+            return False, waits
+        if not (self._stage / OPENED).exists():
+            return False, self._lock() or "looks at the target"
+        if self._opened_at is None:
+            self._opened_at = now
+        names = {step.phase for step in self._steps}
+        try:
+            text = untrusted.read_text(self._stage / RUNS)
+            runs = [run for run in parse_runs(text) if run.name in names]
+        except (OSError, ToolOutputError):
+            runs = []
+        if len(runs) != self._done:
+            self._done, self._changed_at = len(runs), now
+        ended = {(run.repetition, run.name) for run in runs}
+        todo = [step for step in self._steps if (step.repetition, step.phase) not in ended]
+        times = f"{_duration(now - self._opened_at)} gone"
+        if not todo:
+            return True, f"removes its files, {times}"
+        left = remaining_s(todo, runs)
+        left = (
+            self._expected_s - (now - self._opened_at)
+            if left is None
+            else left - (now - self._changed_at)
+        )
+        times += (
+            f", about {_duration(left)} left"
+            if left > 0
+            else f", longer than expected ({_duration(self._expected_s)})"
+        )
+        step = todo[0]
+        began = (self._stage / printed_file(step.phase, step.repetition)).exists()
+        doing = step.phase if began else f"before {step.phase}"
+        return True, f"{doing}, {step.meaning}, {times}"
+
+    def _lock(self) -> str:
+        """Return for whom the job waits, in the agent's last words; empty if it does not wait."""
+        try:
+            with open(self._stage / self.job.stdout, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+                lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        last = lines[-1] if lines else ""
+        return last.removeprefix("iogauge: ") if last.startswith(_LOCK) else ""
+
+
+def _line(cases: Sequence[Watched], now: float) -> str:
+    """Return a line about the case that measures, else about the first that waits."""
+    looks = [(case, *case.look(now)) for case in cases]
+    case, _, text = next((look for look in looks if look[1]), looks[0])
+    more = f" (+{len(looks) - 1} more)" if len(looks) > 1 else ""
+    return visible(f"{case.name}: {text}{more}")
+
+
+class Screen:
+    """The line that moves, or the lines of a log. ``write`` gets the text for standard error."""
+
+    def __init__(
+        self, write: Callable[[str], None], columns: Callable[[], int], terminal: bool
+    ) -> None:
+        self._write, self._columns, self._terminal = write, columns, terminal
+        self._cases: list[Watched] = []
+        self._lock = threading.Lock()
+        self._shown = False
+        self._said_at: float | None = None
+
+    def add(self, case: Watched) -> None:
+        """Watch a case until its job has ended."""
+        with self._lock:
+            self._cases.append(case)
+
+    def erase(self) -> None:
+        """Remove the line that moves, because somebody else prints now."""
+        with self._lock:
+            self._erase()
+
+    def tick(self, now: float) -> None:
+        """Show where the cases stand, if it is time to."""
+        with self._lock:
+            self._cases = [case for case in self._cases if case.job.completion_time is None]
+            submitted = [case for case in self._cases if case.job.jobid is not None]
+            if not submitted:
+                self._erase()
+                self._said_at = None
+                return
+            if self._said_at is None:
+                self._said_at = now
+            line = _line(submitted, now)
+            if self._terminal:
+                self._write(f"\r\x1b[K{line[: self._columns() - 1]}")
+                self._shown = True
+            elif now - self._said_at >= _LOG_S:
+                self._said_at = now
+                self._write(f"iogauge: {line}\n")
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._write("\r\x1b[K")
+            self._shown = False
+
+
+class Filter(logging.Filter):
+    """Between ReFrame and the screen: makes room for its lines, and keeps its blocks about failures.
+
+    ``details`` is the file that gets these blocks; None lets them pass.
+    """
+
+    def __init__(self, screen: Screen, details: Path | None) -> None:
+        super().__init__()
+        self._screen, self._details = screen, details
+        self._within = self._ruled = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the screen gets a record."""
+        self._screen.erase()
+        if self._details is None:
+            return True
+        text = record.getMessage()
+        if text.strip("=") == " SUMMARY OF FAILURES ":
+            self._within, self._ruled = True, False
+        elif self._within and self._ruled and not text.startswith("FAILURE INFO"):
+            self._within = False
+        if not self._within:
+            return True
+        self._ruled = bool(text) and not text.strip("-")
+        try:
+            with open(self._details, "a", encoding="utf-8") as file:
+                file.write(f"{text}\n")
+        except OSError:
+            return True
+        return False
+
+
+_screen: Screen | None = None
+
+
+def screen() -> Screen:
+    """Return the screen of this process; the first call starts its thread."""
+    global _screen
+    if _screen is None:
+        _screen = Screen(_write, lambda: shutil.get_terminal_size().columns, _is_terminal())
+        ended = threading.Event()
+        thread = threading.Thread(target=_run, args=(_screen, ended), daemon=True)
+        thread.start()
+        # Without it the thread could write while the interpreter goes down.
+        atexit.register(_end, _screen, ended, thread)
+    return _screen
+
+
+def _run(screen: Screen, ended: threading.Event) -> None:
+    while not ended.wait(_TICK_S):
+        screen.tick(time.monotonic())
+
+
+def _end(screen: Screen, ended: threading.Event, thread: threading.Thread) -> None:
+    ended.set()
+    thread.join(2 * _TICK_S)
+    screen.erase()
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and sys.stderr.isatty()
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()

@@ -1,0 +1,162 @@
+"""``iogauge explain`` and ``iogauge status``: what they say, and that no text is kept twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from iogauge.cli import app
+from iogauge.cli.explain import explain
+from iogauge.core.paths import project_root
+from iogauge.guards import catalogue
+from iogauge.judge.verdict import Verdict
+from iogauge.report import status
+from iogauge.site.references import known_checks
+from support import records
+from support.records import append
+
+
+def said(word: str) -> str:
+    return "\n".join(explain(word))
+
+
+def run(*words: str, width: int = 80) -> tuple[int, str]:
+    done = CliRunner().invoke(app.app, list(words), env={"COLUMNS": str(width)})
+    return done.exit_code, done.output
+
+
+@pytest.mark.parametrize("number", sorted({entry.number for entry in catalogue.ALL}))
+def test_a_guard_says_what_must_hold_and_what_follows(number: str) -> None:
+    text = said(number.lower())
+    for entry in catalogue.ALL:
+        if entry.number == number:
+            assert f"{number} {entry.name}" in text
+            assert f"If it does not hold: {entry.otherwise}." in text
+
+
+def test_a_guard_says_its_formula_its_limit_and_what_to_do() -> None:
+    text = said("G17")
+    assert "coefficient of variation (n - 1) over the repetitions" in text
+    assert "The site sets it by `limits.max_spread` 10 %." in text
+    assert "What to do: Others may use the target: repeat at a quiet time" in text
+    assert "What to do: Use two nodes or more" in said("G1") and "limits.case_bytes to …" in said(
+        "G1"
+    )
+    assert said("G6").count("What to do:") == 2  # above the ceiling, and far below
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_a_verdict_says_what_it_means(verdict: Verdict) -> None:
+    text = said(verdict.value.lower())
+    assert verdict.meaning in text
+    assert ("What to do:" in text) is (verdict is not Verdict.PASS)
+    assert ("Guards that say so: G17." in text) is (verdict is Verdict.UNSTABLE)
+    assert ("in every run" in text) is verdict.fails_run
+
+
+@pytest.mark.parametrize("check", known_checks(project_root() / "checks"))
+def test_every_check_is_explained(check: str) -> None:
+    text = said(f"{check} %with=parameters")
+    assert text.startswith(f"{check}\n  ")
+    assert "  Source: checks/" in text and "See docs/" in text
+
+
+def test_a_check_says_what_it_measures_and_its_cases() -> None:
+    text = said("FioRandomRead")
+    assert "Random reads with O_DIRECT, one in flight for each task." in text
+    assert "One case for each block: ['4KiB', '32KiB', '128KiB']." in text
+    assert "It measures `read_iops` (ops/s)" in text
+
+
+def test_a_word_of_the_glossary() -> None:
+    text = (project_root() / "docs" / "glossary.md").read_text()
+    terms = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
+    assert len(terms) > 20 and terms == sorted(terms)
+    for term in terms:
+        head, meaning, _ = explain(term)
+        assert head == term and meaning.strip().endswith(".")
+    assert "A case has a verdict and a record." in said("Case")
+
+
+def test_an_unknown_word_is_answered_with_what_was_meant() -> None:
+    with pytest.raises(LookupError, match=r"Did you mean UNSTABLE"):
+        explain("unstabel")
+    assert run("explain", "FioRandomRed")[0] == 2
+    assert "Did you mean FioRandomRead" in run("explain", "FioRandomRed")[1]
+
+
+def test_it_fits_the_screen() -> None:
+    code, text = run("explain", "G22")
+    assert code == 0 and max(map(len, text.splitlines())) <= 80
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+def history(
+    home: Path, verdicts: str, case: str = "Ior %a=b", start: int = 1, **change: Any
+) -> None:
+    """A record a day of a case; ``verdicts`` are the marks."""
+    known = {mark: verdict.value for verdict, mark in status.MARKS.items()}
+    for day, mark in enumerate(verdicts, start):
+        session = f"202701{day:02}T120000-n1-1"
+        metric = records.metric(verdict=known[mark], reason=f"its reason {day}")
+        record = json.loads(json.dumps(records.RECORD)) | {
+            **{"session": session, "time": f"2027-01-{day:02}T12:00:00Z", "case": case},
+            **{"verdict": known[mark], "reason": f"its reason {day}", "metrics": [metric]},
+        }
+        append(home / "history" / "mysite" / f"{session}.jsonl", record | change)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_marks_of_the_newest_runs(home: Path) -> None:
+    history(home, "P" * 10 + "?~CIEF" + "P")
+    (one,) = status.read(home / "history")
+    assert one.marks == "P" * 7 + "?~CIEF" + "P"
+    assert (one.where, one.case, one.newest.time) == (
+        "mysite:lustre",
+        "Ior b",
+        "2027-01-17T12:00:00Z",
+    )
+
+
+def test_the_status_on_a_screen(home: Path) -> None:
+    history(home, "PPPFF")
+    history(home, "PPP", case="Fio %a=b", hash="1")
+    history(home, "I", case="Md", start=9, hash="2", metrics=[])
+    code, text = run("status", "--since", "2027-01-01")
+    assert code == 0
+    lines = text.splitlines()
+    assert lines[:5] == [
+        "mysite:lustre",
+        "case   last 14 runs  newest            verdict",
+        "Fio b           PPP  2027-01-03 12:00  PASS",
+        "Ior b         PPPFF  2027-01-05 12:00  FAIL",
+        "Md                I  2027-01-09 12:00  INVALID",
+    ]
+    flat = " ".join(text.split())
+    first = flat.index(
+        "2027-01-09 12:00 Md on mysite:lustre is INVALID: its reason 9, since 2027-01-09 12:00 UTC"
+    )
+    second = flat.index("2027-01-05 12:00 Ior b write_bw on mysite:lustre is FAIL: 540.8 MiB/s")
+    assert first < second and "since 2027-01-04 12:00 UTC" in flat[second:]
+    assert "Fio b write_bw" not in flat
+    assert "iogauge: FAILED: 1 passed; 2 failed" in flat
+    assert max(map(len, lines)) <= 80
+
+
+def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:
+    history(home, "F")
+    assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]
+    assert run("status", "--since", "yesterday")[0] == 2
+    assert "no case was measured" in run("status", "--since", "2027-01-01", "--system", "other")[1]

@@ -1,0 +1,209 @@
+"""The sign of life of a run: what it reads, what it says, and how it leaves the screen to others."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from iogauge.cli.screen import show_details
+from iogauge.plan.stage import OPENED, RUNS, printed_file
+from iogauge.session import life
+from support import stage as healthy
+
+
+@dataclass
+class Job:
+    state: str | None = "RUNNING"
+    jobid: str | None = "12"
+    completion_time: float | None = None
+    stdout: str = "rfm_job.out"
+
+
+class Running:
+    """A case of two phases with a warm-up and two repetitions, of which the plan expects 60 s."""
+
+    def __init__(self, stage: Path) -> None:
+        self.stage, self.job = stage, Job()
+        steps = life.steps(healthy.plan())
+        self.case = life.Watched("Ior posix", stage, self.job, steps, 60.0)
+
+    def write(self, name: str, text: str = "") -> None:
+        (self.stage / name).write_text(text)
+
+    def opened(self) -> None:
+        self.write(RUNS)
+        self.write(OPENED)
+
+    def ended(self, *runs: tuple[int, str, float]) -> None:
+        """Phases that ended at a time; each begins when the one before it ended."""
+        lines = [f"{rep}\t{name}\t0\t0.00\t{ended:.2f}\tt\n" for rep, name, ended in runs]
+        self.write(RUNS, "".join(lines))
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Running:
+    return Running(tmp_path)
+
+
+def test_it_waits_in_the_queue(running: Running) -> None:
+    running.job.state = "PENDING"
+    assert running.case.look(0) == (False, "job 12 waits in the queue (PENDING)")
+
+
+def test_it_waits_for_the_lock(running: Running) -> None:
+    running.write(RUNS)
+    assert running.case.look(0) == (False, "looks at the target")
+    said = "lock: waiting for user alice, session s, 5 of at most 600 s"
+    running.write("rfm_job.out", f"hello\niogauge: {said}\n")
+    assert running.case.look(0) == (False, said)
+    running.write(OPENED)
+    assert running.case.look(0)[0]
+
+
+def test_the_phase_the_repetition_and_the_times(running: Running) -> None:
+    running.opened()
+    look = running.case.look
+    assert look(100) == (True, "before write, warm-up, 0 s gone, about 1 min 00 s left")
+    running.write(printed_file("write", 0))
+    assert look(110) == (True, "write, warm-up, 10 s gone, about 50 s left")
+    running.ended((0, "facts-start", 1), (0, "write", 11), (0, "evict-read", 12))
+    assert look(111) == (True, "before read, warm-up, 11 s gone, about 49 s left")
+
+
+def test_what_is_left_follows_what_the_phases_took(running: Running) -> None:
+    running.opened()
+    running.case.look(0)
+    running.ended((0, "write", 10), (0, "read", 15), (1, "write", 25))
+    running.write(printed_file("read", 1))
+    # Read took 5 s and write 10 s: 5 + 10 + 5 s are left, of which 3 s have passed.
+    assert running.case.look(25) == (
+        *(True, "read, repetition 1 of 2, 25 s gone, about 20 s left"),
+    )
+    assert running.case.look(28)[1].endswith("28 s gone, about 17 s left")
+    running.ended(*((n, name, 0) for n in (0, 1, 2) for name in ("write", "read")))
+    assert running.case.look(4000) == (True, "removes its files, 1 h 06 min gone")
+
+
+def test_it_says_if_it_takes_longer_than_expected(running: Running) -> None:
+    running.opened()
+    running.case.look(0)
+    assert running.case.look(61)[1].endswith("1 min 01 s gone, longer than expected (1 min 00 s)")
+
+
+def test_a_damaged_stage_directory_ends_nothing(running: Running) -> None:
+    running.opened()
+    running.write(RUNS, "no line")
+    assert running.case.look(0)[0]
+
+
+class Paper:
+    def __init__(self, terminal: bool) -> None:
+        self.text = ""
+        self.screen = life.Screen(self.write, lambda: 40, terminal)
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+
+def test_a_log_gets_a_line_each_30_seconds(running: Running) -> None:
+    running.opened()
+    paper = Paper(terminal=False)
+    paper.screen.add(running.case)
+    for second in range(95):
+        paper.screen.tick(second)
+    lines = paper.text.splitlines()
+    assert [line[:26] for line in lines] == ["iogauge: Ior posix: before"] * 3
+    assert [line.split(", ")[2] for line in lines] == [
+        "30 s gone",
+        "1 min 00 s gone",
+        "1 min 30 s gone",
+    ]
+    assert "\r" not in paper.text and "\x1b" not in paper.text
+    running.job.completion_time = 1.0
+    paper.screen.tick(200)
+    assert len(paper.text.splitlines()) == 3
+
+
+def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
+    running.opened()
+    paper = Paper(terminal=True)
+    paper.screen.add(running.case)
+    paper.screen.tick(0)
+    paper.screen.tick(1)
+    first, second = paper.text.split("\r\x1b[K")[1:]
+    assert first == "Ior posix: before write, warm-up, 0 s g" and "1 s g" in second
+    paper.screen.erase()
+    paper.screen.erase()
+    assert paper.text.endswith(second + "\r\x1b[K")
+    paper.screen.tick(2)
+    running.job.completion_time = 1.0
+    paper.screen.tick(3)
+    assert paper.text.endswith("\r\x1b[K") and "\n" not in paper.text
+
+
+def test_a_case_that_was_never_submitted_is_not_shown(running: Running) -> None:
+    running.job.jobid = None
+    paper = Paper(terminal=True)
+    paper.screen.add(running.case)
+    paper.screen.tick(0)
+    assert paper.text == ""
+
+
+def test_the_case_that_measures_goes_before_those_that_wait(tmp_path: Path) -> None:
+    paper = Paper(terminal=False)
+    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
+    waiting, measuring = Running(tmp_path / "a"), Running(tmp_path / "b")
+    measuring.opened()
+    for case in (waiting.case, measuring.case):
+        paper.screen.add(case)
+    paper.screen.tick(0)
+    paper.screen.tick(30)
+    assert "before write" in paper.text and paper.text.endswith("(+1 more)\n")
+
+
+def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path) -> None:
+    file = tmp_path / "details"
+    shown = []
+    keep = life.Filter(Paper(terminal=True).screen, file)
+    said = ["[ FAIL ] a", " SUMMARY OF FAILURES ".center(80, "="), "-" * 80]
+    said += ["FAILURE INFO for a", "  * Reason: x", "-" * 80, "FAILURE INFO for b", "-" * 80]
+    said += ["Log file(s) saved in x", "-" * 80, "more"]
+    for text in said:
+        if keep.filter(logging.makeLogRecord({"msg": text})):
+            shown.append(text)
+    assert shown == [said[0], *said[-3:]]
+    assert file.read_text().splitlines() == said[1:-3]
+    pass_on = life.Filter(Paper(terminal=True).screen, None)
+    assert all(pass_on.filter(logging.makeLogRecord({"msg": text})) for text in said)
+
+
+def test_a_log_gets_the_blocks_and_gitlab_folds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "details"
+    file.write_text("FAILURE INFO for a\x1b[2J\n")
+    monkeypatch.delenv("GITLAB_CI", raising=False)
+    show_details([file])
+    plain = "ReFrame's details of the failures:\nFAILURE INFO for a\\x1b[2J\n"
+    assert capsys.readouterr().out == plain
+    monkeypatch.setenv("GITLAB_CI", "true")
+    show_details([file])
+    text = capsys.readouterr().out
+    assert re.fullmatch(
+        r"\x1b\[0Ksection_start:\d+:(\w+)\[collapsed=true\]\r\x1b\[0K"
+        + re.escape(plain)
+        + r"\x1b\[0Ksection_end:\d+:\1\r\x1b\[0K\n",
+        text,
+    )
+
+
+def test_a_terminal_gets_the_path_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show_details([tmp_path / "details"])
+    assert capsys.readouterr().out == f"ReFrame's details of the failures: {tmp_path / 'details'}\n"
