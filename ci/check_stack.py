@@ -2,10 +2,11 @@
 """Whether an installed stack is what its environment promises; then write its fingerprint.
 
     ci/check_stack.py ENVIRONMENT [--launcher 'srun -n'] [--no-run]
+    ci/check_stack.py --before ENVIRONMENT      of what was solved and not yet built: the externals alone
 
 Compares the programs of ENVIRONMENT's view with its lock file:
 
-    externals   each prefix exists, and the MPI there is of the version that was declared
+    externals   each prefix exists and holds what a build needs; compiler and MPI are of the declared version
     ior         offers the back ends of its variants, is linked with the environment's MPI and Lustre
     run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON
     fio         offers the engines of its variants
@@ -28,6 +29,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import check_externals
 import stack_facts as facts
 
 TIMEOUT_S = 120
@@ -153,20 +155,17 @@ class Stack:
         return run([*self.launcher(), "2", *command], {**leave, **(environment or {})}, cwd)
 
 
-def check_externals(stack):
-    wrong = []
-    externals = [spec for spec in stack.specs.values() if facts.is_external(spec)]
-    for spec in externals:
-        name = f"{spec['name']}@{facts.version_of(spec)}"
-        prefix = facts.external_prefix(spec)
-        if prefix and not os.path.isdir(prefix):
-            wrong.append(f"{name}: its prefix {prefix} does not exist")
+def externals(stack):
+    used = [spec for spec in stack.lock["concrete_specs"].values() if facts.is_external(spec)]
+    wrong = [text for spec in used for text in check_externals.wrong_of(spec)]
     if wrong:
         raise Failed(
             "; ".join(wrong) + f"; correct packages.yaml of {stack.environment}"
             " (environments/local: run ci/find_externals.py), then install again"
         )
-    return f"{len(externals)} prefixes exist"
+    notes = [text for spec in used for text in check_externals.notes_of(spec)]
+    told = f"; of another version than declared: {', '.join(notes)}" if notes else ""
+    return f"{len(used)} are here{told}"
 
 
 def check_mpi(stack):
@@ -396,7 +395,7 @@ def check_darshan_run(stack):
 
 
 CHECKS = (
-    ("externals", check_externals),
+    ("externals", externals),
     ("mpi", check_mpi),
     ("recipes", check_namespace),
     ("programs", check_programs),
@@ -410,6 +409,8 @@ CHECKS = (
     ("Darshan's log", check_darshan_run),
 )
 
+# What can be told before anything is built.
+BEFORE = ("externals", "mpi")
 # Where one of these fails, the checks after it would say the same once more.
 BASES = {"externals", "programs", "run"}
 
@@ -421,6 +422,7 @@ def main():
     parser.add_argument("environment", type=Path, metavar="ENVIRONMENT")
     parser.add_argument("--launcher", help="words before the number of tasks, e.g. 'srun -n'")
     parser.add_argument("--no-run", action="store_true", help="start nothing in parallel")
+    parser.add_argument("--before", action="store_true", help="the externals alone; write nothing")
     arguments = parser.parse_args()
 
     try:
@@ -430,6 +432,8 @@ def main():
         return 1
     failed = []
     for name, check in CHECKS:
+        if arguments.before and name not in BEFORE:
+            continue
         try:
             if BASES & set(failed):
                 raise Skipped("what it needs failed")
@@ -443,6 +447,8 @@ def main():
     if failed:
         print(f"check_stack: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
         return 1
+    if arguments.before:
+        return 0
     try:
         written = facts.write_facts(arguments.environment)
     except facts.StackError as error:

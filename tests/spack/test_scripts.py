@@ -85,6 +85,7 @@ def environment(tmp_path):
     def make(apis="", tasks=2, engines="libaio io_uring", mpiio="yes", mpi_told="4.1.4", **lock):
         mpi = tmp_path / "openmpi"
         script(mpi / "bin/mpirun", MPIRUN.format(version=mpi_told))
+        script(mpi / "bin/mpicc", "#!/bin/sh\n")
         folder = tmp_path / "environments/here"
         bin_ = folder / ".spack-env/view/bin"
         script(bin_ / "ior", IOR.format(apis=apis, tasks=tasks) + RECORDER.partition("\n")[2])
@@ -139,6 +140,47 @@ def test_missing_prefix(environment, tmp_path):
     assert f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist" in failed["externals"]
     assert "packages.yaml" in failed["externals"]
     assert not (folder / ".spack-env/stack.json").exists()
+
+
+def before(folder, package, **external):
+    """`check_stack.py --before` of what was solved and not built, with one external changed."""
+    shutil.rmtree(folder / ".spack-env")
+    lock = json.loads((folder / "spack.lock").read_text())
+    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == package]
+    found["external"].update(external)
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    status, failed, text = check(folder, "--before")
+    assert not (folder / ".spack-env").exists()
+    return status, failed, text
+
+
+def test_right_externals_are_told_before_the_build(environment):
+    status, failed, text = before(environment(), "gcc")
+    assert (status, failed) == (0, {}), text
+    assert re.findall(r"^check_stack: ok  (\S+)", text, re.MULTILINE) == ["externals", "mpi"]
+
+
+def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
+    script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
+    compilers = {"c": str(tmp_path / "gcc"), "cxx": str(tmp_path / "nowhere")}
+    status, failed, _ = before(environment(), "gcc", extra_attributes={"compilers": compilers})
+    assert status == 1
+    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
+    assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
+
+
+def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_path):
+    folder = environment()
+    (tmp_path / "openmpi/bin/mpicc").unlink()
+    status, failed, _ = before(folder, "openmpi")
+    assert status == 1
+    assert f"openmpi@4.1.4: {tmp_path}/openmpi has no bin/mpicc" in failed["externals"]
+
+
+def test_wrong_mpi_is_named_before_the_build(environment):
+    status, failed, _ = before(environment(mpi_told="5.0.3"), "openmpi")
+    assert status == 1
+    assert "openmpi 5.0.3, but packages.yaml declares 4.1.4" in failed["mpi"]
 
 
 @pytest.mark.parametrize(
