@@ -422,3 +422,71 @@ def test_carried_file_refuses_what_it_must(tmp_path):
     done = subprocess.run([ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert "usage:" in done.stderr
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """ci/binary-cache in a small project with one environment; its answers, and the project."""
+    root = tmp_path / "project"
+    for folder in ("ci", "environments/local", "environments/common", "spack-repo"):
+        (root / folder).mkdir(parents=True)
+    for name in ("binary-cache", "environment"):
+        shutil.copy(ROOT / "ci" / name, root / "ci")
+    (root / "environments/local/spack.yaml").write_text("spack: {}\n")
+    (root / "spack-repo/package.py").write_text("version\n")
+    release = tmp_path / "os-release"
+    release.write_text('ID="almalinux"\nVERSION_ID="8.10"\n')
+
+    def run(*words):
+        return subprocess.run(
+            [root / "ci/binary-cache", *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(root), "IOGAUGE_OS_RELEASE": str(release)},
+            capture_output=True,
+            text=True,
+        )
+
+    return root, run
+
+
+def test_a_cache_is_named_by_what_was_built(cache):
+    """Recipes and settings make another name; what Spack and find_externals write makes none."""
+    root, run = cache
+    name = run("name").stdout.strip()
+    assert re.fullmatch(r"local-almalinux8-\w+-[0-9a-f]{12}", name)
+    (root / "environments/local/packages.yaml").write_text("packages: {}\n")
+    (root / "environments/local/spack.lock").write_text("{}")
+    (root / "environments/local/found").mkdir()
+    (root / "environments/local/found/packages.yaml").write_text("packages: {}\n")
+    assert run("name").stdout.strip() == name
+    (root / "spack-repo/package.py").write_text("another version\n")
+    assert run("name").stdout.strip() != name
+
+
+def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):
+    root, run = cache
+    done = run("install", tmp_path / "cache", "local")
+    assert done.returncode == 3
+    name = run("name").stdout.strip()
+    assert f"does not hold {name}" in done.stderr
+    assert not (root / "environments/local/spack.lock").exists()
+
+
+def test_damaged_file_is_not_unpacked(tmp_path):
+    """The head that ci/airgap writes, on a body that is not the one that was packed."""
+    text = (ROOT / "ci/airgap").read_text()
+    head = text.split("<<'HEAD'\n")[1].split("HEAD\n")[0]
+    lines = head.count("\n") + 1
+    file = tmp_path / "carried.sh"
+    file.write_text(
+        head.replace("LINES", str(lines)).replace("SUM", hashlib.sha256(b"body").hexdigest())
+        + "bod"
+    )
+    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "damaged on its way" in done.stderr
+    assert not (tmp_path / "there").exists()
+    whole = file.read_text() + "y"
+    file.write_text(whole)
+    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    assert "damaged" not in done.stderr
+    assert (tmp_path / "there").exists()
