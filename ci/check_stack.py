@@ -6,6 +6,7 @@
 
 Compares the programs of ENVIRONMENT's view with its lock file:
 
+    MPI's parts the fabrics, schedulers and Lustre that the spec of an Open MPI names are in it
     externals   each prefix exists and holds what a build needs; compiler and MPI are of the declared version
     ior         offers the back ends of its variants, is linked with the environment's MPI and Lustre
     run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON
@@ -42,6 +43,24 @@ LAUNCHERS = {
     "openmpi": r"Open MPI\) (\d+[\d.]*)",
     "mpich": r"Version:\s*(\d+[\d.]*)",
     "mvapich": r"Version:\s*(\d+[\d.]*)",
+}
+
+
+# The component of Open MPI that a value of its variants brings: one of these.
+PARTS = {
+    "fabrics": {
+        "ucx": ["pml:ucx"],
+        "ofi": ["mtl:ofi", "btl:ofi"],
+        "verbs": ["btl:openib"],
+        "psm2": ["mtl:psm2"],
+        "cxi": ["mtl:ofi"],
+    },
+    "schedulers": {
+        "slurm": ["plm:slurm", "ras:slurm"],
+        "tm": ["plm:tm", "ras:tm"],
+        "lsf": ["plm:lsf", "ras:lsf"],
+    },
+    "lustre": {True: ["fs:lustre"]},
 }
 
 
@@ -194,6 +213,36 @@ def check_mpi(stack):
             " correct the external's spec or prefix, then install again"
         )
     return f"{mpi['name']}@{declared} at {prefix}"
+
+
+def check_mpi_parts(stack):
+    """Only Open MPI lists its parts; what the spec does not name may be there or not."""
+    mpi = stack.mpi
+    prefix = stack.prefix_of(mpi)
+    ompi_info = os.path.join(prefix or "", "bin", "ompi_info")
+    if mpi["name"] != "openmpi" or not os.access(ompi_info, os.X_OK):
+        raise Skipped(f"{mpi['name']} does not list its parts")
+    _, text = run([ompi_info, "--parsable"])
+    has = set(re.findall(r"^mca:(\w+:\w+):version", text, re.MULTILINE))
+    missing = []
+    for variant, parts in PARTS.items():
+        values = mpi.get("parameters", {}).get(variant)
+        for value in values if isinstance(values, list) else [values]:
+            if value in parts and not has & set(parts[value]):
+                told = variant if value is True else f"{variant}={value}"
+                missing.append(f"{told} (no {' or '.join(parts[value])})")
+    if missing:
+        raise Failed(
+            f"{ompi_info} lacks what its spec says: {', '.join(missing)};"
+            " correct the spec of the external, or load the MPI that has it"
+        )
+    used = sorted(
+        has & {one for parts in PARTS.values() for name in parts.values() for one in name}
+    )
+    lustre = "" if "fs:lustre" in has else "; OMPIO takes Lustre for any file system"
+    return (", ".join(used) or "no fabric, no scheduler") + (
+        lustre if stack.has("ior", "lustre") else ""
+    )
 
 
 def check_programs(stack):
@@ -397,6 +446,7 @@ def check_darshan_run(stack):
 CHECKS = (
     ("externals", externals),
     ("mpi", check_mpi),
+    ("MPI's parts", check_mpi_parts),
     ("recipes", check_namespace),
     ("programs", check_programs),
     ("loader", check_loader),
@@ -410,7 +460,7 @@ CHECKS = (
 )
 
 # What can be told before anything is built.
-BEFORE = ("externals", "mpi")
+BEFORE = ("externals", "mpi", "MPI's parts")
 # Where one of these fails, the checks after it would say the same once more.
 BASES = {"externals", "programs", "run"}
 

@@ -157,7 +157,7 @@ def before(folder, package, **external):
 def test_right_externals_are_told_before_the_build(environment):
     status, failed, text = before(environment(), "gcc")
     assert (status, failed) == (0, {}), text
-    assert re.findall(r"^check_stack: ok  (\S+)", text, re.MULTILINE) == ["externals", "mpi"]
+    assert re.findall(r"^check_stack: ok  (\S+)", text, re.MULTILINE)[:2] == ["externals", "mpi"]
 
 
 def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
@@ -181,6 +181,32 @@ def test_wrong_mpi_is_named_before_the_build(environment):
     status, failed, _ = before(environment(mpi_told="5.0.3"), "openmpi")
     assert status == 1
     assert "openmpi 5.0.3, but packages.yaml declares 4.1.4" in failed["mpi"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "missing"),
+    [
+        ({"fabrics": ["none"], "schedulers": ["none"], "lustre": False}, ""),
+        ({"fabrics": ["ucx"], "schedulers": ["slurm"]}, ""),
+        ({"fabrics": ["ucx", "ofi"]}, "fabrics=ofi (no mtl:ofi or btl:ofi)"),
+        ({"schedulers": ["tm"]}, "schedulers=tm"),
+        ({"lustre": True}, "lustre (no fs:lustre)"),
+    ],
+)
+def test_parts_of_the_mpi_that_its_spec_names(environment, tmp_path, declared, missing):
+    """What Open MPI lists decides; what the spec does not name is not demanded."""
+    folder = environment()
+    lines = [f"mca:{part}:version:mca:2.1.0" for part in ("pml:ucx", "plm:slurm", "fs:ufs")]
+    said = "".join(f"echo {line}\n" for line in lines)
+    script(tmp_path / "openmpi/bin/ompi_info", "#!/bin/sh\n" + said)
+    lock = json.loads((folder / "spack.lock").read_text())
+    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
+    mpi["parameters"].update(declared)
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    status, failed, text = check(folder, "--before")
+    assert (status, bool(failed)) == ((1, True) if missing else (0, False)), text
+    assert missing in failed.get("MPI's parts", "")
+    assert missing or "plm:slurm, pml:ucx" in text
 
 
 @pytest.mark.parametrize(
