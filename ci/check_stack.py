@@ -2,10 +2,12 @@
 """Whether an installed stack is what its environment promises; then write its fingerprint.
 
     ci/check_stack.py ENVIRONMENT [--launcher 'srun -n'] [--no-run]
+    ci/check_stack.py --before ENVIRONMENT      of what was solved and not yet built: the externals alone
 
 Compares the programs of ENVIRONMENT's view with its lock file:
 
-    externals   each prefix exists, and the MPI there is of the version that was declared
+    MPI's parts the fabrics, schedulers and Lustre that the spec of an Open MPI names are in it
+    externals   each prefix exists and holds what a build needs; compiler and MPI are of the declared version
     ior         offers the back ends of its variants, is linked with the environment's MPI and Lustre
     run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON
     fio         offers the engines of its variants
@@ -28,6 +30,7 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import check_externals
 import stack_facts as facts
 
 TIMEOUT_S = 120
@@ -40,6 +43,24 @@ LAUNCHERS = {
     "openmpi": r"Open MPI\) (\d+[\d.]*)",
     "mpich": r"Version:\s*(\d+[\d.]*)",
     "mvapich": r"Version:\s*(\d+[\d.]*)",
+}
+
+
+# The component of Open MPI that a value of its variants brings: one of these.
+PARTS = {
+    "fabrics": {
+        "ucx": ["pml:ucx"],
+        "ofi": ["mtl:ofi", "btl:ofi"],
+        "verbs": ["btl:openib"],
+        "psm2": ["mtl:psm2"],
+        "cxi": ["mtl:ofi"],
+    },
+    "schedulers": {
+        "slurm": ["plm:slurm", "ras:slurm"],
+        "tm": ["plm:tm", "ras:tm"],
+        "lsf": ["plm:lsf", "ras:lsf"],
+    },
+    "lustre": {True: ["fs:lustre"]},
 }
 
 
@@ -153,20 +174,17 @@ class Stack:
         return run([*self.launcher(), "2", *command], {**leave, **(environment or {})}, cwd)
 
 
-def check_externals(stack):
-    wrong = []
-    externals = [spec for spec in stack.specs.values() if facts.is_external(spec)]
-    for spec in externals:
-        name = f"{spec['name']}@{facts.version_of(spec)}"
-        prefix = facts.external_prefix(spec)
-        if prefix and not os.path.isdir(prefix):
-            wrong.append(f"{name}: its prefix {prefix} does not exist")
+def externals(stack):
+    used = [spec for spec in stack.lock["concrete_specs"].values() if facts.is_external(spec)]
+    wrong = [text for spec in used for text in check_externals.wrong_of(spec)]
     if wrong:
         raise Failed(
             "; ".join(wrong) + f"; correct packages.yaml of {stack.environment}"
             " (environments/local: run ci/find_externals.py), then install again"
         )
-    return f"{len(externals)} prefixes exist"
+    notes = [text for spec in used for text in check_externals.notes_of(spec)]
+    told = f"; of another version than declared: {', '.join(notes)}" if notes else ""
+    return f"{len(used)} are here{told}"
 
 
 def check_mpi(stack):
@@ -195,6 +213,36 @@ def check_mpi(stack):
             " correct the external's spec or prefix, then install again"
         )
     return f"{mpi['name']}@{declared} at {prefix}"
+
+
+def check_mpi_parts(stack):
+    """Only Open MPI lists its parts; what the spec does not name may be there or not."""
+    mpi = stack.mpi
+    prefix = stack.prefix_of(mpi)
+    ompi_info = os.path.join(prefix or "", "bin", "ompi_info")
+    if mpi["name"] != "openmpi" or not os.access(ompi_info, os.X_OK):
+        raise Skipped(f"{mpi['name']} does not list its parts")
+    _, text = run([ompi_info, "--parsable"])
+    has = set(re.findall(r"^mca:(\w+:\w+):version", text, re.MULTILINE))
+    missing = []
+    for variant, parts in PARTS.items():
+        values = mpi.get("parameters", {}).get(variant)
+        for value in values if isinstance(values, list) else [values]:
+            if value in parts and not has & set(parts[value]):
+                told = variant if value is True else f"{variant}={value}"
+                missing.append(f"{told} (no {' or '.join(parts[value])})")
+    if missing:
+        raise Failed(
+            f"{ompi_info} lacks what its spec says: {', '.join(missing)};"
+            " correct the spec of the external, or load the MPI that has it"
+        )
+    used = sorted(
+        has & {one for parts in PARTS.values() for name in parts.values() for one in name}
+    )
+    lustre = "" if "fs:lustre" in has else "; OMPIO takes Lustre for any file system"
+    return (", ".join(used) or "no fabric, no scheduler") + (
+        lustre if stack.has("ior", "lustre") else ""
+    )
 
 
 def check_programs(stack):
@@ -396,8 +444,9 @@ def check_darshan_run(stack):
 
 
 CHECKS = (
-    ("externals", check_externals),
+    ("externals", externals),
     ("mpi", check_mpi),
+    ("MPI's parts", check_mpi_parts),
     ("recipes", check_namespace),
     ("programs", check_programs),
     ("loader", check_loader),
@@ -410,6 +459,8 @@ CHECKS = (
     ("Darshan's log", check_darshan_run),
 )
 
+# What can be told before anything is built.
+BEFORE = ("externals", "mpi", "MPI's parts")
 # Where one of these fails, the checks after it would say the same once more.
 BASES = {"externals", "programs", "run"}
 
@@ -421,6 +472,7 @@ def main():
     parser.add_argument("environment", type=Path, metavar="ENVIRONMENT")
     parser.add_argument("--launcher", help="words before the number of tasks, e.g. 'srun -n'")
     parser.add_argument("--no-run", action="store_true", help="start nothing in parallel")
+    parser.add_argument("--before", action="store_true", help="the externals alone; write nothing")
     arguments = parser.parse_args()
 
     try:
@@ -430,6 +482,8 @@ def main():
         return 1
     failed = []
     for name, check in CHECKS:
+        if arguments.before and name not in BEFORE:
+            continue
         try:
             if BASES & set(failed):
                 raise Skipped("what it needs failed")
@@ -443,6 +497,8 @@ def main():
     if failed:
         print(f"check_stack: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
         return 1
+    if arguments.before:
+        return 0
     try:
         written = facts.write_facts(arguments.environment)
     except facts.StackError as error:

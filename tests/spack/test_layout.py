@@ -1,6 +1,7 @@
 """What can be said of recipes and environments without Spack."""
 
 import ast
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -73,14 +74,32 @@ def test_environment_is_of_one_kind(path):
     assert included == [
         "../common/overlay.yaml",  # first: nothing hides this repository's recipes
         "../user",
-        "packages.yaml",
+        included[2],
+        "found",  # what Spack writes by itself, below what the site says
         "../common/concretizer.yaml",
         "../common/packages.yaml",
         "../common/repos.yaml",
     ]
+    assert os.path.normpath(included[2]) == "packages.yaml"
+    externals, found = spack["include:"][2:4]
+    assert "optional" not in externals, "without externals Spack would build another MPI"
+    assert found == {"path": "found", "optional": True, "prefer_modify": True}
     (spec,) = spack["specs"]
     assert re.match(r"iogauge-stack@2026\.1 [+~]lustre", spec), "variants are written out"
     assert spack["view"]["default"] == {"root": ".spack-env/view", "link": "run"}
+
+
+def test_without_externals_spack_says_the_command():
+    """Spack prints the path of a file that it misses, as it is written."""
+    spack = read(ROOT / "environments/local/spack.yaml")["spack"]
+    command = spack["include:"][2]["path"].split("/../")[0]
+    assert command == "run ci/find_externals.py first"
+
+
+@pytest.mark.parametrize("path", ["local/packages.yaml", "generic/found/packages.yaml"])
+def test_what_is_found_on_a_machine_is_not_kept(path):
+    command = ["git", "check-ignore", "--quiet", f"environments/{path}"]
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -91,7 +110,8 @@ def test_site_names_its_mpi_and_compiler(path):
     assert packages["mpi"]["buildable"] is False
     mpi = packages[packages["mpi"]["require"]]
     assert mpi["externals"][0]["prefix"].startswith("/")
-    compilers = packages["gcc"]["externals"][0]["extra_attributes"]["compilers"]
+    # The double colon: a compiler that Spack finds takes not the place of the one that is named.
+    compilers = packages["gcc"]["externals:"][0]["extra_attributes"]["compilers"]
     assert set(compilers) == {"c", "cxx", "fortran"}
     for text in ((path / "spack.yaml").read_text(), (path / "packages.yaml").read_text()):
         assert path.name not in SEEDS or text.startswith("# Not verified on the real system")

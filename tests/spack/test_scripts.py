@@ -85,6 +85,7 @@ def environment(tmp_path):
     def make(apis="", tasks=2, engines="libaio io_uring", mpiio="yes", mpi_told="4.1.4", **lock):
         mpi = tmp_path / "openmpi"
         script(mpi / "bin/mpirun", MPIRUN.format(version=mpi_told))
+        script(mpi / "bin/mpicc", "#!/bin/sh\n")
         folder = tmp_path / "environments/here"
         bin_ = folder / ".spack-env/view/bin"
         script(bin_ / "ior", IOR.format(apis=apis, tasks=tasks) + RECORDER.partition("\n")[2])
@@ -139,6 +140,73 @@ def test_missing_prefix(environment, tmp_path):
     assert f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist" in failed["externals"]
     assert "packages.yaml" in failed["externals"]
     assert not (folder / ".spack-env/stack.json").exists()
+
+
+def before(folder, package, **external):
+    """`check_stack.py --before` of what was solved and not built, with one external changed."""
+    shutil.rmtree(folder / ".spack-env")
+    lock = json.loads((folder / "spack.lock").read_text())
+    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == package]
+    found["external"].update(external)
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    status, failed, text = check(folder, "--before")
+    assert not (folder / ".spack-env").exists()
+    return status, failed, text
+
+
+def test_right_externals_are_told_before_the_build(environment):
+    status, failed, text = before(environment(), "gcc")
+    assert (status, failed) == (0, {}), text
+    assert re.findall(r"^check_stack: ok  (\S+)", text, re.MULTILINE)[:2] == ["externals", "mpi"]
+
+
+def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
+    script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
+    compilers = {"c": str(tmp_path / "gcc"), "cxx": str(tmp_path / "nowhere")}
+    status, failed, _ = before(environment(), "gcc", extra_attributes={"compilers": compilers})
+    assert status == 1
+    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
+    assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
+
+
+def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_path):
+    folder = environment()
+    (tmp_path / "openmpi/bin/mpicc").unlink()
+    status, failed, _ = before(folder, "openmpi")
+    assert status == 1
+    assert f"openmpi@4.1.4: {tmp_path}/openmpi has no bin/mpicc" in failed["externals"]
+
+
+def test_wrong_mpi_is_named_before_the_build(environment):
+    status, failed, _ = before(environment(mpi_told="5.0.3"), "openmpi")
+    assert status == 1
+    assert "openmpi 5.0.3, but packages.yaml declares 4.1.4" in failed["mpi"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "missing"),
+    [
+        ({"fabrics": ["none"], "schedulers": ["none"], "lustre": False}, ""),
+        ({"fabrics": ["ucx"], "schedulers": ["slurm"]}, ""),
+        ({"fabrics": ["ucx", "ofi"]}, "fabrics=ofi (no mtl:ofi or btl:ofi)"),
+        ({"schedulers": ["tm"]}, "schedulers=tm"),
+        ({"lustre": True}, "lustre (no fs:lustre)"),
+    ],
+)
+def test_parts_of_the_mpi_that_its_spec_names(environment, tmp_path, declared, missing):
+    """What Open MPI lists decides; what the spec does not name is not demanded."""
+    folder = environment()
+    lines = [f"mca:{part}:version:mca:2.1.0" for part in ("pml:ucx", "plm:slurm", "fs:ufs")]
+    said = "".join(f"echo {line}\n" for line in lines)
+    script(tmp_path / "openmpi/bin/ompi_info", "#!/bin/sh\n" + said)
+    lock = json.loads((folder / "spack.lock").read_text())
+    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
+    mpi["parameters"].update(declared)
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    status, failed, text = check(folder, "--before")
+    assert (status, bool(failed)) == ((1, True) if missing else (0, False)), text
+    assert missing in failed.get("MPI's parts", "")
+    assert missing or "plm:slurm, pml:ucx" in text
 
 
 @pytest.mark.parametrize(
@@ -380,3 +448,71 @@ def test_carried_file_refuses_what_it_must(tmp_path):
     done = subprocess.run([ROOT / "ci/airgap", "pack"], stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1
     assert "usage:" in done.stderr
+
+
+@pytest.fixture
+def cache(tmp_path):
+    """ci/binary-cache in a small project with one environment; its answers, and the project."""
+    root = tmp_path / "project"
+    for folder in ("ci", "environments/local", "environments/common", "spack-repo"):
+        (root / folder).mkdir(parents=True)
+    for name in ("binary-cache", "environment"):
+        shutil.copy(ROOT / "ci" / name, root / "ci")
+    (root / "environments/local/spack.yaml").write_text("spack: {}\n")
+    (root / "spack-repo/package.py").write_text("version\n")
+    release = tmp_path / "os-release"
+    release.write_text('ID="almalinux"\nVERSION_ID="8.10"\n')
+
+    def run(*words):
+        return subprocess.run(
+            [root / "ci/binary-cache", *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(root), "IOGAUGE_OS_RELEASE": str(release)},
+            capture_output=True,
+            text=True,
+        )
+
+    return root, run
+
+
+def test_a_cache_is_named_by_what_was_built(cache):
+    """Recipes and settings make another name; what Spack and find_externals write makes none."""
+    root, run = cache
+    name = run("name").stdout.strip()
+    assert re.fullmatch(r"local-almalinux8-\w+-[0-9a-f]{12}", name)
+    (root / "environments/local/packages.yaml").write_text("packages: {}\n")
+    (root / "environments/local/spack.lock").write_text("{}")
+    (root / "environments/local/found").mkdir()
+    (root / "environments/local/found/packages.yaml").write_text("packages: {}\n")
+    assert run("name").stdout.strip() == name
+    (root / "spack-repo/package.py").write_text("another version\n")
+    assert run("name").stdout.strip() != name
+
+
+def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):
+    root, run = cache
+    done = run("install", tmp_path / "cache", "local")
+    assert done.returncode == 3
+    name = run("name").stdout.strip()
+    assert f"does not hold {name}" in done.stderr
+    assert not (root / "environments/local/spack.lock").exists()
+
+
+def test_damaged_file_is_not_unpacked(tmp_path):
+    """The head that ci/airgap writes, on a body that is not the one that was packed."""
+    text = (ROOT / "ci/airgap").read_text()
+    head = text.split("<<'HEAD'\n")[1].split("HEAD\n")[0]
+    lines = head.count("\n") + 1
+    file = tmp_path / "carried.sh"
+    file.write_text(
+        head.replace("LINES", str(lines)).replace("SUM", hashlib.sha256(b"body").hexdigest())
+        + "bod"
+    )
+    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "damaged on its way" in done.stderr
+    assert not (tmp_path / "there").exists()
+    whole = file.read_text() + "y"
+    file.write_text(whole)
+    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    assert "damaged" not in done.stderr
+    assert (tmp_path / "there").exists()

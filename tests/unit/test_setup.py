@@ -178,6 +178,73 @@ def test_stack_prefers_what_the_user_names_then_spack_then_path(project: Project
     assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/local"
 
 
+def site_settings(project: Project, *stacks: str) -> None:
+    """Let .venv's Python say that the settings of this site name some stacks."""
+    project.make_ready()
+    for name in stacks:
+        (project.root / f"environments/{name}").mkdir(parents=True, exist_ok=True)
+        (project.root / f"environments/{name}/spack.yaml").touch()
+    stub(project.root / ".venv/bin/python", f"printf '%s\\n' {' '.join(stacks)}")
+
+
+def test_stack_is_that_of_the_site(project: Project) -> None:
+    """The environment that the site's settings name comes before environments/local, and is asked for."""
+    site_settings(project, "mysite", "mysite-gpu")
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+        stub(project.root / "environments/local/.spack-env/view/bin" / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+    said = project.stack().stdout
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
+    assert (
+        "environments/mysite is what this site measures with, and is not installed: ci/build-stack"
+        in said
+    )
+
+    view = project.root / "environments/mysite/.spack-env/view/bin"
+    for name in ("ior", "mdtest", "fio"):
+        stub(view / name)
+    said = project.stack().stdout
+    assert listed(said)["ior"] == str(view / "ior")
+    assert "not installed" not in said
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/mysite"
+
+
+def test_environment_by_who_names_it(project: Project) -> None:
+    def told(*words: str, **env: str) -> tuple[int, str]:
+        done = project.run("bash", "ci/environment", *words, env=env)
+        return done.returncode, (done.stdout + done.stderr).strip()
+
+    assert told() == (0, "environments/local")
+    assert told("--named") == (0, "")
+    stub(project.root / "environments/other/.spack-env/view/bin/ior")
+    assert told() == (0, "environments/other")
+    stub(project.root / "environments/third/.spack-env/view/bin/ior")
+    status, said = told()
+    assert status == 2
+    assert "environments/other environments/third" in said
+    stub(project.root / "environments/local/.spack-env/view/bin/fio")
+    assert told() == (0, "environments/local")
+    site_settings(project, "mysite", "mysite-gpu")
+    both = "environments/mysite\nenvironments/mysite-gpu"
+    assert told() == told("--named") == (0, both)
+    assert told(IOGAUGE_ENVIRONMENT="environments/mysite-gpu") == (0, "environments/mysite-gpu")
+    assert told("mysite", IOGAUGE_ENVIRONMENT="mysite-gpu") == (0, "environments/mysite")
+    assert told("nowhere")[0] == 2
+    stub(project.root / ".venv/bin/python", "exit 1")
+    assert told()[0] == 2
+
+
+def test_stack_of_another_checkout_is_pinned_too(project: Project, tmp_path: Path) -> None:
+    view = tmp_path / "elsewhere/.spack-env/view"
+    for name in ("ior", "mdtest", "fio", "mpirun"):
+        stub(view / "bin" / name, OPEN_MPI)
+    asked = {"IOGAUGE_STACK": str(view)}
+    assert "not from a pinned stack" in project.stack(env=asked).stdout
+    (view.parent / "stack.json").touch()
+    assert "not from a pinned stack" not in project.stack(env=asked).stdout
+
+
 def test_stack_ignores_a_view_without_programs(project: Project) -> None:
     stub(project.root / "environments/local/.spack-env/view/bin/zsh")
     stub(project.bin / "fio")

@@ -1,6 +1,7 @@
 """What a site declares: partitions, targets, limits, topology, references.
 
 - doubts: declarations under which a PASS means little, or nothing
+- environment: the Spack environments that its settings name, for the scripts of ci/
 - extras: what a partition's ``extras`` say
 - machine: what this machine has: programs, cores, memory
 - references: the site's reference file, read strictly

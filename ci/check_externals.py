@@ -1,0 +1,80 @@
+"""Whether the externals of a lock file are on this machine. Read by ci/check_stack.py.
+
+What a build would stumble over is wrong: a prefix, program or header that is not there, a compiler of another
+version. A build tool of another version is only told: the stack is as good, and its hashes say what was declared.
+"""
+
+import glob
+import os
+
+import find_externals as found
+
+# What must be below the prefix of a package: patterns, | is or.
+NEEDED = {
+    "openmpi": ["bin/mpicc"],
+    "mpich": ["bin/mpicc"],
+    "mvapich": ["bin/mpicc"],
+    "cray-mpich": ["bin/mpicc"],
+    "lustre": [
+        "bin/lfs",
+        "include/lustre/lustreapi.h",
+        "lib*/liblustreapi.so|lib/*/liblustreapi.so",
+    ],
+    "hdf5": ["bin/h5dump"],
+    **{name: [f"include/{header}"] for name, header, _ in found.LIBRARIES},
+}
+# The distributions' package of a header, for the remedy.
+PACKAGES = {
+    "libaio": "libaio-dev, libaio-devel",
+    "zlib": "zlib1g-dev, zlib-devel",
+    "lustre": "lustre-client-devel",
+}
+TELLS = {name: (program, regex) for name, program, regex in found.PROGRAMS}
+
+
+def _name(spec):
+    return f"{spec['name']}@{spec['version']}"
+
+
+def _differs(told, declared):
+    return not (told == declared or told.startswith(declared + "."))
+
+
+def _compiler(spec):
+    """What is wrong with a compiler, one sentence each."""
+    compilers = (spec["external"].get("extra_attributes") or {}).get("compilers") or {}
+    for language, path in sorted(compilers.items()):
+        if not os.access(path, os.X_OK):
+            yield f"{_name(spec)}: its {language} compiler {path} does not exist"
+            continue
+        told = found.version_in(found.output(path, "-dumpfullversion"), r"^(\d+[\d.]*)")
+        if told and _differs(told, spec["version"]):
+            yield f"{_name(spec)}: its {language} compiler {path} is {told}"
+
+
+def wrong_of(spec):
+    """What a build with an external would stumble over, one sentence each."""
+    prefix = spec["external"].get("path")
+    if prefix and not os.path.isdir(prefix):
+        yield f"{_name(spec)}: its prefix {prefix} does not exist"
+        return
+    yield from _compiler(spec)
+    for pattern in NEEDED.get(spec["name"], ()) if prefix else ():
+        if not any(glob.glob(os.path.join(prefix, one)) for one in pattern.split("|")):
+            package = PACKAGES.get(spec["name"])
+            remedy = f" (a package brings it: {package})" if package else ""
+            yield f"{_name(spec)}: {prefix} has no {pattern}{remedy}"
+    if prefix and spec["name"] in TELLS:
+        program = os.path.join(prefix, "bin", TELLS[spec["name"]][0])
+        if not os.access(program, os.X_OK):
+            yield f"{_name(spec)}: {program} does not exist"
+
+
+def notes_of(spec):
+    """What an external is not as declared, if that matters to no build."""
+    if spec["name"] in TELLS and spec["external"].get("path"):
+        program, regex = TELLS[spec["name"]]
+        path = os.path.join(spec["external"]["path"], "bin", program)
+        told = found.version_in(found.output(path, "--version"), regex)
+        if told and _differs(told, spec["version"]):
+            yield f"{_name(spec)} is {told}"

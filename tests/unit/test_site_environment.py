@@ -1,0 +1,66 @@
+"""Which Spack environments the settings of a site name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from iogauge.site.environment import stacks
+
+SETTINGS = """\
+systems:
+  - name: {name}
+    hostnames: ["{host}"]
+    partitions:
+      - {{name: cpu, environs: [openmpi]}}
+      - {{name: gpu, environs: [hpcx, openmpi]}}
+environments:
+  - {{name: openmpi, extras: {{stack: {name}-cpu}}}}
+  - {{name: hpcx, extras: {{stack: {name}-gpu}}}}
+  - {{name: unused, extras: {{stack: {name}-old}}}}
+  - {{name: bare}}
+"""
+
+
+def site(parent: Path, name: str, host: str, text: str = SETTINGS) -> Path:
+    folder = parent / name
+    folder.mkdir()
+    (folder / "settings.yaml").write_text(text.format(name=name, host=host))
+    return folder
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    return [site(tmp_path, "one", "login1.*"), site(tmp_path, "two", "login.*")]
+
+
+@pytest.mark.parametrize(
+    ("system", "host", "found"),
+    [
+        ("two", "login1", ["two-cpu", "two-gpu"]),
+        ("two:cpu", "login1", ["two-cpu"]),
+        ("", "login1", ["one-cpu", "one-gpu"]),
+        ("", "login9", ["two-cpu", "two-gpu"]),
+        ("", "laptop", []),
+    ],
+)
+def test_stacks_of_the_selected_site(
+    folders: list[Path], system: str, host: str, found: list[str]
+) -> None:
+    assert stacks(folders, system, host) == found
+
+
+@pytest.mark.parametrize(
+    ("system", "said"), [("three", "no site three; known: one, two"), ("one:x", "known: cpu, gpu")]
+)
+def test_what_does_not_exist_is_refused(folders: list[Path], system: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        stacks(folders, system, "login1")
+
+
+def test_mistakes_are_told_of_the_selected_site_alone(tmp_path: Path, folders: list[Path]) -> None:
+    broken = site(tmp_path, "broken", "login1.*", "systems: {{}}\nenvironments: 3\n")
+    with pytest.raises(ValueError, match="iogauge validate"):
+        stacks([broken, *folders], "broken", "login1")
+    assert stacks([broken, *folders], "", "login1") == ["one-cpu", "one-gpu"]
