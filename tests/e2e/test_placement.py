@@ -147,7 +147,7 @@ def test_mpirun_takes_the_tasks_of_a_published_site(site: str, node: str) -> Non
         options = placing_options(partition["launcher"], tasks)
         options += binding_options(partition["launcher"], tasks, cores)
         done = subprocess.run(
-            ["mpirun", "-np", str(tasks), "-host", f"localhost:{tasks}", *options, "true"],
+            ["mpirun", "-np", str(tasks), "-host", f"localhost:{tasks}", *options, "sleep", "1"],
             env=os.environ
             | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
             | {"HWLOC_SYNTHETIC": node, "HWLOC_THISSYSTEM": "1"},

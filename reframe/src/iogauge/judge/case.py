@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -159,11 +159,13 @@ def judge(
     tier: Tier,
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
+    recorded: Collection[str] = (),
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
     ``standing`` references follow from the scenario itself and are used if the site has none.
     ``unreferenced`` says why a metric may have no reference; the ceiling then does not replace it.
+    ``recorded`` names metrics that need no reference, if another metric of the case has one.
     """
     if evidence.refused:
         return Judgement(
@@ -197,7 +199,12 @@ def judge(
             if notes
             else metric_verdict
         )
-    verdict = worst([m.verdict for m in decided])
+    needed = [
+        m
+        for m in decided
+        if m.metric.name not in recorded or m.verdict is not Verdict.UNREFERENCED
+    ]
+    verdict = worst([m.verdict for m in needed or decided])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
     versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}
