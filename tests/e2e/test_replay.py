@@ -410,6 +410,8 @@ class Replay(Rig):
             for gone in ("access", "resources"):
                 partition.pop(gone, None)
             extras.pop("resources", None)
+            # The target is no Lustre, and has none of its settings.
+            extras.pop("expect", None)
             partition |= {"scheduler": "local", "time_limit": "5m"}
             if partition["launcher"] == "srun":
                 partition["launcher"] = "mpirun"
