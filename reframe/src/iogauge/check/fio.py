@@ -273,7 +273,9 @@ class RandomReadCheck(FioCheck):
     def servers_used(self) -> int | None:
         """Return the number of object storage servers that hold the files, or None for all."""
         if self.span == "one-box":
-            assert self.site.topology and self.site.topology.servers  # the span's partitions have it
+            assert (
+                self.site.topology and self.site.topology.servers
+            )  # the span's partitions have it
             return self.site.topology.servers.per_box
         return 1 if self.span == "one-server" else None
 

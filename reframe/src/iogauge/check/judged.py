@@ -155,7 +155,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             index = data[check].get("$index", ("$partition",))
             values = [getattr(self, part, None) or defaults.get(part) for part in index]
             if marks.has_entry(data[check], values):
-                self.tags = {*self.tags, words.PUBLISHED_FIGURE}
+                self.tags.add(words.PUBLISHED_FIGURE)
 
     @builtins.run_after("init", always_last=True)
     def _check_definition(self) -> None:

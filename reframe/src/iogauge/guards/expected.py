@@ -22,7 +22,10 @@ _SETS: Final = (
     (r"nic\.(\w+)\.mtu", r"ip link set \1 mtu {value} (as root)"),
     (r"layout\.stripe_count", "lfs setstripe -c {value} {path}"),
     (r"layout\.stripe_bytes", "lfs setstripe -S {value} {path}"),
-    (r"lustre\.(servers|osts|mdts)", "lfs check servers, lctl get_param osc.*.ost_conn_uuid show them"),
+    (
+        r"lustre\.(servers|osts|mdts)",
+        "lfs check servers, lctl get_param osc.*.ost_conn_uuid show them",
+    ),
 )
 
 

@@ -200,9 +200,7 @@ def judge(
             else metric_verdict
         )
     needed = [
-        m
-        for m in decided
-        if m.metric.name not in recorded or m.verdict is not Verdict.UNREFERENCED
+        m for m in decided if m.metric.name not in recorded or m.verdict is not Verdict.UNREFERENCED
     ]
     verdict = worst([m.verdict for m in needed or decided])
     if verdict is Verdict.ERROR:

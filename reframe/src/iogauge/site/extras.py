@@ -201,6 +201,8 @@ class Sweeps(SiteModel):
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
+    #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
+    default_writers: tuple[Count, ...] = ()
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
 
