@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from iogauge.core.words import Value
-from iogauge.guards.expected import differs, settings
+from iogauge.guards.expected import settings
 from iogauge.guards.finding import Outcome
 from iogauge.site.extras import Expected
 
@@ -30,7 +30,9 @@ from iogauge.site.extras import Expected
     ],
 )
 def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool) -> None:
-    assert differs(key, expected, fact) is wrong
+    facts = {} if fact is None else {key: fact}
+    found = settings(expect={key: expected}, facts=facts, host="n7", path="/work", fsname="work")
+    assert (found.outcome is Outcome.INVALID) is wrong
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ ABOUT = {
     (CYCLE, "TaskScalingCurve"),
     (CYCLE, "AgainstBaseline"),
     (AMLFS, "Burst"),
+    (SAION, "BoxScaling"),
 }
 
 

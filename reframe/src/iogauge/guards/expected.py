@@ -29,7 +29,7 @@ _SETS: Final = (
 )
 
 
-def differs(key: str, expected: Value, fact: Value | None) -> bool:
+def _differs(key: str, expected: Value, fact: Value | None) -> bool:
     """Return whether a fact is not as expected, or unknown.
 
     A text ``>= N`` or ``<= N`` is a bound. Of ``mount.options`` each expected option must be there.
@@ -67,7 +67,7 @@ def settings(
     system on Lustre, for the commands that set something. A fact that is not known is not as
     expected.
     """
-    wrong = [key for key in expect if differs(key, expect[key], facts.get(key))]
+    wrong = [key for key in expect if _differs(key, expect[key], facts.get(key))]
     demands = ", ".join(f"{key} {expect[key]}" for key in wrong or expect)
     remedy = "; ".join(dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong))
     rule = Rule("G25", demands, f"{remedy}. Or correct the partition's extras.expect")

@@ -2,8 +2,8 @@
 
 - doubts: declarations under which a PASS means little, or nothing
 - extras: what a partition's ``extras`` say
-- marks: which references are published figures, and what is only recorded
 - machine: what this machine has: programs, cores, memory
+- marks: which references are published figures, and what is only recorded
 - references: the site's reference file, read strictly
 - settings: load the sites, and list every mistake
 - stack: the software that a Spack environment installed
