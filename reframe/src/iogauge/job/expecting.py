@@ -26,7 +26,10 @@ def _default_layout(path: str) -> Fingerprint:
         layout = lov.read_default(path)
         if layout is not None and len(layout.parts) == 1:
             (part,) = layout.parts
-            return {"layout.stripe_count": part.stripe_count, "layout.stripe_bytes": part.stripe_bytes}
+            return {
+                "layout.stripe_count": part.stripe_count,
+                "layout.stripe_bytes": part.stripe_bytes,
+            }
     return {}
 
 
