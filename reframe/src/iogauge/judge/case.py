@@ -15,7 +15,14 @@ from iogauge.guards import contents, nodes
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, MetricSeen
-from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
+from iogauge.judge.verdict import (
+    MetricVerdict,
+    Verdict,
+    check_samples,
+    decide_metric,
+    needed,
+    worst,
+)
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import ceiling_reference, reference_doubt
 from iogauge.site.doubts import Doubt, of_bounds
@@ -199,10 +206,7 @@ def judge(
             if notes
             else metric_verdict
         )
-    needed = [
-        m for m in decided if m.metric.name not in recorded or m.verdict is not Verdict.UNREFERENCED
-    ]
-    verdict = worst([m.verdict for m in needed or decided])
+    verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
     versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}
