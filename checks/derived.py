@@ -9,6 +9,7 @@ from reframe.core.builtins import parameter, run_after
 
 from iogauge.check import (
     BaselineCheck,
+    BoxScalingCheck,
     CurveCheck,
     PairsCheck,
     SpeedupCheck,
@@ -95,6 +96,28 @@ class AccessRatios(PairsCheck):
         "sequential_over_random": ("sequential-buffered-4m", "random-buffered-4m"),
         "direct_over_buffered": ("random-direct-4m", "random-buffered-4m"),
     }
+
+
+@sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
+class BoxScaling(BoxScalingCheck):
+    descr = "Random reads from all boxes of servers against those from one"
+    needs = words.FIO
+
+    block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)
+    tasks = parameter(sweep.points("tasks_per_client", words.O_DIRECT), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: (
+                self.tasks in extras.sweeps.tasks_per_client
+                and extras.target.striped_by == "lustre"
+                and extras.topology
+                and extras.topology.servers
+                and extras.topology.servers.per_box
+                and extras.topology.servers.count > extras.topology.servers.per_box
+            )
+        )
 
 
 @sweep.simple_test_if(baseline_checks())

@@ -1,4 +1,4 @@
-"""Random reads of many small blocks: by one client and by all, from one server and from all."""
+"""Random reads of many small blocks: by one client and by all, from one server or box and from all."""
 
 from reframe.core.builtins import parameter, run_after
 
@@ -7,12 +7,22 @@ from iogauge.check import ChecksumCheck, RandomReadCheck, sweep, words
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 
 
+def _parts(extras):
+    """Return the spans of a part of the servers: a box if they come in boxes, else a server."""
+    servers = extras.topology.servers if extras.topology else None
+    if extras.target.striped_by != "lustre" or servers is None:
+        return []
+    if servers.per_box:
+        return ["one-box"] if servers.count > servers.per_box else []
+    return ["one-server"] if servers.count > 1 else []
+
+
 @sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
 class RandomRead(RandomReadCheck):
     descr = "Random reads with O_DIRECT by the processes of one or all clients"
 
     block = parameter(_BLOCKS, loggable=True)
-    span = parameter(["one-client", "one-server", "all"], loggable=True)
+    span = parameter(["one-client", "one-server", "one-box", "all"], loggable=True)
     tasks = parameter(sweep.points("tasks_per_client", words.O_DIRECT), loggable=True)
 
     @run_after("init")
@@ -21,16 +31,9 @@ class RandomRead(RandomReadCheck):
         if self.span != "one-client":
             several = sweep.partitions_of(lambda extras: extras.scale.nodes > 1)
             self.valid_systems = [name for name in self.valid_systems if name in several]
-        if self.span == "one-server":
-            striped = sweep.partitions_of(
-                lambda extras: (
-                    extras.target.striped_by == "lustre"
-                    and extras.topology
-                    and extras.topology.servers
-                    and extras.topology.servers.count > 1
-                )
-            )
-            self.valid_systems = [name for name in self.valid_systems if name in striped]
+        if self.span not in ("one-client", "all"):
+            whole = sweep.partitions_of(lambda extras: self.span in _parts(extras))
+            self.valid_systems = [name for name in self.valid_systems if name in whole]
         self.tags = {"fio", "weekly", "acceptance"}
 
 

@@ -1,8 +1,15 @@
-"""A file that all tasks write together: stripe count, stripe size, and number of aggregators."""
+"""A file that all tasks write together: stripe count, stripe size, and number of writers."""
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import AggregatorsCheck, Layout, SharedFileCheck, sweep, words
+from iogauge.check import (
+    AggregatorsCheck,
+    DefaultWritersCheck,
+    Layout,
+    SharedFileCheck,
+    sweep,
+    words,
+)
 
 
 @sweep.simple_test_if(sweep.points("stripe_counts", words.LUSTRE))
@@ -46,3 +53,16 @@ class Aggregators(AggregatorsCheck):
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions("aggregators", self.aggregators)
+
+
+@sweep.simple_test_if(sweep.points("default_writers", words.LUSTRE))
+class DefaultWriters(DefaultWritersCheck):
+    descr = (
+        "Collective write without hints: how many tasks the MPI library lets write, by stripe count"
+    )
+
+    stripe_count = parameter(sweep.points("default_writers", words.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("default_writers", self.stripe_count, words.LUSTRE)

@@ -217,3 +217,28 @@ def test_the_size_that_a_scenario_needs_is_named_and_is_enough(
     assert done.record["verdict"] == "ERROR" and said, done.record["reason"]
     enough = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": said[1]})
     assert enough.run("-n", "^Burst").record["verdict"] != "ERROR"
+
+
+def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("ior",), tasks=1)
+
+    def expecting(**expect: object) -> Run:
+        data = rig.settings()
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["expect"] = {key.replace("__", "."): v for key, v in expect.items()}
+        rig.write_settings(data)
+        return rig.run(*DIRECT, "-S", "repetitions=1")
+
+    kernel = os.uname().release
+    assert expecting(kernel=kernel, cpu__cores=">= 1").record["metrics"]
+    run = expecting(kernel=kernel, cpu__cores=">= 4096", mount__options="flock")
+    run.never_passed(
+        r"INVALID: refused before a byte was written: G25: .*cpu\.cores is \d+",
+        r"mount -o remount,flock",
+    )
+    assert run.record["metrics"] == []
+    assert "kernel is" not in run.record["reason"]
+    run = expecting(lustre__servers=8)
+    run.never_passed(r"G25: .*lustre\.servers is not known")

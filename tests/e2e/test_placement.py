@@ -14,7 +14,9 @@ import pytest
 
 from e2e.rig import ROOT, Rig
 from e2e.test_hosts import open_mpi
+from iogauge.core.yamlfile import load
 from iogauge.node.cores import usable_cores
+from iogauge.plan.launchers import binding_options, placing_options
 from iogauge.tools import mpi
 
 pytestmark = pytest.mark.needs_ior
@@ -123,3 +125,36 @@ def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_pat
     assert re.search("mpirun -np 1 .*--bind-to core .*ior", run.file("rfm_job.sh").read_text())
     found = placement(run.record)
     assert "1 task(s) on 1 core(s)" in found["saw"]
+
+
+@pytest.mark.parametrize(
+    ("site", "node"),
+    [
+        ("azure-managed-lustre", "package:1 numa:1 core:24 pu:2"),  # D48s_v3: 48 vCPU
+        ("oracle-oci", "package:1 numa:1 core:24 pu:2"),  # VM.Standard2.24: 24 OCPU
+        ("azure-cyclecloud", "package:2 numa:1 core:22 pu:1"),  # HC44rs
+    ],
+)
+def test_mpirun_takes_the_tasks_of_a_published_site(site: str, node: str) -> None:
+    """Its options are those of the job scripts, and the node has the threads of the document.
+
+    Tasks of cores that this machine lacks cannot start; mpirun has mapped them by then.
+    """
+    (system,) = load(ROOT / "site-configs" / site / "settings.yaml")["systems"]
+    for partition in system["partitions"]:
+        extras = partition["extras"]
+        tasks, cores = extras["scale"]["tasks_per_node"], extras["node"]["cores"]
+        options = placing_options(partition["launcher"], tasks)
+        options += binding_options(partition["launcher"], tasks, cores)
+        done = subprocess.run(
+            ["mpirun", "-np", str(tasks), "-host", f"localhost:{tasks}", *options, "sleep", "1"],
+            env=os.environ
+            | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+            | {"HWLOC_SYNTHETIC": node, "HWLOC_THISSYSTEM": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        refused = done.returncode and "hwloc_set_cpubind returned" not in done.stderr
+        assert not refused, f"{partition['name']}: {' '.join(options)}: {done.stderr}"

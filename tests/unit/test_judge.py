@@ -111,6 +111,27 @@ def test_without_a_reference_nothing_passes(found: Evidence) -> None:
     assert decided.headline.startswith("write_bw 540.8 MiB/s, read_iops 23183 ops/s: read_iops")
 
 
+def test_a_metric_that_is_only_recorded_needs_no_reference(found: Evidence) -> None:
+    """Unless no metric has any, or what was measured is not believed."""
+
+    def of(
+        references: dict[str, Reference], seen: Evidence = found, **site: Any
+    ) -> tuple[Verdict, list[Verdict]]:
+        settings = extras(**site) if site else extras()
+        decided = case.judge(
+            PLAN, seen, healthy.METRICS, references, settings, "quick", recorded={"read_iops"}
+        )
+        return decided.verdict, [m.verdict for m in decided.metrics]
+
+    one = {"write_bw": REFERENCES["write_bw"]}
+    assert of(one) == (Verdict.PASS, [Verdict.PASS, Verdict.UNREFERENCED])
+    assert of({}) == (Verdict.UNREFERENCED, [Verdict.UNREFERENCED, Verdict.UNREFERENCED])
+    worse = dataclasses.replace(REFERENCES["read_iops"], value=1e6)
+    assert of({**one, "read_iops": worse})[0] is Verdict.FAIL
+    limit = {"source": "x", "devices": {"read_iops": 20000}}
+    assert of(one, topology=limit)[0] is Verdict.INVALID
+
+
 def test_one_metric_that_fails_fails_the_case(found: Evidence) -> None:
     worse = dataclasses.replace(REFERENCES["read_iops"], value=1e6)
     decided = decide(found, references={**REFERENCES, "read_iops": worse})

@@ -123,7 +123,7 @@ def test_all_mistakes_of_a_reference_are_named() -> None:
         ({"$sources": [1]}, "f: $sources: found [1]"),
         (
             {"$source": {}},
-            "f: $source: found this key; allowed: $sources, $accepted and names of checks",
+            "f: $source: found this key; allowed: $sources, $accepted, $published, $recorded and names of checks",
         ),
         ({5: {}}, "f: 5: found this key"),
         ({**HEAD, "Ior": None}, "f: Ior: found None; allowed: a mapping"),

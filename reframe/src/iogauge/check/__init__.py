@@ -14,7 +14,7 @@
 """
 
 from iogauge.check import sweep
-from iogauge.check.compared import BaselineCheck, baseline_checks
+from iogauge.check.compared import BaselineCheck, BoxScalingCheck, baseline_checks
 from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
     ChecksumCheck,
@@ -23,7 +23,13 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     RandomReadCheck,
 )
-from iogauge.check.ior import AggregatorsCheck, IorCheck, PinnedFilesCheck, SharedFileCheck
+from iogauge.check.ior import (
+    AggregatorsCheck,
+    DefaultWritersCheck,
+    IorCheck,
+    PinnedFilesCheck,
+    SharedFileCheck,
+)
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
@@ -35,8 +41,10 @@ from iogauge.records import derive
 __all__ = [
     "AggregatorsCheck",
     "BaselineCheck",
+    "BoxScalingCheck",
     "ChecksumCheck",
     "CurveCheck",
+    "DefaultWritersCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",

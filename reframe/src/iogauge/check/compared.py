@@ -128,6 +128,49 @@ class BaselineCheck(DerivedCheck):
             )
 
 
+class BoxScalingCheck(DerivedCheck):
+    """Random reads from all servers against those from one box of them.
+
+    A subclass sets ``block`` and ``tasks``, as of the reads.
+    """
+
+    block: str
+    tasks: int
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return the reads from all servers, and those from one box."""
+        here = self.current_partition.name
+        alike = {"block": self.block, "tasks": self.tasks}
+        return tuple(
+            self.source("RandomRead", here, fixed={**alike, "span": span})
+            for span in ("all", "one-box")
+        )
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the share of what as many boxes would do if each did as much as the first."""
+        return (Metric("read_iops_scale_out", "1"),)
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Compare all boxes with one."""
+        every, box = operands
+        for side, source in zip(operands, self.sources(), strict=True):
+            if "read_iops" not in side.metrics:
+                raise (NotComputable if side.left_out else NotMeasured)(
+                    f"RandomRead has no valid record of span {source.fixed['span']}. "
+                    f"{self._remedy([source], not side.left_out)}"
+                )
+        assert self.site.topology and self.site.topology.servers
+        servers = self.site.topology.servers
+        assert servers.per_box
+
+        def compute() -> Derived:
+            most, one = (derive.best_of(side.points["read_iops"], "more") for side in operands)
+            return derive.scale_out_against(most, one, servers.count, servers.per_box or 1)
+
+        left_out = (*every.without("read_iops"), *box.without("read_iops"))
+        return [Formula(self.promise()[0], compute, left_out)]
+
+
 def _leaf_names(entry: object) -> set[str]:
     """Return the names of the metrics in a check's entry of the reference file, at any depth."""
     if not isinstance(entry, dict):

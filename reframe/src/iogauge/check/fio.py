@@ -256,7 +256,8 @@ class RandomReadCheck(FioCheck):
     variants = ("sound", "published")
     flaw = "runs of 10 s: too short to compare systems by"
     block: str
-    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``, ``all``.
+    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``,
+    #: ``one-box``, ``all``.
     span: str
     tasks: int
 
@@ -271,6 +272,11 @@ class RandomReadCheck(FioCheck):
 
     def servers_used(self) -> int | None:
         """Return the number of object storage servers that hold the files, or None for all."""
+        if self.span == "one-box":
+            assert (
+                self.site.topology and self.site.topology.servers
+            )  # the span's partitions have it
+            return self.site.topology.servers.per_box
         return 1 if self.span == "one-server" else None
 
     def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:

@@ -422,3 +422,24 @@ class AggregatorsCheck(SharedFileCheck):
             access=Access(direction="none"),
         )
         return [write, again, count]
+
+
+class DefaultWritersCheck(AggregatorsCheck):
+    """A collective write without hints, and the number of ranks that the MPI library lets write.
+
+    A subclass sets ``stripe_count``.
+    """
+
+    stripe_count: int
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return no reference: the number is the library's choice."""
+        return {}
+
+    def layout(self) -> Layout:
+        """Return the stripe count."""
+        return Layout(stripe_count=self.stripe_count)
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR, without hints."""
+        return ["ior"]

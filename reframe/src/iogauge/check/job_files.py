@@ -91,6 +91,7 @@ def order_of(
         time_limit_s=job.time_limit or 0,
         bound_tasks=bound_tasks,
         cores=extras.node.cores,
+        expect=dict(extras.expect),
     )
 
 

@@ -48,6 +48,7 @@ from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate
+from iogauge.site import marks
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
@@ -138,6 +139,23 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     def _select_environments(self) -> None:
         if self.needs:
             self.valid_prog_environs = [f"+{self.needs}"]
+
+    @builtins.run_after("init", always_last=True)
+    def _tag_published_figures(self) -> None:
+        """Tag the case if a partition of this system has a published reference of it."""
+        check, system = type(self).__name__, runtime.runtime().system
+        data = References.of_site(system.name).data
+        places = marks.published(data, check)
+        for partition in system.partitions:
+            if partition.fullname not in places or "target" not in partition.extras:
+                continue
+            extras = PartitionExtras.of_partition(partition.extras).for_check(check)
+            defaults = {"$partition": partition.fullname, "variant": "sound"}
+            defaults["tier"] = extras.limits.tier
+            index = data[check].get("$index", ("$partition",))
+            values = [getattr(self, part, None) or defaults.get(part) for part in index]
+            if marks.has_entry(data[check], values):
+                self.tags.add(words.PUBLISHED_FIGURE)
 
     @builtins.run_after("init", always_last=True)
     def _check_definition(self) -> None:

@@ -42,6 +42,7 @@ from iogauge.plan.script import shell_command
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current
+from iogauge.site import marks
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -258,6 +259,7 @@ class StorageCheck(JudgedCheck):
                 self._tier,
                 unreferenced,
                 self.standing_references(),
+                marks.recorded(self._references.data, type(self).__name__),
             )
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")

@@ -32,11 +32,15 @@ ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
 )
 
+#: Tag of cases that have a reference which a document prints; the site's references say so.
+PUBLISHED_FIGURE: Final = "published-figure"
+
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
     | {"fio", "ior", "mdtest", "mpiio"}
     | {"needle", "scaling", "striping"}
+    | {PUBLISHED_FIGURE}
 )
 
 Value = str | int | float | bool

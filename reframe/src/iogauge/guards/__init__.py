@@ -3,6 +3,7 @@
 - cache: client and server caches, write-back, compression
 - catalogue: every guard, a line each
 - contents: what was written is there, and stays
+- expected: settings that the site demands
 - figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
 - finding: what a guard answers
 - nodes: placement, connections, modes of the client

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, contents, figures, nodes, preflight, striping, witness
+from iogauge.guards import cache, contents, expected, figures, nodes, preflight, striping, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -51,6 +51,7 @@ OF_TARGET: Final = (
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
     Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
+    Entry("G25", "settings", expected.settings, _BEFORE, "`expect`"),
 )
 
 OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (

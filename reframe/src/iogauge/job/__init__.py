@@ -4,6 +4,7 @@
 - agent: the commands that a job script runs on its nodes
 - background.sh: start a program, remember it, end it
 - counters.sh: what this node's devices and clients have moved
+- expecting: settings that the site demands, as this node has them
 - fio_server.sh: a fio server on one node
 - fio_servers.sh: the servers of all nodes, and their client
 - job.sh: open the case, run its phases, close it

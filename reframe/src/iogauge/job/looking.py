@@ -10,6 +10,7 @@ from pathlib import Path
 
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import identity
+from iogauge.job.expecting import as_expected
 from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import View, existing_parent
 from iogauge.plan.stage import OPENED, ORDER, JobOrder, Opened
@@ -38,4 +39,5 @@ def look_again(path: str) -> tuple[View, str]:
     if found.outcome is Outcome.INVALID:
         return view, str(found)
     os.stat(path)
-    return view, ""
+    wrong = [one for one in as_expected(view, order) if one.outcome is Outcome.INVALID]
+    return view, "; ".join(map(str, wrong))

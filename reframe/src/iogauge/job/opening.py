@@ -29,6 +29,7 @@ from iogauge.guards.preflight import (
     target_room,
 )
 from iogauge.job.activity import Recorder
+from iogauge.job.expecting import as_expected
 from iogauge.job.looking import identify
 from iogauge.job.sampling import Sampler
 from iogauge.node import client_settings, directories, layouts
@@ -221,6 +222,8 @@ def _enter(
     """
     view, seen = look_as_declared(target, order)
     findings = preflight(view, seen, order)
+    if findings[0].outcome is finding.Outcome.OK:  # settings of another file system say nothing
+        findings += as_expected(view, order)
     if order.bound_tasks:
         usable = usable_cores()
         findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -15,7 +15,14 @@ from iogauge.guards import contents, nodes
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, MetricSeen
-from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
+from iogauge.judge.verdict import (
+    MetricVerdict,
+    Verdict,
+    check_samples,
+    decide_metric,
+    needed,
+    worst,
+)
 from iogauge.plan.case import CasePlan, access_of
 from iogauge.plan.cost import ceiling_reference, reference_doubt
 from iogauge.site.doubts import Doubt, of_bounds
@@ -159,11 +166,13 @@ def judge(
     tier: Tier,
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
+    recorded: Collection[str] = (),
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
     ``standing`` references follow from the scenario itself and are used if the site has none.
     ``unreferenced`` says why a metric may have no reference; the ceiling then does not replace it.
+    ``recorded`` names metrics that need no reference, if another metric of the case has one.
     """
     if evidence.refused:
         return Judgement(
@@ -197,7 +206,7 @@ def judge(
             if notes
             else metric_verdict
         )
-    verdict = worst([m.verdict for m in decided])
+    verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
     versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from enum import Enum
@@ -222,3 +222,17 @@ def decide_metric(
 def worst(verdicts: Sequence[Verdict]) -> Verdict:
     """Return the verdict of a case: the worst of its metrics, or ERROR without metrics."""
     return max(verdicts, key=lambda v: v.rank, default=Verdict.ERROR)
+
+
+def needed(decided: Sequence[MetricVerdict], recorded: Collection[str]) -> Sequence[MetricVerdict]:
+    """Return the metrics that decide a case: all, but for those that are only recorded.
+
+    A metric that ``recorded`` names is only recorded if it has no reference. If every metric is,
+    then all of them decide.
+    """
+    rest = [
+        one
+        for one in decided
+        if one.metric.name not in recorded or one.verdict is not Verdict.UNREFERENCED
+    ]
+    return rest or decided

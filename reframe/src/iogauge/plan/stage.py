@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
+from iogauge.core.words import Value
 from iogauge.node.clock import Clock
 from iogauge.node.directories import Directory
 from iogauge.node.layouts import Layout, Pins
@@ -109,7 +110,7 @@ class JobOrder:
     measured. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
     binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
-    declared count of cores.
+    declared count of cores. ``expect`` are settings, by their keys in a fingerprint.
     """
 
     target: str
@@ -141,6 +142,7 @@ class JobOrder:
     time_limit_s: float
     bound_tasks: int = 0
     cores: int = 0
+    expect: Mapping[str, Value] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

@@ -4,6 +4,7 @@
 - environment: the Spack environments that its settings name, for the scripts of ci/
 - extras: what a partition's ``extras`` say
 - machine: what this machine has: programs, cores, memory
+- marks: which references are published figures, and what is only recorded
 - references: the site's reference file, read strictly
 - settings: load the sites, and list every mistake
 - stack: the software that a Spack environment installed

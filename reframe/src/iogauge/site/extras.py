@@ -27,6 +27,17 @@ Striping = Literal["lustre", "none"]
 #: set_param``, root).
 Right = Literal["lustre-checksums"]
 
+#: Facts that a site may expect: keys of a fingerprint (docs/fingerprint.md), and the default layout.
+Expected = Annotated[
+    str,
+    Field(
+        pattern=r"^(tunable\.(llite|osc|mdc)\.[a-z_]+|lustre\.(client|servers|osts|mdts)"
+        r"|mount\.(options|type|source)|cpu\.(governor|smt|cores|sockets|numa_nodes|model)|mem\.thp"
+        r"|kernel|node\.model|mpi|nic\.\w+\.(mtu|speed_mbps|driver|firmware)|ib\.[\w:]+\.rate"
+        r"|layout\.(stripe_count|stripe_bytes))$"
+    ),
+]
+
 #: A path that only the job knows: the variable in which a resource manager gives the path of its
 #: space.
 _VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
@@ -190,6 +201,8 @@ class Sweeps(SiteModel):
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
+    #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
+    default_writers: tuple[Count, ...] = ()
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
 
@@ -269,6 +282,8 @@ class PartitionExtras(SiteModel):
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
     price: Price | None = None
+    #: Settings that must be so on every node, by their keys in a fingerprint (G25).
+    expect: dict[Expected, str | int] = {}
     #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case
     #: uses.
     hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")], ...] = ()

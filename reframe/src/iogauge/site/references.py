@@ -4,7 +4,7 @@ ReFrame itself ignores a reference for a metric that does not exist. It only war
 and skips a test whose file is missing. Each of these is a named mistake here, found before anything
 runs. The look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
 
-The file has two keys beside ReFrame's. ``$sources`` maps every check to the source of its values.
+The file has four keys beside ReFrame's; two of them are in :mod:`iogauge.site.marks`. ``$sources`` maps every check to the source of its values.
 ``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
 day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`).
 
@@ -29,6 +29,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.paths import sites_dir
 from iogauge.core.units import UnitError, convert, dimension, format_value
 from iogauge.core.yamlfile import Mistake, YamlError, load, show
+from iogauge.site import marks
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose
 
 FILE: Final = "references.yaml"
@@ -151,6 +152,9 @@ class References:
         if check not in self.checks or self.mistakes:
             return []
         by_name, mistakes = {metric.name: metric for metric in metrics}, []
+        for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
+            key, allowed = f"{marks.RECORDED}.{check}", ", ".join(by_name)
+            mistakes.append(Mistake(str(self.file), key, f"metric {name!r}", allowed))
         for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
             metric, file = by_name.get(name), str(self.file)
             if metric is None:
@@ -367,10 +371,12 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
         if name == ACCEPTED:
             mistakes += _accepted_mistakes(file, entry, data)
             continue
+        if name in marks.MARKS:
+            mistakes += marks.mistakes(file, name, entry, data)
+            continue
         if name.startswith("$"):
-            mistakes.append(
-                Mistake(file, name, "this key", f"{SOURCES}, {ACCEPTED} and names of checks")
-            )
+            allowed = ", ".join([SOURCES, ACCEPTED, *marks.MARKS])
+            mistakes.append(Mistake(file, name, "this key", f"{allowed} and names of checks"))
             continue
         source = sources.get(name)
         if not isinstance(source, str) or not source.strip():

@@ -41,6 +41,16 @@ class Servers(SiteModel):
     nic: BytesPerSecond
     #: Memory of each server, from which it may answer (G3).
     memory: Annotated[Bytes, Field(gt=0)] | None = None
+    #: Servers in each box, if the storage comes in boxes: neighbours in the order of their targets.
+    per_box: Count | None = None
+
+    @model_validator(mode="after")
+    def _whole_boxes(self) -> Servers:
+        if self.per_box and self.count % self.per_box:
+            raise ValueError(
+                f"per_box is {self.per_box}, and count {self.count} no multiple of it: a box is whole"
+            )
+        return self
 
 
 class Clients(SiteModel):

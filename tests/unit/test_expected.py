@@ -1,0 +1,77 @@
+"""G25: settings that a site demands, as the nodes have them."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from iogauge.core.words import Value
+from iogauge.guards.expected import settings
+from iogauge.guards.finding import Outcome
+from iogauge.site.extras import Expected
+
+
+@pytest.mark.parametrize(
+    ("key", "expected", "fact", "wrong"),
+    [
+        ("tunable.osc.max_pages_per_rpc", 4096, "4096", False),
+        ("tunable.osc.max_pages_per_rpc", 4096, "1024", True),
+        ("tunable.osc.max_pages_per_rpc", 4096, "1024,4096", True),
+        ("tunable.osc.max_pages_per_rpc", 4096, None, True),
+        ("tunable.osc.max_rpcs_in_flight", ">= 8", "8,16", False),
+        ("tunable.osc.max_rpcs_in_flight", ">= 8", "4,16", True),
+        ("tunable.osc.max_dirty_mb", "<=64", "65", True),
+        ("tunable.osc.max_dirty_mb", "<= 64", "unlimited", True),
+        ("lustre.servers", 8, 8, False),
+        ("lustre.servers", 8, 4, True),
+        ("mount.options", "flock", "flock,rw", False),
+        ("mount.options", "flock", "localflock,rw", True),
+        ("cpu.governor", "performance", "performance,powersave", True),
+    ],
+)
+def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool) -> None:
+    facts = {} if fact is None else {key: fact}
+    found = settings(expect={key: expected}, facts=facts, host="n7", path="/work", fsname="work")
+    assert (found.outcome is Outcome.INVALID) is wrong
+
+
+@pytest.mark.parametrize(
+    ("key", "expected", "command"),
+    [
+        ("tunable.osc.checksums", 1, "lctl set_param osc.work-*.checksums=1"),
+        ("tunable.osc.max_rpcs_in_flight", ">= 8", "osc.work-*.max_rpcs_in_flight=8"),
+        ("mount.options", "flock", "mount -o remount,flock /work"),
+        ("cpu.governor", "performance", "cpupower frequency-set -g performance"),
+        ("layout.stripe_count", 1, "lfs setstripe -c 1 /work"),
+        ("nic.ib0.mtu", 4092, "ip link set ib0 mtu 4092"),
+        ("kernel", "6.1", "correct expect.kernel"),
+    ],
+)
+def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: str) -> None:
+    found = settings(expect={key: expected}, facts={}, host="n7", path="/work", fsname="work")
+    assert found.outcome is Outcome.INVALID
+    assert f"n7: {key} is not known" in str(found)
+    assert command in str(found)
+
+
+def test_only_what_differs_is_named() -> None:
+    expect: dict[str, Value] = {"lustre.servers": 8, "tunable.osc.checksums": 1}
+    facts: dict[str, Value] = {"lustre.servers": 4, "tunable.osc.checksums": "1"}
+    found = settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
+    assert "lustre.servers is 4" in str(found)
+    assert "checksums" not in str(found)
+    good = settings(
+        expect=expect, facts={**facts, "lustre.servers": 8}, host="n7", path="/", fsname="w"
+    )
+    assert good.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("key", ["tunable.osc.checksums", "lustre.servers", "layout.stripe_bytes"])
+def test_a_fact_can_be_expected(key: str) -> None:
+    assert TypeAdapter(Expected).validate_python(key) == key
+
+
+@pytest.mark.parametrize("key", ["tunable.ost.checksums", "lustre.server", "stripe_count", "nodes"])
+def test_what_is_no_fact_is_a_mistake(key: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter(Expected).validate_python(key)

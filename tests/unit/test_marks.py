@@ -1,0 +1,64 @@
+"""Marks of a reference file: which figures are published, which metrics are only recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from iogauge.site import marks
+from iogauge.site.references import find_mistakes
+from iogauge.site.topology import Servers
+
+DATA: dict[str, Any] = {
+    "$sources": {"Burst": "a test"},
+    "Burst": {
+        "$index": ["$partition", "variant", "tasks"],
+        "here:a": {"sound|published": {16: {"write_bw": [1, -0.1, None, "MiB/s"]}}},
+    },
+}
+
+
+@pytest.mark.parametrize("mark", marks.MARKS)
+def test_a_sound_mark_is_no_mistake(mark: str) -> None:
+    names = ["here:a"] if mark == marks.PUBLISHED else ["read_bw"]
+    assert find_mistakes("f", {**DATA, mark: {"Burst": names}}) == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "value", "found"),
+    [
+        (marks.PUBLISHED, [], "[]"),
+        (marks.PUBLISHED, {}, "{}"),
+        (marks.PUBLISHED, {"Burst": []}, "[]"),
+        (marks.PUBLISHED, {"Burst": "here:a"}, "'here:a'"),
+        (marks.PUBLISHED, {"Burst": ["here:b"]}, "'here:b'"),
+        (marks.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
+        (marks.RECORDED, {"$sources": ["x"]}, "this check"),
+        (marks.RECORDED, {"Burst": [1]}, "[1]"),
+    ],
+)
+def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
+    (mistake,) = find_mistakes("f", {**DATA, mark: value})
+    assert mistake.found == found
+
+
+@pytest.mark.parametrize(
+    ("values", "holds"),
+    [
+        (("here:a", "sound", 16), True),
+        (("here:a", "published", 16), True),
+        (("here:a", "sound", 8), False),
+        (("here:a", "soundly", 16), False),
+        (("here:b", "sound", 16), False),
+    ],
+)
+def test_a_case_with_a_published_figure(values: tuple[object, ...], holds: bool) -> None:
+    assert marks.has_entry(DATA["Burst"], values) is holds
+
+
+def test_a_box_is_whole() -> None:
+    assert Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 2}).per_box == 2
+    with pytest.raises(ValidationError, match="a box is whole"):
+        Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 3})
