@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from support.depth import FULL
+
+# readline, which pytest imports, tells all workers the size of a terminal that is not there.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 _ROOT = Path(__file__).resolve().parents[1]
 

@@ -323,10 +323,7 @@ def test_the_plan_knows_stripes_that_are_too_large(make_rig: Callable[..., Rig])
     done = rig.finish(rig.start(words, **knobs), 300)
     assert done.rc == 1, done.out
     said = " ".join(done.out.split())
-    assert (
-        "refused StripeCount" in said and "G23: 32 MiB in stripes of 4 MiB over 4 storage" in said
-    )
-    assert "G23: 32 MiB in stripes of 4 MiB over 1 storage" in said
+    assert "refused G23: 32 MiB in stripes of 4 MiB over 4 storage" in said, said
 
 
 def test_programs_that_a_case_with_a_layout_starts(make_rig: Callable[..., Rig]) -> None:

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 
-from iogauge.node import below, contents
+from iogauge.node import below, contents, lustre_client
 from iogauge.node.mounts import Below
 
 _held = contents._held
@@ -21,18 +21,31 @@ def _full(directory: str, names: list[str], end: float) -> list[contents.Held]:
     return [replace(held, stored=held.size) for held in _held(directory, names, end)]
 
 
-def _getxattr(path: str, name: str) -> bytes:
-    """Layouts come from the stand-in of tests/support/lustre, with a state of this case alone."""
+def _of_this_case() -> None:
+    """Make the stand-in of tests/support/lustre known, with a state of this case alone."""
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     import figures
 
     figures.of_this_case()
+
+
+def _getxattr(path: str, name: str) -> bytes:
+    _of_this_case()
     import attributes
 
     return bytes(attributes.getxattr(path, name))
 
 
-os.getxattr = _getxattr
+def _servers(fsname: str) -> dict[str, str]:
+    _of_this_case()
+    import parameters
+
+    lustre_client.TOPS = (parameters.sysfs(),)
+    return _connected(fsname)
+
+
+_connected = lustre_client.servers
+os.getxattr, lustre_client.servers = _getxattr, _servers
 contents._read, contents._held = _read, _full
 contents._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
