@@ -78,7 +78,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     assert run.record["verdict"] == "ERROR"
     # The time limit ended it, nothing else.
     assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record["reason"]
-    assert f"{rig.target} does not answer" in run.record["reason"]
+    assert f"{rig.target} has not answered" in run.record["reason"]
 
     # The commands that look at the target do not hang either, and say what it is.
     for words in (["clean"], ["plan", *RANDOM_READ]):
@@ -184,6 +184,6 @@ def test_a_case_that_finds_the_target_hanging_is_stopped_like_any_other(
         run = rig.finish(process, timeout=PATIENCE_S + MARGIN_S)
     finally:
         mount.wake()
-    run.never_passed("does not answer")
+    run.never_passed("has not answered")
     assert {record["verdict"] for record in run.records} <= {"ERROR"}
     rig.assert_clean()

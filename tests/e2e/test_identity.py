@@ -30,7 +30,8 @@ class Disks:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.point = folder, folder / "point"
-        self.device = ""
+        # No other test takes this one while it is free.
+        self.device = f"/dev/loop{1000 + os.getpid() % 1000}"
         for name in ("a", "b"):
             with mounted(self.point, "ext4", 256 << 20, folder / f"{name}.img"):
                 (self.point / "bench").mkdir()
@@ -46,18 +47,16 @@ class Disks:
     def insert(self, name: str) -> str:
         """Put one of them under the device's name, mount it, and return its UUID."""
         self.remove()
-        words = ["losetup", "--direct-io=on", "--show"]
-        where = [self.device or "-f", str(self.folder / f"{name}.img")]
-        done = subprocess.run([*words, *where], check=True, capture_output=True, text=True)
-        self.device = done.stdout.strip()
+        words = ["losetup", "--direct-io=on"]
+        image = str(self.folder / f"{name}.img")
+        subprocess.run([*words, self.device, image], check=True, capture_output=True)
         subprocess.run(["mount", self.device, str(self.point)], check=True)
         return self.uuid
 
     def remove(self) -> None:
         while os.path.ismount(self.point):
             subprocess.run(["umount", str(self.point)], check=True)
-        if self.device:
-            subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
+        subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
 
 
 @pytest.fixture
@@ -66,6 +65,7 @@ def disks(storage: Path) -> Iterator[Disks]:
     folder.mkdir()
     try:
         made = Disks(folder)
+        made.insert("a")
     except (OSError, subprocess.SubprocessError) as error:
         shutil.rmtree(folder)
         pytest.skip(f"no ext4 can be mounted here: {error}")
