@@ -49,6 +49,8 @@ OF_TARGET: Final = (
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes", preflight.inodes, _BEFORE, ""),
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
+    Entry("G12", "metadata targets", preflight.metadata_health, _BEFORE, "`topology.metadata_targets`"),
+    Entry("G10", "metadata placement", preflight.metadata_placement, _BEFORE, ""),
     Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
     Entry("G25", "settings", expected.settings, _BEFORE, "`expect`"),

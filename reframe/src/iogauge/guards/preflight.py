@@ -339,6 +339,42 @@ def metadata_room(
     )
 
 
+def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Finding:
+    """G12: as many metadata targets as declared, if each is measured alone."""
+    indices = sorted(target.index for target in targets)
+    return Rule(
+        "G12",
+        f"{declared} metadata targets, 0 to {declared - 1}",
+        "Ask the administrators of the file system, or correct topology.metadata_targets; lfs df -i shows all",
+    ).decide(
+        indices == list(range(declared)),
+        f"metadata targets {', '.join(map(str, indices))}" if indices else "none is known",
+    )
+
+
+def metadata_placement(
+    *, count: int, placed: Mapping[str, Collection[int]], problem: str = ""
+) -> Finding:
+    """G10: a case that measures each metadata target alone has a directory on each, and on no other.
+
+    ``placed`` maps the directories, in order of the targets, to those that they lie on. ``problem``
+    is why Lustre did not make or show the next one.
+    """
+    rule = Rule(
+        "G10",
+        f"a directory on each of {count} metadata targets (lfs mkdir -i)",
+        "If it is not permitted, root runs on each metadata server: lctl set_param "
+        "mdt.*.enable_remote_dir_gid=-1 (or the number of your group); or run the case as root",
+    )
+    for index, (name, mdts) in enumerate(placed.items()):
+        if set(mdts) != {index}:
+            where = ", ".join(map(str, mdts))
+            return rule.invalid(f"{name} is on metadata target {where}, asked was {index}")
+    if problem:
+        return rule.invalid(f"metadata target {len(placed)}: {problem}")
+    return rule.ok("each is as asked")
+
+
 def stripes_against_size(*, file_bytes: int, part: Part) -> Finding:
     """G23: a shared file has at least 8 stripes on each of its targets. In a progressive layout this
     holds for the last component with data.

@@ -20,6 +20,7 @@ from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
+    metadata_health,
     metadata_room,
     pool,
     quota,
@@ -127,8 +128,11 @@ def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding
         pieces=order.pieces,
         pinned=_pinned(targets, order),
     )
+    if order.mdts:
+        yield metadata_health(targets=seen.metadata, declared=order.mdts)
     if seen.metadata:
-        yield metadata_room(targets=seen.metadata, mdts=seen.mdts, need_files=order.files)
+        mdts = range(order.mdts) if order.mdts else seen.mdts
+        yield metadata_room(targets=seen.metadata, mdts=mdts, need_files=order.files)
     yield from stripes_of(view, seen, order)
 
 

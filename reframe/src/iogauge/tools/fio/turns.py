@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from iogauge.core.measurement import Phase, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio.output import parse_json
 
 #: The line that rounds.sh prints before each of fio's results.
@@ -28,10 +28,15 @@ class Turn:
         return self.output.phases[0]
 
     @property
-    def rate(self) -> float:
+    def quantity(self) -> Quantity:
         """Return MiB/s, or operations per second of a metadata engine."""
         rates = self.phase.rates
-        return (rates["bw"] if "bw" in rates else rates["rate"]).value
+        return rates["bw"] if "bw" in rates else rates["rate"]
+
+    @property
+    def rate(self) -> float:
+        """Return the number of :attr:`quantity`."""
+        return self.quantity.value
 
 
 def parse_turns(text: str) -> list[Turn]:
