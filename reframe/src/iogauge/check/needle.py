@@ -23,7 +23,7 @@ from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.rounds import most_turns
 from iogauge.plan.stage import ROUNDS, SERVERS
-from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
+from iogauge.tools.fio.options import ROUND, FioJob, layout_job, metadata_job
 
 _DIRECTORY: Final = "${IOG_DIR}"
 _ROUNDS: Final = JOB_FILES / "rounds.sh"
@@ -247,7 +247,7 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
             )
         job = replace(
             metadata_job("filecreate", directory=_DIRECTORY, files=files, runtime_s=seconds),
-            filename_format="${IOG_ROUND}.$clientuid.$jobnum.$filenum",
+            filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
         )
         jobs = (replace(job, name=name, directory=f"{_DIRECTORY}/{name}") for name in names)
         return CasePlan(

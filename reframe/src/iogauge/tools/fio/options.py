@@ -20,6 +20,8 @@ METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
 _METADATA_PATTERN: Final = {"filecreate": "write", "filestat": "read", "filedelete": "write"}
 #: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
 TOKEN: Final = "${IOG_TOKEN}"
+#: The number of a needle's round, which rounds.sh gives to fio.
+ROUND: Final = "${IOG_ROUND}"
 
 _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 #: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
