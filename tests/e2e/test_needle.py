@@ -272,7 +272,7 @@ def metadata(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
         rig.program("fio", program)
         if misled := knobs.pop("misled", ""):
             rig.program("lfs", misled)
-        done = run(rig, check="MdtNeedle", LFS_MDTS="4", **knobs)
+        done = run(rig, "--keep-stage-files", check="MdtNeedle", LFS_MDTS="4", **knobs)
         rig.assert_clean()
         return done
 
@@ -320,7 +320,9 @@ def test_a_slow_metadata_target_is_named(metadata: Callable[..., Run]) -> None:
             "lctl set_param mdt.*.enable_remote_dir_gid=-1",
         ),
         (
-            {"misled": f'[ "$1$3" != mkdir2 ] || set -- mkdir -i 1 "$4"\nexec {STAND_INS}/lfs "$@"'},
+            {
+                "misled": f'[ "$1$3" != mkdir2 ] || set -- mkdir -i 1 "$4"\nexec {STAND_INS}/lfs "$@"'
+            },
             "refused before a byte was written: G10: .*mdt0002 is on metadata target 1, asked was 2",
         ),
         (

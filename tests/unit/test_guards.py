@@ -1079,6 +1079,39 @@ def test_g14_of_the_metadata_targets_of_the_directory(
     assert "MDT " in finding.saw
 
 
+@pytest.mark.parametrize(
+    ("indices", "outcome", "saw"),
+    [
+        ((1, 0), OK, "metadata targets 0, 1"),
+        ((0,), INVALID, "metadata targets 0"),
+        ((0, 2), INVALID, "metadata targets 0, 2"),
+        ((0, 1, 2), INVALID, "metadata targets 0, 1, 2"),
+        ((), INVALID, "none is known"),
+    ],
+)
+def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
+    targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
+    finding = preflight.metadata_health(targets=targets, declared=2)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+
+
+@pytest.mark.parametrize(
+    ("placed", "problem", "outcome", "saw"),
+    [
+        ({"a": (0,), "b": (1,)}, "", OK, "each is as asked"),
+        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0, asked was 1"),
+        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1, asked was 0"),
+        ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
+    ],
+)
+def test_g10_of_directories_on_metadata_targets(
+    placed: dict[str, tuple[int, ...]], problem: str, outcome: Outcome, saw: str
+) -> None:
+    finding = preflight.metadata_placement(count=2, placed=placed, problem=problem)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
+
+
 # --- G23: stripes against the size of a file ------------------------------------------------------
 
 

@@ -742,7 +742,10 @@ def mkdir(words: list[str]) -> int:
         if is_user() and options:
             status, why, again = 1, "Operation not permitted", "Operation not permitted"
         elif any(
-            int(i) >= mdt_count() for option, value in options if option == "-i" for i in value.split(",")
+            int(i) >= mdt_count()
+            for option, value in options
+            if option == "-i"
+            for i in value.split(",")
         ):
             status, why, again = 19, "No such device", "No such device"
         elif os.path.exists(name):

@@ -91,9 +91,7 @@ class NeedleCheck(FioCheck):
             )
         return seconds
 
-    def _probe_jobs(
-        self, probes: int, numjobs: int
-    ) -> tuple[FioJob, FioJob, FioJob]:
+    def _probe_jobs(self, probes: int, numjobs: int) -> tuple[FioJob, FioJob, FioJob]:
         """Return the jobs of a probe: lay out its files, overwrite them, read them.
 
         Raises ValueError if the limits leave less than a second or a few blocks for each probe.
@@ -108,9 +106,7 @@ class NeedleCheck(FioCheck):
                 f"cases.{type(self).__name__}.case_bytes"
             )
         layout = replace(
-            layout_job(
-                directory=_DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs
-            ),
+            layout_job(directory=_DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs),
             engine="libaio",
             iodepth=_DEPTH,
             filename_format="probe$clientuid.$jobnum.$filenum",

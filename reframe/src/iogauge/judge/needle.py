@@ -385,6 +385,7 @@ def _as_output(
     """Return all turns as the output of one execution."""
     outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
     tasks = [output.tasks for output in outputs[: planned.nodes]]
+    moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
     options = {
         name: value
         for name, value in outputs[0].parameters.items()
@@ -404,7 +405,7 @@ def _as_output(
                     "median": Quantity(needle.median, needle.unit),
                 },
                 seconds=sum(phase.seconds for phase in phases),
-                bytes_moved=sum(phase.bytes_moved or 0 for phase in phases),
+                bytes_moved=sum(moved) if moved else None,
                 operations=sum(phase.operations or 0 for phase in phases),
             ),
         ),
