@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, contents, expected, figures, nodes, preflight, striping, witness
+from iogauge.guards import (
+    cache,
+    contents,
+    expected,
+    figures,
+    metadata,
+    nodes,
+    preflight,
+    striping,
+    witness,
+)
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -49,9 +59,9 @@ OF_TARGET: Final = (
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes", preflight.inodes, _BEFORE, ""),
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
-    Entry("G12", "metadata targets", preflight.metadata_health, _BEFORE, "`topology.metadata_targets`"),
-    Entry("G10", "metadata placement", preflight.metadata_placement, _BEFORE, ""),
-    Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
+    Entry("G12", "metadata targets", metadata.metadata_health, _BEFORE, "`topology.metadata_targets`"),
+    Entry("G10", "metadata placement", metadata.metadata_placement, _BEFORE, ""),
+    Entry("G14", "metadata targets", metadata.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
     Entry("G25", "settings", expected.settings, _BEFORE, "`expect`"),
 )

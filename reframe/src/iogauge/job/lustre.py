@@ -10,7 +10,7 @@ from typing import Any, Final
 from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.guards.finding import Outcome
-from iogauge.guards.preflight import metadata_placement
+from iogauge.guards.metadata import metadata_placement
 from iogauge.node import client_settings, directories, layouts, lov
 from iogauge.node.layouts import Layouts, LustreError, Pins
 from iogauge.node.lustre_targets import NAMES_PER_COMMAND, run_lfs

@@ -16,12 +16,11 @@ from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
+from iogauge.guards.metadata import metadata_health, metadata_room
 from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
-    metadata_health,
-    metadata_room,
     pool,
     quota,
     room,
