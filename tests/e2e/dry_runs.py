@@ -66,6 +66,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "source": "made up",
             "servers": {"count": 4, "nic": "100 Gbit/s"},
             "targets": 8,
+            "metadata_targets": 2,
         },
         "sweeps": {
             "tasks_per_node": [1, tasks],

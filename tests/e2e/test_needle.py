@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -39,8 +40,10 @@ pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 PACED = r"""
 job=${@: -1}
 case $job in
-    write.fio | read.fio)
-        sed -E "s/^\[.*\]$/&\nrate=80m/; $slow" "$job" >"paced-$job"
+    write.fio | read.fio | create.fio)
+        pace=rate=80m
+        [ "$job" != create.fio ] || pace=rate_iops=1000
+        sed -E "s/^\[.*\]$/&\n$pace/; $slow" "$job" >"paced-$job"
         set -- "${@:1:$#-1}" "paced-$job"
         ;;
 esac
@@ -51,6 +54,7 @@ SLOW_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\18m/'" + PACED
 #: $round is the number of the round: after the third, suspects are measured again.
 ROUND = "rest=${IOG_TOKEN%.*} round=${rest##*.}\n"
 OF_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\1RATE/'"
+SLOW_METADATA = r"slow='s/(\[mdt0002\]\nrate_iops=)1000/\1100/'" + PACED
 PASSING = (
     f"{ROUND}case $round in [1-3]) {OF_TARGET.replace('RATE', '8m')} ;; *) slow= ;; esac\n{PACED}"
 )
@@ -95,13 +99,13 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
     return made
 
 
-def run(rig: Rig, *words: str, **knobs: str) -> Run:
+def run(rig: Rig, *words: str, check: str = "TargetNeedle", **knobs: str) -> Run:
     """Measure the targets with the stand-ins on PATH; ``knobs`` are theirs."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
     own = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path} | knobs
-    return rig.run("-n", "TargetNeedle", *words, timeout=300, **own)
+    return rig.run("-n", check, *words, timeout=300, **own)
 
 
 def of(done: Run, metric: str) -> dict[str, Any]:
@@ -247,6 +251,94 @@ def test_limits_that_are_too_small(rig: Rig, limits: dict[str, str], cause: str)
 def test_it_is_not_selected_without_targets(rig: Rig) -> None:
     rig.write_settings(settings(rig, targets=1))
     assert run(rig).records == []
+
+
+# --- metadata targets ---------------------------------------------------------------------------------
+
+CREATES = {"create_slowest": [1.0, -0.5, None, "1"], "create_median": [1, -0.9, None, "ops/s"]}
+
+
+@pytest.fixture
+def metadata(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
+    """Measures four metadata targets, with the stand-ins on PATH and a program in the place of fio."""
+
+    def measure(program: str = HEALTHY, declared: int = 4, **knobs: str) -> Run:
+        rig = make_rig(declared={"striping": "lustre"}, time_limit="5m")
+        data = settings(rig, case_files=50_000)
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["topology"]["metadata_targets"] = declared
+        rig.write_settings(data)
+        rig.write_references({"MdtNeedle": CREATES})
+        rig.program("fio", program)
+        if misled := knobs.pop("misled", ""):
+            rig.program("lfs", misled)
+        done = run(rig, "--keep-stage-files", check="MdtNeedle", LFS_MDTS="4", **knobs)
+        rig.assert_clean()
+        return done
+
+    return measure
+
+
+def test_alike_metadata_targets_pass_with_the_figures_of_fio(
+    metadata: Callable[..., Run],
+) -> None:
+    done = metadata()
+    assert done.rc == 0, done.out
+    assert done.record["verdict"] == "PASS"
+    names = tuple(f"mdt000{index}" for index in range(4))
+    asked = Rounds(direction="create", rounds=3, max_deviation=0.5, targets=names)
+    text = done.file("create.1.out").read_text()
+    rates: Any = parse_rounds(text, asked).parameters["rates"]
+    medians = [statistics.median(values) for values in rates.values()]
+    median, slowest = of(done, "create_median"), of(done, "create_slowest")
+    assert (median["unit"], median["samples"]) == ("ops/s", [statistics.median(medians)])
+    assert medians == pytest.approx([1000] * 4, rel=0.1)
+    assert list(median["probes"].values()) == pytest.approx(medians, rel=1e-4)
+    assert [tuple(one) for one in median["rounds"]] == orders(names, 3, "create.fio 1")
+    assert slowest["samples"] == [min(shares(rates).values())]
+    assert "slowest is mdt000" in slowest["reason"]
+
+
+def test_a_slow_metadata_target_is_named(metadata: Callable[..., Run]) -> None:
+    done = metadata(SLOW_METADATA)
+    done.never_passed("FAIL|reference")
+    assert done.record["verdict"] == "FAIL"
+    reason = of(done, "create_slowest")["reason"]
+    assert "mdt0002: " in reason and "ops/s, 10% of the others beside it" in reason, reason
+    assert "measured again 9 times" in reason
+    assert not any(f"mdt000{other}" in reason for other in (0, 1, 3))
+    assert of(done, "create_median")["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("knobs", "cause"),
+    [
+        (
+            {"LCTL_USER": "1"},
+            "refused before a byte was written: G10: .*metadata target 0: lfs mkdir.*exit status 1.*"
+            "Operation not permitted.*root runs on each metadata server: "
+            "lctl set_param mdt.*.enable_remote_dir_gid=-1",
+        ),
+        (
+            {
+                "misled": f'[ "$1$3" != mkdir2 ] || set -- mkdir -i 1 "$4"\nexec {STAND_INS}/lfs "$@"'
+            },
+            "refused before a byte was written: G10: .*mdt0002 is on metadata target 1, asked was 2",
+        ),
+        (
+            {"declared": 3},
+            "refused before a byte was written: G12: .*metadata targets 0, 1, 2, 3",
+        ),
+        ({"LFS_MDT_FULL": "3"}, "refused before a byte was written: G14: .*MDT 3: 64 of"),
+    ],
+)
+def test_a_metadata_target_without_its_files_is_refused(
+    metadata: Callable[..., Run], knobs: dict[str, Any], cause: str
+) -> None:
+    done = metadata(**knobs)
+    done.never_passed("INVALID")
+    assert done.record["verdict"] == "INVALID"
+    assert re.search(cause.replace("mdt.*.", r"mdt\.\*\."), done.record["reason"])
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from iogauge.job import lustre as job_lustre
 from iogauge.node import lustre_client, lustre_targets, mounts
 from iogauge.node.clock import Clock
 from iogauge.node.counters import Load
+from iogauge.node.directories import parse_getdirstripe
 from iogauge.node.layouts import Layout, Layouts, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
@@ -222,6 +223,7 @@ def test_each_node_writes_what_it_emptied(disk: Path) -> None:
         ["view", "/"],
         ["evict", "/", "/", "/"],
         ["pin", "/", "/"],
+        ["spread", "2"],
         ["stripes", "/"],
     ],
 )
@@ -416,6 +418,23 @@ def landed(directory: Path) -> dict[str, tuple[int, ...]]:
     noted = Layouts.from_json(json.loads(line))
     assert not noted.problem
     return {file.path: file.osts for file in noted.files if "iogauge" not in file.path}
+
+
+@pytest.mark.slow
+def test_a_directory_is_made_on_each_metadata_target(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert agent.main(["spread", "2", str(lustre)]) == 0
+    for name, mdt in (("mdt0000", 0), ("mdt0001", 1)):
+        shown = lustre_targets.run_lfs("getdirstripe", "-y", str(lustre / name))
+        assert parse_getdirstripe(shown) == ((mdt,), "")
+    assert agent.main(["spread", "2", str(lustre)]) == REFUSED
+    assert "iogauge: refused: G10: metadata target 0: lfs mkdir -i 0" in capsys.readouterr().err
+    monkeypatch.setenv("LCTL_USER", "1")
+    (lustre / "other").mkdir()
+    assert agent.main(["spread", "2", str(lustre / "other")]) == REFUSED
+    assert "Operation not permitted" in capsys.readouterr().err
+    assert not any((lustre / "other").iterdir())
 
 
 FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20)

@@ -14,7 +14,7 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence.changes import NodeActivity, change
 from iogauge.evidence.witness import Moved
-from iogauge.guards import figures, nodes, preflight, striping, witness
+from iogauge.guards import figures, metadata, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import counters, lustre_client
@@ -1074,9 +1074,42 @@ def test_g14_of_the_metadata_targets_of_the_directory(
         MetadataTarget(index=0, inodes_total=1000, inodes_free=900),
         MetadataTarget(index=1, inodes_total=100, inodes_free=15),
     ]
-    finding = preflight.metadata_room(targets=targets, mdts=mdts, need_files=files)
+    finding = metadata.metadata_room(targets=targets, mdts=mdts, need_files=files)
     assert finding.outcome is outcome, finding
     assert "MDT " in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("indices", "outcome", "saw"),
+    [
+        ((1, 0), OK, "metadata targets 0, 1"),
+        ((0,), INVALID, "metadata targets 0"),
+        ((0, 2), INVALID, "metadata targets 0, 2"),
+        ((0, 1, 2), INVALID, "metadata targets 0, 1, 2"),
+        ((), INVALID, "none is known"),
+    ],
+)
+def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
+    targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
+    finding = metadata.metadata_health(targets=targets, declared=2)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+
+
+@pytest.mark.parametrize(
+    ("placed", "problem", "outcome", "saw"),
+    [
+        ({"a": (0,), "b": (1,)}, "", OK, "each is as asked"),
+        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0, asked was 1"),
+        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1, asked was 0"),
+        ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
+    ],
+)
+def test_g10_of_directories_on_metadata_targets(
+    placed: dict[str, tuple[int, ...]], problem: str, outcome: Outcome, saw: str
+) -> None:
+    finding = metadata.metadata_placement(count=2, placed=placed, problem=problem)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
 
 
 # --- G23: stripes against the size of a file ------------------------------------------------------

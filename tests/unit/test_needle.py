@@ -25,7 +25,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.judge import needle
 from iogauge.judge.needle import Needle, Rounds, decide, parse_rounds
-from iogauge.plan.rounds import Again, again, orders, shares, turns_again
+from iogauge.plan.rounds import Again, again, most_turns, orders, shares, turns_again
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
@@ -123,6 +123,23 @@ def test_so_many_are_measured_again(probes: int, low: int, suspects: int) -> Non
 def test_the_others_are_the_nearest_to_the_median() -> None:
     rates = {"a": [50.0], "b": [90.0], "c": [99.0], "d": [100.0], "e": [130.0]}
     assert again(rates, 0.2).others == ("c", "d")
+
+
+@given(st.integers(2, 60), st.integers(1, 12), st.floats(0, 1))
+def test_no_pass_has_more_turns(probes: int, rounds: int, share: float) -> None:
+    low = int(share * probes)
+    rates = {f"p{i:02}": [10.0 + i if i < low else 100.0] * rounds for i in range(probes)}
+    turns = probes * rounds + len(again(rates, 0.2).names) * turns_again(rounds)
+    assert turns <= most_turns(probes, rounds)
+
+
+@pytest.mark.parametrize(("probes", "turns"), [(2, 6 + 2 * 9), (4, 12 + 3 * 9), (8, 24 + 5 * 9)])
+def test_a_pass_with_suspects_has_all_turns(probes: int, turns: int) -> None:
+    rates = {
+        f"p{i}": [10.0 if i < (probes - 1) // 2 or i == 0 else 100.0] * 3 for i in range(probes)
+    }
+    assert probes * 3 + len(again(rates, 0.2).names) * 9 == turns
+    assert most_turns(probes, 3) == turns
 
 
 def test_nothing_is_measured_again_without_a_suspect() -> None:
@@ -465,6 +482,34 @@ def test_a_pass_over_targets() -> None:
     )
 
 
+def test_a_pass_over_metadata_targets() -> None:
+    """Recorded creates; the names of the files have the round in them, as fio repeats it."""
+    sample = json.loads((ROOT / "tests" / "data" / "samples" / "fio_filecreate.json").read_text())
+    names = ("mdt0000", "mdt0001")
+
+    def created(number: int, name: str, named: int) -> str:
+        found = copy.deepcopy(sample)
+        (job,) = found["jobs"]
+        job["jobname"] = name
+        job["job options"]["filename_format"] = f"{named}.$clientuid.$jobnum.$filenum"
+        return f"needle {number} {name}\n{json.dumps(found)}\n"
+
+    asked = Rounds(direction="create", rounds=2, max_deviation=0.2, targets=names)
+    text = "".join(created(number, name, number) for number in (1, 2) for name in names)
+    output = parse_rounds(text, asked)
+    (phase,) = output.phases
+    assert (phase.name, phase.bytes_moved, phase.operations) == ("create", None, 40_000)
+    assert (phase.rates["median"].unit, phase.rates["slowest"].unit) == ("ops/s", "1")
+    assert phase.rates["median"].value == pytest.approx(54_945, rel=1e-4)
+    assert "54945 ops/s" in output.notes["slowest"]
+    jobs: Any = output.parameters["jobs"]
+    own = "${IOG_ROUND}.$clientuid.$jobnum.$filenum"
+    assert [jobs[name]["filename_format"] for name in names] == [own, own]
+    other = parse_rounds(text.replace(created(2, "mdt0001", 2), created(2, "mdt0001", 1)), asked)
+    jobs = other.parameters["jobs"]
+    assert jobs["mdt0001"]["filename_format"] == f"{own}, 1{own.removeprefix('${IOG_ROUND}')}"
+
+
 def test_a_record_keeps_every_turn_in_little_room() -> None:
     rates = {f"ost{n:04x}": (1000 / 7 + n, 2000 / 7 + n, 3000 / 7 + n) for n in range(1000)}
     kept = needle.medians(rates)
@@ -604,7 +649,7 @@ def turns_of(printed: str) -> list[tuple[int, str]]:
 
 #: Notes its words and its token, and answers for its probe. A program that reads its standard input would swallow
 #: the list of turns.
-FIO = """echo "$IOG_TOKEN $*" >>words
+FIO = """echo "$IOG_TOKEN $IOG_ROUND $*" >>words
 cat >/dev/null
 case $2 in
     --section=*) cat "${2#*=}.json" ;;
@@ -632,7 +677,8 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path: Path, servers: bool
             "n3": "--client=10.0.0.3,7",
         }
     assert (tmp_path / "words").read_text().splitlines() == [
-        f"t.{number}.{name} --output-format=json {option[name]} w.fio" for number, name in wanted
+        f"t.{number}.{name} {number} --output-format=json {option[name]} w.fio"
+        for number, name in wanted
     ]
 
 

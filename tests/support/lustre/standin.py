@@ -19,7 +19,7 @@ Environment:
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
-* ``LFS_MDT_FULL``: metadata targets without inodes.
+* ``LFS_MDTS``: number of metadata targets (2). ``LFS_MDT_FULL``: metadata targets without inodes.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
   wanted, the soft limit of the kilobytes and its grace. ``LFS_PROJECT_QUOTA``: the same of every project.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
@@ -58,8 +58,8 @@ BLOCKS, RESERVED, USED, USED_FULL = 3833116, 226096, 1528, 3606012
 MDT_LINE = (1160264, 2028, 1038656)
 #: Inodes: all, used and free.
 MDT_INODES, OST_INODES = (838864, 309, 838555), (262144, 383, 261761)
-#: Metadata targets, and inodes of one that is full.
-MDTS, MDT_FULL = 2, (838864, 838800, 64)
+#: Inodes of a metadata target that is full.
+MDT_FULL = (838864, 838800, 64)
 
 SETSTRIPE_USAGE = """\
 Create a file with specified striping/composite layout, or
@@ -114,6 +114,10 @@ class Refused(Exception):
 
 def not_covered(what: str) -> Refused:
     return Refused(70, f"stand-in: {what}: what Lustre does here is not covered")
+
+
+def mdt_count() -> int:
+    return int(os.environ.get("LFS_MDTS", "2"))
 
 
 def _numbers(variable: str) -> list[int]:
@@ -738,7 +742,10 @@ def mkdir(words: list[str]) -> int:
         if is_user() and options:
             status, why, again = 1, "Operation not permitted", "Operation not permitted"
         elif any(
-            int(i) > 1 for option, value in options if option == "-i" for i in value.split(",")
+            int(i) >= mdt_count()
+            for option, value in options
+            if option == "-i"
+            for i in value.split(",")
         ):
             status, why, again = 19, "No such device", "No such device"
         elif os.path.exists(name):
@@ -752,11 +759,11 @@ def mkdir(words: list[str]) -> int:
         os.mkdir(name)
         of = dict(options)
         first = int(of.get("-i", "0").split(",")[0])
-        count = min(MDTS, int(of.get("-c", "1")))
+        count = min(mdt_count(), int(of.get("-c", "1")))
         if "-c" in of or "-i" in of:
             with remembered() as state:
                 kept = state.setdefault("metadata", {})
-                kept[identity(name)] = [(first + n) % MDTS for n in range(count)]
+                kept[identity(name)] = [(first + n) % mdt_count() for n in range(count)]
     return 0
 
 
@@ -823,7 +830,7 @@ def df(words: list[str]) -> int:
     if inodes:
         columns = "   Inodes       IUsed       IFree IUse%"
     print(f"UUID                   {columns}  Mounted on")
-    for index in range(MDTS):
+    for index in range(mdt_count()):
         full = index in _numbers("LFS_MDT_FULL")
         numbers = (MDT_FULL if full else MDT_INODES) if inodes else MDT_LINE
         print(df_line(f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"))

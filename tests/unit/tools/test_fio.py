@@ -358,7 +358,7 @@ def test_arguments() -> None:
         ({"no_random_map": True}, "random patterns"),
         ({"engine": "filecreate"}, "which is 'write' here"),
         ({"engine": "filestat"}, "needs one block"),
-        ({"engine": "filestat", "file_bytes": 4096, "runtime_s": 3}, "means nothing to filestat"),
+        ({"engine": "filestat", "file_bytes": 4096, "sync": True}, "means nothing to filestat"),
     ],
 )
 def test_refused_options(changes: dict[str, Any], message: str) -> None:
@@ -515,3 +515,19 @@ def test_real_metadata_jobs(tmp_path: Path) -> None:
         assert phase.name == made.name == options.METADATA_PHASES[engine]
         assert phase.operations == 6000
         assert sum(1 for _ in data.iterdir()) == left
+
+
+@pytest.mark.slow
+@pytest.mark.needs_fio
+@needs_fio
+def test_real_creates_stop_after_their_time(tmp_path: Path) -> None:
+    """A file more needs another name: none is made twice."""
+    data = tmp_path / "data"
+    data.mkdir()
+    many = 1_000_000
+    made = options.metadata_job("filecreate", directory=str(data), files=many, runtime_s=1)
+    (phase,) = run(made, tmp_path).phases
+    assert phase.operations is not None
+    assert 0 < phase.operations < many
+    assert phase.seconds == pytest.approx(1, abs=0.3)
+    assert sum(1 for _ in data.iterdir()) == phase.operations

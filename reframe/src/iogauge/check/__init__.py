@@ -8,7 +8,7 @@
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
 - mdtest: scenarios that run mdtest
-- needle: every storage target alone, every node alone
+- needle: every storage target alone, every metadata target alone, every node alone
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
@@ -31,7 +31,7 @@ from iogauge.check.ior import (
     SharedFileCheck,
 )
 from iogauge.check.mdtest import MdtestCheck
-from iogauge.check.needle import NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Layout
@@ -50,6 +50,7 @@ __all__ = [
     "FioRandomReadCheck",
     "IorCheck",
     "Layout",
+    "MdtNeedleCheck",
     "MdtestCheck",
     "NodeNeedleCheck",
     "PairsCheck",

@@ -92,6 +92,7 @@ def order_of(
         bound_tasks=bound_tasks,
         cores=extras.node.cores,
         expect=dict(extras.expect),
+        mdts=plan.mdts,
     )
 
 

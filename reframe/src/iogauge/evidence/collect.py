@@ -50,6 +50,7 @@ from iogauge.plan.stage import (
     PINNED,
     REFUSAL,
     RUNS,
+    SPREAD,
     VIEW,
     LockKept,
     Opened,
@@ -355,10 +356,10 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
 
 
 def _refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
-    """Return why nodes refused the case when all looked at the target, before the first byte."""
-    if all(run.status == 0 for run in runs if run.name == VIEW):
-        return ()
-    said = stage_text(stage / complaints_file(VIEW, 0), VIEW).splitlines()
+    """Return why nodes refused the case before the first byte, after the first node had opened it."""
+    failed = [run for run in runs if run.status != 0 and run.name in (VIEW, SPREAD)]
+    texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
+    said = [line for text in texts for line in text.splitlines()]
     return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
 
 

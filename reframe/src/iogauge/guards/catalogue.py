@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, contents, expected, figures, nodes, preflight, striping, witness
+from iogauge.guards import (
+    cache,
+    contents,
+    expected,
+    figures,
+    metadata,
+    nodes,
+    preflight,
+    striping,
+    witness,
+)
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -41,15 +51,17 @@ _MEMORY: Final = "`limits.memory_factor` 2"
 _LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-case-at-a-time))"
 
 # fmt: off
-#: Rules that the job applies before it makes its directory, with G9, G12 and the quotas: see
-#: :mod:`iogauge.job.opening`.
+#: Rules that the job applies before it writes a byte, with G9, G12 and the quotas: see
+#: :mod:`iogauge.job.opening`, and :mod:`iogauge.job.lustre` for the directories on metadata targets.
 OF_TARGET: Final = (
     Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes", preflight.inodes, _BEFORE, ""),
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
-    Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
+    Entry("G12", "metadata targets", metadata.metadata_health, _BEFORE, "`topology.metadata_targets`"),
+    Entry("G10", "metadata placement", metadata.metadata_placement, _BEFORE, ""),
+    Entry("G14", "metadata targets", metadata.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
     Entry("G25", "settings", expected.settings, _BEFORE, "`expect`"),
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node.directories import Directory
 from iogauge.node.layouts import Part, last_with_data
 from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.node.uuids import differ
@@ -315,27 +315,6 @@ def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Fin
         return rule.invalid(seen.pool_problem or f"the pool {name} is empty")
     return rule.decide(
         bool(active), f"the pool {name} has {len(seen.pool)} storage targets, {len(active)} active"
-    )
-
-
-def metadata_room(
-    *, targets: Sequence[MetadataTarget], mdts: Collection[int], need_files: int
-) -> Finding:
-    """G14: each metadata target that the directory lies on has 1.2 x its share of the files free, and
-    5 % of its inodes left. A striped directory spreads its files evenly.
-    """
-    own = [target for target in targets if target.index in mdts] or list(targets)
-    share = math.ceil(need_files / len(own))
-    rule = Rule(
-        "G14",
-        f"{int(1.2 * share)} free inodes on each metadata target of the directory, and 5 % left",
-        "Choose a directory on other metadata targets (lfs getdirstripe, lfs mkdir -i), or lower limits.case_files",
-    )
-    worst = min(own, key=lambda target: target.inodes_free)
-    left = worst.inodes_free - share
-    return rule.decide(
-        worst.inodes_free >= 1.2 * share and left >= 0.05 * worst.inodes_total,
-        f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
     )
 
 

@@ -8,7 +8,8 @@ These commands write their answer to ``OUT.<host>.json``, a file for each node, 
 mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and refuses the case if
 it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
-on storage targets of Lustre. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
+on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
+Lustre, and refuses the case if one does not lie there. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
 fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
@@ -100,18 +101,23 @@ def _remove(directory: str, seconds: float) -> int:
     return 0
 
 
+def _refuse(objection: str) -> int:
+    """Print an objection to the case, if there is one; return the exit status."""
+    if not objection:
+        return 0
+    from iogauge.plan.stage import REFUSAL, REFUSED
+
+    print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
+    return REFUSED
+
+
 def _view(path: str, out: str) -> int:
     """Write this node's view of a path; refuse the case if it is of another file system."""
     from iogauge.job.looking import look_again
 
     view, objection = look_again(path)
     _answer(out, view.to_json())
-    if objection:
-        from iogauge.plan.stage import REFUSAL, REFUSED
-
-        print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
-        return REFUSED
-    return 0
+    return _refuse(objection)
 
 
 def _evict(directory: str) -> dict[str, Any]:
@@ -134,6 +140,8 @@ def _on_lustre(argv: list[str]) -> int | None:
     match argv:
         case ["pin", pins_file, directory, out]:
             return _answer(out, lustre.pin(pins_file, expand(directory)))
+        case ["spread", count, directory]:
+            return _refuse(lustre.spread(int(count), expand(directory)))
         case ["checksums", ("on" | "off") as state, directory, folder]:
             lustre.switch_checksums(state, directory, folder)
             return 0
@@ -167,7 +175,7 @@ def _command(argv: list[str]) -> int | None:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [("pin" | "checksums"), *_]:
+        case [("pin" | "spread" | "checksums"), *_]:
             return _on_lustre(argv)
     return None
 
@@ -182,7 +190,7 @@ def main(argv: list[str]) -> int:
     if status is not None:
         return status
     usage = (
-        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | "
+        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
         "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
         "turns JOBFILE ROUNDS MEASURED [SERVERS]"
     )

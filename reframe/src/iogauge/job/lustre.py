@@ -1,4 +1,4 @@
-"""The agent on Lustre: put files on storage targets, note layouts, switch checksums."""
+"""The agent on Lustre: put files on storage targets, directories on metadata targets, note layouts, switch checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from iogauge.core import deadline
 from iogauge.core.paths import expand
-from iogauge.node import client_settings, layouts, lov
+from iogauge.guards.finding import Outcome
+from iogauge.guards.metadata import metadata_placement
+from iogauge.node import client_settings, directories, layouts, lov
 from iogauge.node.layouts import Layouts, LustreError, Pins
 from iogauge.node.lustre_targets import NAMES_PER_COMMAND, run_lfs
 from iogauge.node.mounts import StorageTarget, find_mount
@@ -41,6 +43,21 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
         for first in range(0, len(chosen), NAMES_PER_COMMAND):
             run_lfs("setstripe", *layout.arguments(), *chosen[first : first + NAMES_PER_COMMAND])
     return {"placed": placed}
+
+
+def spread(count: int, directory: str) -> str:
+    """Make a directory on each metadata target; return the objection if one is not there, or ""."""
+    placed: dict[str, tuple[int, ...]] = {}
+    problem = ""
+    try:
+        for index, name in enumerate(directories.of_metadata_targets(count)):
+            path = os.path.join(directory, name)
+            run_lfs("mkdir", "-i", str(index), path)
+            placed[name], _ = directories.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
+    except LustreError as error:
+        problem = str(error)
+    found = metadata_placement(count=count, placed=placed, problem=problem)
+    return "" if found.outcome is Outcome.OK else str(found)
 
 
 def _targets() -> tuple[StorageTarget, ...]:

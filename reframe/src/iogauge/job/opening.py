@@ -16,11 +16,11 @@ from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
+from iogauge.guards.metadata import metadata_health, metadata_room
 from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
-    metadata_room,
     pool,
     quota,
     room,
@@ -127,8 +127,11 @@ def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding
         pieces=order.pieces,
         pinned=_pinned(targets, order),
     )
+    if order.mdts:
+        yield metadata_health(targets=seen.metadata, declared=order.mdts)
     if seen.metadata:
-        yield metadata_room(targets=seen.metadata, mdts=seen.mdts, need_files=order.files)
+        mdts = range(order.mdts) if order.mdts else seen.mdts
+        yield metadata_room(targets=seen.metadata, mdts=mdts, need_files=order.files)
     yield from stripes_of(view, seen, order)
 
 

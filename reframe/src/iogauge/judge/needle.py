@@ -313,7 +313,7 @@ def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
 class Rounds:
     """The planned rounds. The probes are ``targets``, fio's jobs, or else ``nodes`` hosts."""
 
-    direction: Literal["read", "write"]
+    direction: Literal["read", "write", "create"]
     rounds: int
     max_deviation: float
     targets: tuple[str, ...] = ()
@@ -324,7 +324,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
     """Parse the output of rounds.sh: for each turn a line ``needle ROUND PROBE`` and fio's JSON.
 
     The result has one phase, named after the direction. Its rates are ``slowest`` (unit "1":
-    slowest probe over the median of all) and ``median`` (MiB/s). The note of ``slowest`` says which
+    slowest probe over the median of all) and ``median`` (MiB/s, ops/s of creates). The note of ``slowest`` says which
     probes stand out. Seconds, bytes and operations are sums over all turns. Of the ``parameters``,
     ``rates`` holds the rate of every round by probe, and ``rounds`` the rates of every round, the
     repeated measurement included, in the order of measuring. Beside them are the options that fio
@@ -352,7 +352,8 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
     for name in chosen.names:
         if name not in later:
             raise ToolOutputError(f"needle: {name} was not measured again after the rounds")
-    needle = decide(rates, later, max_deviation=planned.max_deviation)
+    unit = turns[0].quantity.unit
+    needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
     return _as_output(turns, hosts, planned, rates, needle)
 
 
@@ -384,6 +385,7 @@ def _as_output(
     """Return all turns as the output of one execution."""
     outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
     tasks = [output.tasks for output in outputs[: planned.nodes]]
+    moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
     options = {
         name: value
         for name, value in outputs[0].parameters.items()
@@ -400,10 +402,10 @@ def _as_output(
                 name=planned.direction,
                 rates={
                     "slowest": Quantity(needle.slowest.share, "1"),
-                    "median": Quantity(needle.median, "MiB/s"),
+                    "median": Quantity(needle.median, needle.unit),
                 },
                 seconds=sum(phase.seconds for phase in phases),
-                bytes_moved=sum(phase.bytes_moved or 0 for phase in phases),
+                bytes_moved=sum(moved) if moved else None,
                 operations=sum(phase.operations or 0 for phase in phases),
             ),
         ),

@@ -135,6 +135,11 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
     return replace(found, unanswered=tuple(unanswered))
 
 
+def of_metadata_targets(count: int) -> tuple[str, ...]:
+    """Return the name of a directory for each metadata target, with the index in hexadecimal."""
+    return tuple(f"mdt{index:04x}" for index in range(count))
+
+
 def file_system(targets: Sequence[StorageTarget]) -> str:
     """Return the name of the file system of storage targets; raises :class:`LustreError`."""
     names = {target.uuid.rpartition("-OST")[0] for target in targets}

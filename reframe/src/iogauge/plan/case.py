@@ -157,7 +157,8 @@ class CasePlan:
     With ``warm_up``, ``repeat`` runs once more before the first repetition; its results are kept
     and not judged (G16). ``layout`` is the layout that the case's directory passes on to its files.
     ``pins`` is the storage target of each file or directory. Either is read back after the first
-    write. ``shared_file`` means that all tasks write one file. ``servers`` counts the object
+    write. ``mdts`` is the number of metadata targets that have a directory of their own each, 0 for
+    none. ``shared_file`` means that all tasks write one file. ``servers`` counts the object
     storage servers that hold the files, None means all. ``cyclic`` places ranks round the nodes
     instead of filling one after the other. ``restores`` means that the case changes client
     settings, which its job restores. ``sweeps_tasks`` means that the scenario varies the tasks on a
@@ -183,6 +184,7 @@ class CasePlan:
     computed: Mapping[str, Computed] = field(default_factory=dict)
     layout: Layout | None = None
     pins: Pins | None = None
+    mdts: int = 0
     shared_file: bool = False
     servers: int | None = None
     cyclic: bool = False

@@ -50,6 +50,18 @@ def turns_again(rounds: int) -> int:
     return max(LEAST_TURNS, 3 * rounds)
 
 
+def _most_suspects(probes: int, rounds: int) -> int:
+    """Return how many suspects are measured again at most, see :func:`again`."""
+    room = probes * rounds // turns_again(rounds) - OTHERS
+    return max(1, min((probes - 1) // 2, _FEW), room)
+
+
+def most_turns(probes: int, rounds: int) -> int:
+    """Return the most turns of a pass: all rounds, and those of what is measured again."""
+    later = min(probes, _most_suspects(probes, rounds) + OTHERS)
+    return probes * rounds + later * turns_again(rounds)
+
+
 def shares(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the rate of each probe over the median of all, without the drift that all share.
 
@@ -93,8 +105,7 @@ def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
     below = sorted((n for n in share if share[n] < 1 - max_deviation), key=lambda n: (share[n], n))
     if not below:
         return Again()
-    room = len(share) * rounds // turns_again(rounds) - OTHERS
-    most = max(1, min((len(share) - 1) // 2, _FEW), room)
+    most = _most_suspects(len(share), rounds)
     healthy = sorted(
         (n for n in share if n not in below), key=lambda n: (abs(math.log(share[n])), n)
     )

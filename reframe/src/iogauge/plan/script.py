@@ -12,6 +12,7 @@ from iogauge.plan.stage import (
     FACTS,
     PINNED,
     PINS,
+    SPREAD,
     VIEW,
     evict_stem,
     look_phase,
@@ -124,6 +125,9 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     if plan.pins is not None:
         words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
         before.append(f"iog_phase pin {shell_command(words)}")
+    if plan.mdts:
+        words = [*launch.agent, SPREAD, str(plan.mdts), where]
+        before.append(f"iog_phase {SPREAD} {shell_command(words)}")
     return before
 
 

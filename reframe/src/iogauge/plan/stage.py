@@ -70,6 +70,9 @@ FACTS: Final = ("facts-start", "facts-before", "facts-after")
 #: Targets of pinned files; with ``.<repetition>``.
 PINNED: Final = "pinned"
 
+#: The step that makes a directory on each metadata target.
+SPREAD: Final = "spread"
+
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
 #: The agent's exit status if it refuses, to tell a refusal from a crash, and what it prints first.
@@ -107,7 +110,8 @@ class JobOrder:
     the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
     target each. ``layout`` is the requested layout, ``pool`` the declared pool, ``shared_bytes`` the
     size of a file that all tasks share, 0 without such a file. ``metadata`` means that metadata are
-    measured. ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
+    measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none.
+    ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
     binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
     declared count of cores. ``expect`` are settings, by their keys in a fingerprint.
@@ -143,6 +147,7 @@ class JobOrder:
     bound_tasks: int = 0
     cores: int = 0
     expect: Mapping[str, Value] = field(default_factory=dict)
+    mdts: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

@@ -96,6 +96,8 @@ class Topology(SiteModel):
     devices: Devices | None = None
     #: Storage targets (OSTs) of all servers.
     targets: Count | None = None
+    #: Metadata targets (MDTs) of all servers.
+    metadata_targets: Count | None = None
     efficiency: Efficiency | None = None
 
     @model_validator(mode="after")

@@ -20,6 +20,8 @@ METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
 _METADATA_PATTERN: Final = {"filecreate": "write", "filestat": "read", "filedelete": "write"}
 #: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
 TOKEN: Final = "${IOG_TOKEN}"
+#: The number of a needle's round, which rounds.sh gives to fio.
+ROUND: Final = "${IOG_ROUND}"
 
 _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 #: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
@@ -38,7 +40,8 @@ class FioJob:
     Each of ``numjobs`` processes has its own ``files`` of ``file_bytes``. fio names them by
     ``filename_format``, the same in every job here: so a layout job writes what a read job reads.
     It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
-    ``runtime_s`` each process goes through its files once. With ``checksum_bytes`` a write puts a
+    ``runtime_s`` each process goes through its files once. A metadata engine does so at most once,
+    and stops after ``runtime_s``. With ``checksum_bytes`` a write puts a
     checksum into every so many bytes, see :func:`verification`. Raises :class:`ValueError` for
     combinations that fio refuses, caps or ignores.
     """
@@ -71,7 +74,7 @@ class FioJob:
                 "';' and '#' (fio reads ':' as a separator)"
             )
         if not re.fullmatch(
-            r"(?!\.{1,2}/)[\w.$-]+(/(?!\.{1,2}(/|$))[\w.$-]+)*", self.filename_format
+            r"(?!\.{1,2}/)[\w.${}-]+(/(?!\.{1,2}(/|$))[\w.${}-]+)*", self.filename_format
         ):
             raise ValueError(
                 f"filename_format is {self.filename_format!r}: expected a file name, after "
@@ -138,7 +141,6 @@ class FioJob:
             )
         for name, given in (
             ("iodepth", self.iodepth > 1),
-            ("runtime_s", self.runtime_s),
             ("sync", self.sync),
             ("fsync_at_end", self.fsync_at_end),
             ("no_random_map", self.no_random_map),
@@ -200,7 +202,8 @@ class FioJob:
             if self.pattern == "write":
                 lines.append("create_on_open=1")
         for given, line in (
-            (self.runtime_s, f"time_based=1\nruntime={self.runtime_s}s"),
+            (self.runtime_s and not self.metadata, "time_based=1"),
+            (self.runtime_s, f"runtime={self.runtime_s}s"),
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
@@ -277,10 +280,11 @@ def metadata_job(
     files: int,
     numjobs: int = 1,
     loops: int = 1,
+    runtime_s: int = 0,
 ) -> FioJob:
     """Return a job that creates, stats or removes ``files`` empty files in each process.
 
-    It does so ``loops`` times; only stat can be repeated. See the text of ``fio/output.py``.
+    It does so ``loops`` times, for at most ``runtime_s`` seconds (0: to the end); only stat can be repeated. See the text of ``fio/output.py``.
     """
     if loops > 1 and engine != "filestat":
         raise ValueError(f"loops is {loops}: only filestat can be done more than once")
@@ -294,6 +298,7 @@ def metadata_job(
         engine=engine,
         numjobs=numjobs,
         loops=loops,
+        runtime_s=runtime_s,
         direct=False,
     )
 

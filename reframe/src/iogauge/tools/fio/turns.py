@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from iogauge.core.measurement import Phase, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.fio.options import ROUND
 from iogauge.tools.fio.output import parse_json
 
 #: The line that rounds.sh prints before each of fio's results.
@@ -28,10 +29,15 @@ class Turn:
         return self.output.phases[0]
 
     @property
-    def rate(self) -> float:
+    def quantity(self) -> Quantity:
         """Return MiB/s, or operations per second of a metadata engine."""
         rates = self.phase.rates
-        return (rates["bw"] if "bw" in rates else rates["rate"]).value
+        return rates["bw"] if "bw" in rates else rates["rate"]
+
+    @property
+    def rate(self) -> float:
+        """Return the number of :attr:`quantity`."""
+        return self.quantity.value
 
 
 def parse_turns(text: str) -> list[Turn]:
@@ -54,15 +60,26 @@ def parse_turns(text: str) -> list[Turn]:
         if len(output.phases) != 1:
             names = " and ".join(phase.name for phase in output.phases)
             raise ToolOutputError(f"{where}: {names}, expected one of them")
-        turns.append(Turn(number, probe, _of_whole(output, f".{number}.{probe}")))
+        turns.append(Turn(number, probe, _of_whole(output, number, probe)))
     return turns
 
 
-def _of_whole(output: ToolOutput, end: str) -> ToolOutput:
-    """Return a turn's output with the word of the whole execution, to which rounds.sh adds an end."""
+def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
+    """Return a turn's output with the words of the whole execution in place of the turn's own.
+
+    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
+    """
     found: Any = output.parameters["jobs"]
+
+    def whole(key: str, value: str) -> str:
+        if key == "description":
+            return value.removesuffix(f".{number}.{probe}")
+        if key == "filename_format" and value.startswith(f"{number}."):
+            return ROUND + value.removeprefix(str(number))
+        return value
+
     jobs = {
-        name: {k: v.removesuffix(end) if k == "description" else v for k, v in options.items()}
+        name: {key: whole(key, value) for key, value in options.items()}
         for name, options in found.items()
     }
     return replace(output, parameters={**output.parameters, "jobs": jobs})
