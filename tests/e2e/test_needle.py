@@ -368,7 +368,8 @@ def test_a_slow_device_is_named(rig: Rig, capped: Path) -> None:
     # After the last look at the contents, before the directory is removed.
     rig.program(
         "env",
-        'case "$*" in *facts-after*) umount "$IOG_DIR/ost0001/probe.0.0" ;; esac\nexec "$real" "$@"',
+        'case "$*" in *facts-after*) umount "$IOG_DIR/ost0001/probe.0.0" ;; esac\n'
+        f'exec {STAND_INS}/env "$@"',
     )
     done = run(rig)
     done.never_passed("reference")

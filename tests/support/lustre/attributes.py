@@ -44,7 +44,12 @@ def getxattr(path: str, name: str) -> bytes:
         raise standin.not_covered(f"getxattr {name}")
     # The mount point of the file system below stands for that of Lustre.
     inside = os.path.join(path, os.environ.get("LFS_MOUNT", "/"))
-    if os.path.ismount(path) and standin.mount() and standin.on_lustre(inside):
+    if (
+        os.path.isdir(path)
+        and os.path.ismount(path)
+        and standin.mount()
+        and standin.on_lustre(inside)
+    ):
         return lov.encode(binary(ROOT, of_file=False))
     if not standin.on_lustre(path):
         raise _refused(errno.EOPNOTSUPP, path)
