@@ -150,7 +150,7 @@ class TestSampler:
         started = time.monotonic()
         sampling.Sampler("ext4").take(1, "write", str(disk))
         assert time.monotonic() - started < 5
-        assert "does not answer" in self.lines()[0].problem
+        assert "has not answered" in self.lines()[0].problem
 
     def test_a_directory_that_is_gone_is_a_problem(self, tmp_path: Path) -> None:
         sampling.Sampler("ext4").take(1, "read", str(tmp_path / "none"))

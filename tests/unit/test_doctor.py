@@ -147,7 +147,9 @@ def test_the_report_fits_a_terminal_of_80_columns(
 ) -> None:
     """Long lines break between words."""
     found = [replace(check, subject="target /lustre/bench") for check in examined(LCTL_USER="1")]
-    monkeypatch.setattr(site, "new_console", lambda: Console(width=80, force_terminal=False))
+    monkeypatch.setattr(
+        site, "new_console", lambda: Console(width=80, force_terminal=True, color_system=None)
+    )
     monkeypatch.setattr(doctor, "examine", lambda: found)
     monkeypatch.setattr(doctor, "site_of_host", lambda _: None)
     with pytest.raises(typer.Exit):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import random
 import struct
 from itertools import pairwise
 from pathlib import Path
@@ -301,7 +302,7 @@ def test_more_files_are_a_random_sample_with_its_seed(
     assert {found.total for found in seen} == {50}
     assert {len({file.path for file in found.files}) for found in seen} == {5}
     assert len({found.files for found in seen}) > 1
-    again = lov.Random(seen[0].seed).sample(sorted(f"f{n}" for n in range(50)), 5)
+    again = random.Random(seen[0].seed).sample(sorted(f"f{n}" for n in range(50)), 5)
     assert sorted(again) == [file.path for file in seen[0].files]
 
 

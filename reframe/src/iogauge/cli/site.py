@@ -41,7 +41,7 @@ def _beside_ceilings(folder: Path) -> tuple[list[str], list[str]]:
 def show_doctor() -> None:
     """Say what is available, what is missing, and what to do."""
     console = new_console()
-    healthy = True
+    healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
     if here := doctor.site_of_host(settings.site_folders(sites_dir())):
         refused, doubts = _beside_ceilings(here)
@@ -52,9 +52,9 @@ def show_doctor() -> None:
         mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
             check.state, "[red]problem[/]"
         )
-        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=True)
+        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=in_log)
         if check.remedy:
-            console.print(f"        -> {plain(check.remedy)}", soft_wrap=True)
+            console.print(f"        -> {plain(check.remedy)}", soft_wrap=in_log)
         healthy = healthy and check.state != "problem"
     raise typer.Exit(0 if healthy else 1)
 

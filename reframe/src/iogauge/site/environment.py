@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from iogauge.core.paths import sites_dir
+from iogauge.core.text import visible_lines
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.site.settings import SETTINGS, STACK, site_folders
 
@@ -81,9 +82,9 @@ def main() -> int:
     try:
         found = stacks(site_folders(sites_dir()), system, socket.gethostname())
     except (ValueError, OSError) as error:
-        print(f"environment: {error}", file=sys.stderr)
+        print(visible_lines(f"environment: {error}"), file=sys.stderr)
         return 1
-    print("".join(f"{name}\n" for name in found), end="")
+    print(visible_lines("".join(f"{name}\n" for name in found)), end="")
     return 0
 
 
