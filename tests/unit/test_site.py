@@ -89,7 +89,7 @@ def test_a_sound_site_has_no_mistake() -> None:
         ("node.", "cores, memory"),
         ("scale.", "nodes, tasks_per_node"),
         ("limits.", "case_bytes, case_files, phase_seconds, repetitions"),
-        ("topology.", "source, clients, servers, devices, targets, efficiency"),
+        ("topology.", "source, clients, servers, devices, targets, metadata_targets, efficiency"),
         ("topology.clients.", "nic"),
         ("topology.servers.", "count, nic"),
         ("topology.devices.", "count, read, write, read_iops, write_iops"),
