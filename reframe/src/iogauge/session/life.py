@@ -83,13 +83,13 @@ def steps(plan: CasePlan) -> list[Step]:
     return each
 
 
-def remaining_s(todo: Sequence[Step], done: Sequence[PhaseRun]) -> float | None:
+def remaining_s(ahead: Sequence[Step], done: Sequence[PhaseRun]) -> float | None:
     """Return the seconds that some executions will take, or None if one has not run before.
 
     An execution takes as long as its phase did last time, with what came before it.
     """
     took = {run.name: run.ended - before.ended for before, run in itertools.pairwise(done)}
-    return sum(took[step.phase] for step in todo) if all(s.phase in took for s in todo) else None
+    return sum(took[step.phase] for step in ahead) if all(s.phase in took for s in ahead) else None
 
 
 class Watched:
@@ -122,11 +122,11 @@ class Watched:
         if len(runs) != self._done:
             self._done, self._changed_at = len(runs), now
         ended = {(run.repetition, run.name) for run in runs}
-        todo = [step for step in self._steps if (step.repetition, step.phase) not in ended]
+        ahead = [step for step in self._steps if (step.repetition, step.phase) not in ended]
         times = f"{_duration(now - self._opened_at)} gone"
-        if not todo:
+        if not ahead:
             return True, f"removes its files, {times}"
-        left = remaining_s(todo, runs)
+        left = remaining_s(ahead, runs)
         left = (
             self._expected_s - (now - self._opened_at)
             if left is None
@@ -137,7 +137,7 @@ class Watched:
             if left > 0
             else f", longer than expected ({_duration(self._expected_s)})"
         )
-        step = todo[0]
+        step = ahead[0]
         began = (self._stage / printed_file(step.phase, step.repetition)).exists()
         doing = step.phase if began else f"before {step.phase}"
         return True, f"{doing}, {step.meaning}, {times}"
