@@ -461,10 +461,10 @@ MUTANTS = (
     ),
     Mutant(
         "inactive-target", "node", "lustre_targets.py",
-        "        healthy = active and target.active and uuid not in failed",
-        "        healthy = active and target.active",
-        "tests/unit/test_lustre.py::test_a_target_is_inactive_where_any_of_the_three_says_so",
-        "a storage target that `lfs check` complains of counts as active",
+        "replace(target, active=active and target.active, server",
+        "replace(target, active=target.active, server",
+        "tests/unit/test_lustre.py::test_a_target_is_inactive_if_the_client_or_its_server_says_so",
+        "a storage target that the client calls inactive counts as active",
     ),
     # plan
     Mutant(

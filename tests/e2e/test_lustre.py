@@ -31,7 +31,11 @@ SHARED = r"IorPosix%files=shared%order=sequential%cache={}$"
 #: ReFrame, where a kernel with Lustre would show four targets and two metadata targets.
 NAMESPACE = f"""exec unshare --mount sh -euc '
 mount -t tmpfs none /sys/fs
-for index in 0 1 2 3; do mkdir -p /sys/fs/lustre/osc/lustre-OST000$index-osc-ffff888129458800; done
+for index in 0 1 2 3; do
+    osc=/sys/fs/lustre/osc/lustre-OST000$index-osc-ffff888129458800
+    mkdir -p "$osc"
+    echo 1 >"$osc/active"
+done
 for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-ffff888129458800; done
 exec "$0" "$@"' "{Path(sys.executable).parent}/reframe" "$@"
 """
@@ -50,7 +54,7 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
     folder = tmp_path / "client"
     folder.mkdir()
     try:
-        with hanging.mounted(folder, log=folder / "io") as mount:
+        with hanging.mounted(folder, log=folder / "io", mdt=1) as mount:
             target = mount.point / "bench"
             target.mkdir(mode=0o1777)
             rig = make_rig(
@@ -77,6 +81,21 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
             )
     except hanging.Unavailable as error:
         pytest.skip(str(error))
+
+
+def test_a_plain_case_starts_six_programs_of_lustre_and_three_more_as_root(
+    client: tuple[Rig, dict[str, str]], tmp_path: Path
+) -> None:
+    """Two questions to servers, and the witness twice for the write and twice for the read. Root sees others' jobs."""
+    rig, knobs = client
+    for name in ("lfs", "lctl"):
+        rig.program(name, f'echo "{name} $1" >>{tmp_path}/asked\nexec {STAND_INS}/{name} "$@"')
+    knobs["PATH"] = f"{rig.bin}:{knobs['PATH']}"
+    done = rig.run("-n", PER_PROCESS.format("direct"), "-S", "repetitions=1", **knobs)
+    assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
+    asked = (tmp_path / "asked").read_text().splitlines()
+    assert sorted(asked) == [*["lctl get_param"] * 7, "lfs df", "lfs quota"]
+    assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
 
 
 def findings(done: Run, guard: str) -> list[dict[str, Any]]:

@@ -467,7 +467,6 @@ def _targets(data: bytes) -> object:
         osts=lustre_targets.parse_osts(text),
         shown=lustre_targets.parse_df(text),
         servers={},
-        failed=lustre_targets.parse_check(text),
     )
 
 

@@ -63,10 +63,13 @@ def build(folder: Path) -> Path:
 
 
 @contextmanager
-def mounted(folder: Path, fail: str = "", log: Path | None = None) -> Iterator[Hanging]:
+def mounted(
+    folder: Path, fail: str = "", log: Path | None = None, mdt: int | None = None
+) -> Iterator[Hanging]:
     """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`.
 
-    ``fail``: what fails, as ``OPERATION:ERRNO:N``. ``log``: where reads and writes are written down. See slowfs.c.
+    ``fail``: what fails, as ``OPERATION:ERRNO:N``. ``log``: where reads and writes are written down.
+    ``mdt``: the metadata target of its directories. See slowfs.c.
     """
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
@@ -78,7 +81,8 @@ def mounted(folder: Path, fail: str = "", log: Path | None = None) -> Iterator[H
         start_new_session=True,
         env=os.environ
         | ({"SLOWFS_FAIL": fail} if fail else {})
-        | ({"SLOWFS_LOG": str(log)} if log else {}),
+        | ({"SLOWFS_LOG": str(log)} if log else {})
+        | ({"SLOWFS_MDT": str(mdt)} if mdt is not None else {}),
     )
     try:
         end = time.monotonic() + 10

@@ -1,11 +1,12 @@
 /* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
  *
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
- *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] [SLOWFS_MDT=INDEX] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
  *
  * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  * With SLOWFS_LOG a line "read|write DEVICE:INODE:BIRTH OFFSET BYTES PATH" is written down for all that arrives here:
  * what the page cache serves does not. Files stay in that cache after they are closed.
+ * With SLOWFS_MDT directories answer two requests as those of Lustre do: they have no stripes, and lie on that target.
  */
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -18,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -28,6 +30,7 @@ static int failing_errno;
 static unsigned failing_every;
 static atomic_uint calls;
 static int events = -1;
+static int target = -1;
 
 static int fails(const char *operation, const char *path)
 {
@@ -173,6 +176,26 @@ static int fs_readdir(const char *path, void *list, fuse_fill_dir_t add, off_t f
     closedir(directory);
     return 0;
 }
+/* lustre_user.h: struct lmv_user_md_v1 has 48 bytes. */
+#define LL_IOC_LMV_GETSTRIPE _IOWR('f', 241, char[48])
+#define LL_IOC_GET_MDTIDX _IOR('f', 175, int)
+#define LMV_MAGIC_V1 0x0CD20CD0
+
+static int fs_ioctl(const char *path, int number, void *argument, struct fuse_file_info *file, unsigned flags,
+                    void *data)
+{
+    unsigned command = number;
+    (void)path, (void)argument, (void)file;
+    if (target < 0 || !(flags & FUSE_IOCTL_DIR))
+        return -ENOTTY;
+    if (command == LL_IOC_LMV_GETSTRIPE)
+        return *(unsigned *)data == LMV_MAGIC_V1 ? -ENODATA : -EINVAL;
+    if (command != LL_IOC_GET_MDTIDX)
+        return -ENOTTY;
+    *(int *)data = target;
+    return 0;
+}
+
 static void *fs_init(struct fuse_conn_info *connection, struct fuse_config *config)
 {
     config->use_ino = 1;
@@ -190,6 +213,7 @@ static const struct fuse_operations operations = {
     .chmod = fs_chmod,       .truncate = fs_truncate, .utimens = fs_utimens,   .open = fs_open,
     .create = fs_create,     .read = fs_read,         .write = fs_write,       .statfs = fs_statfs,
     .flush = fs_flush,       .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
+    .ioctl = fs_ioctl,
 };
 
 int main(int count, char **words)
@@ -204,6 +228,8 @@ int main(int count, char **words)
     const char *log = getenv("SLOWFS_LOG");
     if (log && (events = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0)
         return 2;
+    if (getenv("SLOWFS_MDT"))
+        target = atoi(getenv("SLOWFS_MDT"));
     umask(0);
     words[1] = words[0];
     return fuse_main(count - 1, words + 1, &operations, NULL);

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
-from iogauge.node import directories, layouts, lov, lustre_targets
+from iogauge.node import directories, layouts, lov, lustre_client, lustre_targets
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
 from iogauge.node.mounts import StorageTarget
+from support import hanging
 from support.lustre import attributes
+from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
 
 MIB = 1 << 20
@@ -164,7 +166,6 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
         lambda: directories.parse_pool(text, ()),
         lambda: lustre_targets.parse_osts(text),
         lambda: lustre_targets.parse_df(text),
-        lambda: lustre_targets.parse_check(text),
     ):
         with contextlib.suppress(LustreError):
             parse()
@@ -301,21 +302,34 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     assert "no file system has the storage targets" in found.pool_problem
 
 
+def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mount's daemon knows the requests from Lustre's header, and no program is there."""
+    try:
+        with hanging.mounted(tmp_path, mdt=3) as mount:
+            monkeypatch.setenv("PATH", "/nowhere")
+            assert directories.metadata_targets(str(mount.point)) == ((3,), "")
+            monkeypatch.undo()
+    except hanging.Unavailable as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(LustreError, match="lfs cannot be run"):
+        directories.metadata_targets(str(tmp_path))
+
+
 # --- storage targets ------------------------------------------------------------------------------
 
 
 def joined(
     df: str,
     osts: str = "lfs osts /mnt/lustre",
-    check: str = "",
     servers: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[StorageTarget, ...]:
-    checked = answer("health.txt", check) if check else None
     return lustre_targets.join_targets(
         osts=lustre_targets.parse_osts(answer("health.txt", osts).stdout),
         shown=lustre_targets.parse_df(answer("health.txt", df).stdout),
         servers=servers,
-        failed=lustre_targets.parse_check(checked.stdout + checked.stderr) if checked else {},
     )
 
 
@@ -332,21 +346,34 @@ def test_healthy_targets() -> None:
     assert targets[3].fill == pytest.approx(0.0263, abs=1e-4)
 
 
-@pytest.mark.parametrize("check", ["", "lfs check osts # OST 2 inactive"])
 @pytest.mark.parametrize("osts", ["lfs osts # OST 2 inactive", "lfs osts /mnt/lustre"])
-def test_a_target_that_lfs_df_hides_is_inactive(osts: str, check: str) -> None:
-    targets = joined("lfs df # OST 2 inactive", osts, check)
+def test_a_target_that_lfs_df_hides_is_inactive(osts: str) -> None:
+    targets = joined("lfs df # OST 2 inactive", osts)
     assert [(t.index, t.active) for t in targets] == [(0, True), (1, True), (2, False), (3, True)]
     assert targets[2].fill == 1.0
 
 
-def test_a_target_is_inactive_where_any_of_the_three_says_so() -> None:
-    for osts, check in (
-        ("lfs osts # OST 2 inactive", ""),
-        ("lfs osts /mnt/lustre", "lfs check osts # OST 2 inactive"),
+def test_a_target_is_inactive_if_the_client_or_its_server_says_so() -> None:
+    for df, osts in (
+        ("lfs df /mnt/lustre", "lfs osts # OST 2 inactive"),
+        ("lfs df # OST 2 inactive", "lfs osts /mnt/lustre"),
     ):
-        targets = joined("lfs df /mnt/lustre", osts, check)
+        targets = joined(df, osts)
         assert [target.index for target in targets if not target.active] == [2]
+
+
+def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
+    """Device 31 has another mount's twin, which is switched off; a metadata server's device is none."""
+    shown = {f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)}
+    shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
+    kernel(tmp_path, shown)
+    said = lustre_targets.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
+    assert lustre_client.targets("lustre", tmp_path) == said
+    more = {"lustre-OST001f-osc-ffff88a": "1", "lustre-OST001f-osc-ffff88b": "0"}
+    more |= {"lustre-OST0004-osc-MDT0000": "0", "other-OST0005-osc-ffff88a": "1"}
+    kernel(tmp_path, {f"osc.{name}.active": value for name, value in more.items()})
+    assert lustre_client.targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
+    assert lustre_client.targets("scratch", tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -400,27 +427,14 @@ def test_a_target_that_stands_twice_is_an_error() -> None:
 def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
     df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
     osts = lustre_targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
-    with pytest.raises(LustreError, match="lfs osts does not"):
-        lustre_targets.join_targets(
-            osts=osts, shown=lustre_targets.parse_df(df), servers={}, failed=()
-        )
+    with pytest.raises(LustreError, match="the client does not have it"):
+        lustre_targets.join_targets(osts=osts, shown=lustre_targets.parse_df(df), servers={})
 
 
 def test_a_target_has_the_address_of_its_server() -> None:
     servers = {"lustre-OST0000_UUID": "10.0.0.11@tcp", "lustre-OST0001_UUID": "10.0.0.12@o2ib1"}
     targets = joined("lfs df /mnt/lustre", servers=servers)
     assert [t.server for t in targets] == ["10.0.0.11@tcp", "10.0.0.12@o2ib1", None, None]
-
-
-def test_what_lfs_check_complains_of() -> None:
-    checked = answer("health.txt", "lfs check osts # OST 2 inactive")
-    assert checked.status == 0
-    assert lustre_targets.parse_check(checked.stdout + checked.stderr) == {
-        "lustre-OST0002_UUID": "Cannot send after transport endpoint shutdown (108)"
-    }
-    refused = checked.stderr.replace("(108)", "(13)")
-    devices = checked.stderr.replace("ffff8881163c2800", "MDT0000")
-    assert lustre_targets.parse_check(checked.stdout + refused + devices) == {}
 
 
 # --- pins -----------------------------------------------------------------------------------------

@@ -340,9 +340,9 @@ def parameters(last: str) -> dict[str, str]:
 
 
 def sysfs() -> str:
-    """The directory, in ``LFS_STATE``, of the files that show the addresses of the servers."""
+    """The directory, in ``LFS_STATE``, of the files that show the servers' addresses and which targets are on."""
     folder = os.path.join(os.environ["LFS_STATE"], "sysfs")
-    for name, value in parameters("ost_conn_uuid").items():
+    for name, value in (parameters("ost_conn_uuid") | parameters("active")).items():
         file = os.path.join(folder, *name.split("."))
         os.makedirs(os.path.dirname(file), exist_ok=True)
         with open(f"{file}.{os.uname().nodename}.{os.getpid()}", "w", encoding="ascii") as text:

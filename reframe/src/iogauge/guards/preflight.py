@@ -179,7 +179,7 @@ def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> 
     rule = Rule(
         "G12",
         f"{count}storage targets, all active, none degraded, none closed to new files",
-        "Ask the administrators of the file system; lfs df, lfs osts and lfs check osts show it",
+        "Ask the administrators of the file system; lfs df, lfs osts and lfs check osts show them",
     )
     inactive = [target.uuid for target in targets if not target.active]
     closed = [

@@ -14,6 +14,7 @@
 # sectors of 512 bytes (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), or a Lustre client's
 # device in bytes (osc.*.stats, mdc.*.stats). After a command its growth is given; in a look its value, and the sums are 0:
 # fio's server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
+# The warm-up, which is not judged, gives none: on Lustre each count starts a program. $IOG_TOKEN (job.sh) names it.
 #
 # A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters. Hundreds of devices do not
 # fit into a line that no launcher cuts. They come before it, in lines that its word "more=LINES,0" counts:
@@ -51,8 +52,9 @@ if [ "$1" = --sync ]; then
 fi
 number=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${FLUX_TASK_LOCAL_ID:-0}}}}}
 iog_end_on_signal
-counted='' answers=''
-if [ "$number" = 0 ]; then
+counted='' answers='' counts=$number
+case ${IOG_TOKEN:-} in *.0.*) counts=warm-up ;; esac
+if [ "$counts" = 0 ]; then
     . "${0%/*}/counters.sh"
     iog_count
 fi
@@ -72,7 +74,7 @@ if [ -n "$directory" ] && [ "$number" = 0 ]; then
     sync -f -- "$directory" && sync -f -- "$directory" || exit 1
     read -r synced _ </proc/uptime
 fi
-if [ "$number" = 0 ]; then
+if [ "$counts" = 0 ]; then
     iog_grow "$counted" "$answers"
     iog_spill "$host" "$started" >&2
 fi

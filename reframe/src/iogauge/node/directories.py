@@ -1,12 +1,18 @@
 """What a directory on Lustre passes on to its files: layout, metadata targets, pool.
 
-The layouts come by getxattr(2) (:mod:`iogauge.node.lov`). The metadata targets and pools come from
-``lfs``, because no attribute shows them to ordinary users.
+The layouts come by getxattr(2) (:mod:`iogauge.node.lov`), the metadata target of an ordinary
+directory by ioctl(2). ``lfs`` is asked for striped directories and for pools.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
+import os
 import re
+import struct
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -15,9 +21,17 @@ from iogauge.node import lov
 from iogauge.node.layouts import FileLayout, Layout, LustreError, Part, excerpt
 from iogauge.node.lustre_targets import run_lfs
 from iogauge.node.mounts import StorageTarget, View
+from iogauge.node.uuids import READ
 
 #: Size of a file that reaches every component.
 _NO_END: Final = 1 << 62
+
+#: Requests for a directory's stripes and for its metadata target (lustre_user.h: LL_IOC_LMV_GETSTRIPE,
+#: struct lmv_user_md_v1 of 48 bytes, LL_IOC_GET_MDTIDX), and the magic number of the first
+#: (lustre_idl.h: LMV_MAGIC_V1). Both directions together are the same two bits on every machine.
+_GET_STRIPES: Final = 3 << 30 | 48 << 16 | ord("f") << 8 | 241
+_GET_INDEX: Final = READ | 4 << 16 | ord("f") << 8 | 175
+_STRIPES: Final = struct.Struct("=I44x").pack(0x0CD20CD0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +133,7 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
     except LustreError as error:
         unanswered.append(str(error))
     try:
-        mdts, name = parse_getdirstripe(run_lfs("getdirstripe", "-y", view.path))
+        mdts, name = metadata_targets(view.path)
         found = replace(found, mdts=mdts, hash=name)
         if metadata:
             found = replace(found, metadata=parse_df_inodes(run_lfs("df", "-i", view.path)))
@@ -133,6 +147,34 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
         except LustreError as error:
             found = replace(found, pool_problem=str(error))
     return replace(found, unanswered=tuple(unanswered))
+
+
+def metadata_targets(path: str) -> tuple[tuple[int, ...], str]:
+    """Return the metadata targets of a directory on Lustre, and the hash of a striped directory.
+
+    Raises :class:`LustreError` if Lustre does not answer.
+    """
+    index = _ordinary(path)
+    if index is not None:
+        return (index,), ""
+    return parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
+
+
+def _ordinary(path: str) -> int | None:
+    """Return the metadata target of an ordinary directory; None if the kernel does not call it so.
+
+    The kernel has no stripes of an ordinary directory, and more than fit here of a striped one.
+    """
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(fd, _GET_STRIPES, _STRIPES)
+        except OSError as error:
+            if error.errno == errno.ENODATA:
+                return int.from_bytes(fcntl.ioctl(fd, _GET_INDEX, bytes(4)), sys.byteorder)
+        finally:
+            os.close(fd)
+    return None
 
 
 def of_metadata_targets(count: int) -> tuple[str, ...]:

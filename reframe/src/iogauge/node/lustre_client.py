@@ -151,6 +151,21 @@ def facts(fsname: str, root: Path = Path("/")) -> Fingerprint:
     return facts_of(parameters)
 
 
+def targets(fsname: str, root: Path = Path("/")) -> dict[str, tuple[int, bool]]:
+    """Return index and activity of every storage target, by UUID; empty if the kernel shows none.
+
+    These are the answers of ``lfs osts``. A name ends in the index: ``scratch-OST001f`` is the
+    target 31. Of a file system that is mounted twice, each mount must call the target active.
+    """
+    found: dict[str, tuple[int, bool]] = {}
+    for name, value in read(fsname, {"osc": ("active",)}, root).items():
+        target = name.split(".")[1].partition("-osc-")[0]
+        if index := re.search(r"-OST([0-9a-f]{4})\Z", target):
+            _, active = found.get(f"{target}_UUID", (0, True))
+            found[f"{target}_UUID"] = int(index[1], 16), active and value.strip() == "1"
+    return found
+
+
 def servers(fsname: str, root: Path = Path("/")) -> dict[str, str]:
     """Return the address of the server of each storage target, by the target's UUID.
 

@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import subprocess
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -82,12 +82,11 @@ def ask_lctl(*parameters: str) -> str:
 def storage_targets(path: str) -> tuple[StorageTarget, ...]:
     """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
     shown = parse_df(run_lfs("df", path))
-    osts = parse_osts(run_lfs("osts", path))
-    checked = _run("lfs", "check", "osts")
-    failed = parse_check(checked.stdout + checked.stderr)
     mount = find_mount(path)
-    servers = lustre_client.servers(fsname_of(mount.source if mount else ""))
-    return join_targets(osts=osts, shown=shown, servers=servers, failed=failed)
+    fsname = fsname_of(mount.source if mount else "")
+    # A container may hide the kernel's files.
+    osts = lustre_client.targets(fsname) or parse_osts(run_lfs("osts", path))
+    return join_targets(osts=osts, shown=shown, servers=lustre_client.servers(fsname))
 
 
 def project_of(path: str) -> int:
@@ -159,10 +158,6 @@ _DF_LINE: Final = re.compile(
 )
 _OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 
-#: A client's device of a target. Devices of metadata servers (``-osc-MDT0000``) match ``osc.*``
-#: too.
-_DEVICE: Final = r"(\S+-OST[0-9a-f]{4})-osc-(?!MDT)[^\s.']+"
-
 
 def parse_df(text: str) -> dict[str, StorageTarget]:
     """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
@@ -200,38 +195,24 @@ def parse_osts(text: str) -> dict[str, tuple[int, bool]]:
     return targets
 
 
-def parse_check(text: str) -> dict[str, str]:
-    """Return problems of targets, by UUID, from the output of ``lfs check osts`` (it exits with 0).
-
-    A refusal (errors 1 and 13) says nothing about the target and is left out.
-    """
-    problems: dict[str, str] = {}
-    for line in text.splitlines():
-        match = re.search(rf"error: check '{_DEVICE}': (.*\((\d+)\))\s*$", line)
-        if match and match[3] not in ("1", "13"):
-            problems.setdefault(f"{match[1]}_UUID", match[2])
-    return problems
-
-
 def join_targets(
     *,
     osts: Mapping[str, tuple[int, bool]],
     shown: Mapping[str, StorageTarget],
     servers: Mapping[str, str],
-    failed: Collection[str],
 ) -> tuple[StorageTarget, ...]:
-    """Join the results of the parsers above to all targets, in order of index.
+    """Join what was found out to all targets, in order of index.
 
-    A target is active if ``lfs osts`` calls it active, ``lfs df`` shows it, and ``lfs check`` does
-    not complain. Raises :class:`LustreError` if ``lfs df`` and ``lfs osts`` disagree on the
-    targets.
+    A target is active if the client calls it active and ``lfs df``, which asks its server, shows it.
+    Raises :class:`LustreError` if ``lfs df`` shows a target that the client does not have.
     """
     joined = []
     for uuid, target in shown.items():
         if uuid not in osts or osts[uuid][0] != target.index:
-            raise LustreError(f"lfs df shows {uuid} as OST {target.index}, lfs osts does not")
+            raise LustreError(
+                f"lfs df shows {uuid} as OST {target.index}, the client does not have it"
+            )
     for uuid, (index, active) in osts.items():
         target = shown.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
-        healthy = active and target.active and uuid not in failed
-        joined.append(replace(target, active=healthy, server=servers.get(uuid)))
+        joined.append(replace(target, active=active and target.active, server=servers.get(uuid)))
     return tuple(sorted(joined, key=lambda target: target.index))
