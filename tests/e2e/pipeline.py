@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, processes
+from e2e.rig import BUSY, ROOT, Rig, processes
 
 #: From npm; gitlab-ci-local does not load in Node 20.
 PACKAGES = {"gitlab-ci-local": "4.75.1", "node": "22.23.3"}
@@ -136,13 +136,13 @@ class Project:
     def finish(self, process: subprocess.Popen[str], timeout: float = 240) -> Pipeline:
         """Wait for a pipeline."""
         try:
-            out, _ = process.communicate(timeout=timeout)
+            out, _ = process.communicate(timeout=BUSY * timeout)
         except subprocess.TimeoutExpired:
             for pid in [process.pid, *processes(str(self.rig.base))]:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             out, _ = process.communicate()
-            raise AssertionError(f"not done after {timeout:g} s\n{out}") from None
+            raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
         return Pipeline(process.returncode, _COLOURS.sub("", out))
 
     def run(self, *words: str, source: str = "schedule") -> Pipeline:

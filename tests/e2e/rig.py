@@ -29,6 +29,9 @@ from e2e import warm
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
 MIB = 1 << 20
+
+#: A busy machine takes so many times the seconds of a quiet one. All limits here only end what hangs.
+BUSY = 5
 COLD = os.environ.get("IOGAUGE_TEST_COLD", "") == "1"
 #: A command that was started, cold or as a fork.
 Process = subprocess.Popen[str] | warm.Process
@@ -83,14 +86,14 @@ def program_of(pid: int) -> str:
 
 
 def wait_for(condition: Any, seconds: float, what: str) -> Any:
-    """The first true value of a function; fails the test where none comes in time."""
-    end = time.monotonic() + seconds
+    """The first true value of a function; fails the test where none comes in BUSY times the seconds."""
+    end = time.monotonic() + BUSY * seconds
     while time.monotonic() < end:
         value = condition()
         if value:
             return value
         time.sleep(0.02)
-    raise AssertionError(f"waited {seconds:g} s in vain for {what}")
+    raise AssertionError(f"waited {BUSY * seconds:g} s in vain for {what}")
 
 
 @dataclass(frozen=True)
@@ -148,7 +151,7 @@ class Rig:
     limits: dict[str, Any] = field(default_factory=dict)
     declared: dict[str, Any] = field(default_factory=dict)
     topology: dict[str, Any] | None = None
-    time_limit: str = "2m"
+    time_limit: str = "10m"
     #: Start each command as a user does, with an interpreter of its own.
     cold: bool = field(default_factory=lambda: COLD)
 
@@ -320,7 +323,7 @@ class Rig:
     def finish(self, process: Process, timeout: float = 120) -> Run:
         """Wait for a command and collect what can be seen of it."""
         try:
-            out, _ = process.communicate(timeout=timeout)
+            out, _ = process.communicate(timeout=BUSY * timeout)
         except subprocess.TimeoutExpired:
             for pid in [process.pid, *processes(str(self.base))]:
                 try:
@@ -328,7 +331,7 @@ class Rig:
                 except OSError:
                     continue
             out, _ = process.communicate()
-            raise AssertionError(f"not done after {timeout:g} s\n{out}") from None
+            raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
         reports = sorted((self.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)
         return Run(
             process.returncode,

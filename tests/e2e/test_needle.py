@@ -93,7 +93,7 @@ def settings(rig: Rig, targets: int = 4, **limits: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
-    made = make_rig(declared={"striping": "lustre"}, time_limit="5m")
+    made = make_rig(declared={"striping": "lustre"}, time_limit="10m")
     made.write_settings(settings(made))
     made.write_references(references("TargetNeedle"))
     return made
@@ -263,7 +263,7 @@ def metadata(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
     """Measures four metadata targets, with the stand-ins on PATH and a program in the place of fio."""
 
     def measure(program: str = HEALTHY, declared: int = 4, **knobs: str) -> Run:
-        rig = make_rig(declared={"striping": "lustre"}, time_limit="5m")
+        rig = make_rig(declared={"striping": "lustre"}, time_limit="10m")
         data = settings(rig, case_files=50_000)
         (partition,) = data["systems"][0]["partitions"]
         partition["extras"]["topology"]["metadata_targets"] = declared
@@ -395,7 +395,7 @@ def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
     """Measures four hosts with a program in the place of fio."""
 
     def measure(program: str) -> Run:
-        rig = make_rig(launcher="mpirun", time_limit="5m")
+        rig = make_rig(launcher="mpirun", time_limit="10m")
         data = settings(rig)
         (partition,) = data["systems"][0]["partitions"]
         del partition["extras"]["topology"]

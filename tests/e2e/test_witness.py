@@ -286,7 +286,7 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
     """Bytes take most of the time, so that both words about the seconds are exact."""
     target = place.formatted(fstype)
     checks = (*IOR, *DIRECT, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
-    with capped(place.last, read=50 * MIB, written=50 * MIB):
+    with capped(place.last, read=20 * MIB, written=20 * MIB):
         run = judged(
             make_rig,
             target,
@@ -296,4 +296,4 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
         )
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}
-    assert figures["write_bw"] == pytest.approx(50, rel=0.1)
+    assert 15 < figures["write_bw"] < 22
