@@ -45,7 +45,7 @@ MDTEST_GENEROUS = {
 @pytest.fixture
 def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
     """Few files and generous references: nothing but what a test does keeps it from a PASS."""
-    rig = make_rig(limits={"case_files": 10_000})
+    rig = make_rig()
     rig.write_references(GENEROUS)
     return rig
 
