@@ -65,10 +65,11 @@ class Watch:
                 most[case] = max(most[case], value)
 
     def run(self) -> None:
-        """Look every 20 ms."""
+        """Look ten times a second or, at many files, for a fifth of the time."""
         while not self.done:
+            before = time.thread_time()
             self.look()
-            time.sleep(0.02)
+            time.sleep(max(0.1, 4 * (time.thread_time() - before)))
 
 
 @contextlib.contextmanager
