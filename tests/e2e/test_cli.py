@@ -247,14 +247,12 @@ class TestRun:
     @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
     def test_a_terminal_shows_where_the_case_stands(self, rig: Rig) -> None:
         rig.program("fio", 'sleep 2.5; exec "$real" "$@"')
-        words = shlex.join(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
+        words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
         run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
-        assert re.search(
-            r"\x1b\[KFioRandomRead %\S+: \w+, warm-up, \d+ s gone, about \d+ s left", run.out
-        )
+        assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s gone, about \d+ s left", run.out)
         # The line is gone before ReFrame says the next word.
-        assert re.search(r"\x1b\[K\[.*FioRandomRead", run.out)
-        piped = rig.reframe("-c", "checks/", "-r", *RANDOM_READ)
+        assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
+        piped = rig.reframe("-c", "checks/", "-r", *METADATA)
         assert "gone, about" not in piped.out
 
     def test_unknown_session(self, rig: Rig) -> None:
@@ -301,8 +299,8 @@ class TestEnding:
         assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
 
     def test_missing_tool(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        chosen = (*RANDOM_READ, "-n", "^Mdtest")
+        rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
+        chosen = ("-n", "^FioMetadata|^Mdtest")
         reason = (
             "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
             "site-configs/rig/settings.yaml does not declare it. Add it to the features of tools"
