@@ -85,7 +85,7 @@ def test_environment_is_of_one_kind(path):
     assert "optional" not in externals, "without externals Spack would build another MPI"
     assert found == {"path": "found", "optional": True, "prefer_modify": True}
     (spec,) = spack["specs"]
-    assert re.match(r"iogauge-stack@2026\.1 [+~]lustre", spec), "variants are written out"
+    assert re.match(r"iogauge-stack@2026\.2 [+~]lustre", spec), "variants are written out"
     assert spack["view"]["default"] == {"root": ".spack-env/view", "link": "run"}
 
 
