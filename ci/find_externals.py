@@ -66,6 +66,7 @@ PARTS = {
 VIRTUAL = {"zlib": "zlib-api", "pkgconf": "pkgconfig"}
 # Spack may not build these: a second MPI beside the machine's is how a wrong one gets used.
 VIRTUAL_MPI = "mpi"
+MPIS = {"openmpi", "mpich", "mvapich"}
 
 
 def say(*words):
@@ -108,7 +109,8 @@ class External:
     def lines(self):
         yield f"  {self.name}:"
         yield "    buildable: false"
-        yield "    externals:"
+        # The double colon: a compiler that Spack finds does not take the place of this one.
+        yield "    externals::" if self.name == "gcc" else "    externals:"
         yield f'      - spec: "{self.name}@{self.version}{self.options}"'
         yield f"        prefix: {self.prefix}"
         for line in self.extra:
@@ -303,8 +305,9 @@ def text_of(externals):
     for external in externals:
         lines += external.lines()
     lines += [f"  {VIRTUAL[name]}:\n    buildable: false" for name in names if name in VIRTUAL]
-    if set(names) & {"openmpi", "mpich", "mvapich"}:
-        lines.append(f"  {VIRTUAL_MPI}:\n    buildable: false")
+    if set(names) & MPIS:
+        mpi = next(name for name in names if name in MPIS)
+        lines.append(f"  {VIRTUAL_MPI}:\n    buildable: false\n    require: {mpi}")
     else:
         lines.append(built_openmpi(names))
     return "\n".join(lines) + "\n"
@@ -324,7 +327,7 @@ def main():
         say(f"{external.name:16} {external.version:10} {external.prefix}")
     wanted = ["gcc", *(p[0] for p in PROGRAMS), "zlib", "libaio"]
     missing = [name for name in wanted if name not in names]
-    if not set(names) & {"openmpi", "mpich", "mvapich"}:
+    if not set(names) & MPIS:
         missing.append("Open MPI over UCX" + (" and Slurm" if "slurm" in names else ""))
     if missing:
         say("not here, so Spack builds it:", ", ".join(name for name in missing if name != "gcc"))

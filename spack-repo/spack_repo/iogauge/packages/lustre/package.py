@@ -57,20 +57,12 @@ class Lustre(AutotoolsPackage):
         return match.group(1) if match else None
 
     @classmethod
-    def determine_variants(cls, exes, version_str):
-        prefix = os.path.dirname(os.path.dirname(exes[0]))
-        header = join_path(prefix, "include", "lustre", "lustreapi.h")
-        library = cls._find_library(prefix)
-        if os.path.exists(header) and library:
-            return "", {"liblustreapi": library[0]}
-        return "", {}
-
-    @classmethod
     def validate_detected_spec(cls, spec, extra_attributes):
-        # builtin's own recipe detects the client too, without looking; that finding ends here.
-        assert "liblustreapi" in extra_attributes, (
-            "nobody looked for liblustreapi and its headers beside it, or they are not there; "
-            "the package is called lustre-client-devel"
+        prefix = spec.external_path
+        header = join_path(prefix, "include", "lustre", "lustreapi.h")
+        assert os.path.exists(header) and cls._find_library(prefix), (
+            f"{prefix} has not both liblustreapi.so and include/lustre/lustreapi.h; "
+            "the package lustre-client-devel brings them"
         )
 
     @classmethod
