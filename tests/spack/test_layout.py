@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "spack-repo/spack_repo/iogauge/packages"
 ENVIRONMENTS = sorted(path.parent for path in (ROOT / "environments").glob("*/spack.yaml"))
 SEEDS = {"azure-cyclecloud", "oist-saion", "azure-managed-lustre", "kaust-shaheen2", "oracle-oci"}
+SEEDS |= {"rhel9", "ubuntu2404", "cray-ex"}  # examples
 RECIPES = sorted(PACKAGES.glob("*/package.py"))
 
 

@@ -181,6 +181,45 @@ def test_activate_costs_a_job_nothing(environment, facts):
     assert values["IOGAUGE_STACK_HASH_IOR"] == told["packages"]["ior"]["hash"]
 
 
+MODULES = """
+proc module-whatis {text} {}
+proc conflict {name} {}
+proc module {word name} { puts "load $name" }
+proc prepend-path {name path} { set ::env($name) "$path:$::env($name)" }
+proc setenv {name value} { set ::env($name) $value }
+"""
+
+
+def test_the_module_file_says_what_activate_says(environment, facts, tmp_path):
+    """The module file is Tcl: run by it, with the five words of Lmod and Environment Modules that it uses."""
+    if not shutil.which("tclsh"):
+        pytest.skip("no tclsh")
+    folder = environment()
+    lock = json.loads((folder / "spack.lock").read_text())
+    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
+    mpi["external"]["module"] = ["mpi/openmpi"]
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    facts.write_facts(folder)
+    module = folder / ".spack-env/modules/iogauge-stack/2026.1"
+    program = (
+        MODULES + f"source {module}\nforeach name [array names env] {{ puts $name=$env($name) }}\n"
+    )
+    (tmp_path / "run.tcl").write_text(program)
+    tcl = subprocess.run(
+        ["tclsh", tmp_path / "run.tcl"], capture_output=True, text=True, check=True
+    )
+    assert module.read_text().startswith("#%Module1.0\n")
+    assert tcl.stdout.splitlines()[0] == "load mpi/openmpi"
+    loads = f"module() {{ :; }}; . {folder}/.spack-env/activate.sh; env"
+    shell = subprocess.run(["bash", "-euc", loads], capture_output=True, text=True, check=True)
+
+    def told(text):
+        pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        return {k: v for k, v in pairs.items() if k == "PATH" or k.startswith("IOGAUGE_ST")}
+
+    assert told(tcl.stdout) == told(shell.stdout)
+
+
 def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
     def stack(change=None, **arguments):
         lock = lock_of("/opt/mpi", **arguments)
