@@ -57,11 +57,20 @@ class Lustre(AutotoolsPackage):
         return match.group(1) if match else None
 
     @classmethod
-    def validate_detected_spec(cls, spec, extra_attributes):
-        prefix = spec.external_path
+    def determine_variants(cls, exes, version_str):
+        prefix = os.path.dirname(os.path.dirname(exes[0]))
         header = join_path(prefix, "include", "lustre", "lustreapi.h")
-        assert os.path.exists(header) and cls._find_library(prefix), (
-            f"{prefix} has not both liblustreapi.so and include/lustre/lustreapi.h; "
+        library = cls._find_library(prefix) if os.path.exists(header) else []
+        return "", {"liblustreapi": library[0] if library else ""}
+
+    @classmethod
+    def validate_detected_spec(cls, spec, extra_attributes):
+        # builtin's own recipe looks too, for lfs alone; its finding comes here without the attribute.
+        assert "liblustreapi" in extra_attributes, (
+            "builtin's recipe looked for lfs alone; what this repository's recipe found counts"
+        )
+        assert extra_attributes["liblustreapi"], (
+            "beside lfs are not both liblustreapi.so and include/lustre/lustreapi.h; "
             "the package lustre-client-devel brings them"
         )
 
