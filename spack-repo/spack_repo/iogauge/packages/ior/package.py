@@ -13,10 +13,10 @@ class Ior(BuiltinIor):
     Why this overlay of builtin exists; it can go when builtin has the same:
 
     * 4.0.0 is preferred. builtin prefers 3.3.0, which has no JSON summary.
-    * Corrections that upstream made after 4.0.0. JSON output is valid with -v too. A read of MPI-IO
-      beyond the end of a file fails; 4.0.0 never asks MPI how much it has read, and reports the
-      rate of what was asked for. Asynchronous requests no longer share one buffer, which wrote
-      wrong data with more than one request in flight.
+    * Corrections that upstream made after 4.0.0. JSON output is valid with -v too. A read of
+      MPI-IO beyond the end of a file fails; 4.0.0 never asks MPI how much it has read, and
+      reports the rate of what was asked for. Asynchronous requests no longer share one buffer,
+      which wrote wrong data with more than one request in flight.
     * Every optional part has an explicit switch. configure would take GPFS, CUDA, GPUDirect and
       CHFS from the build host, and where it looks for CUDA in vain it leaves the relative run
       path ``check/lib64`` in each program.

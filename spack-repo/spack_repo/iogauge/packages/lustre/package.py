@@ -65,7 +65,7 @@ class Lustre(AutotoolsPackage):
 
     @classmethod
     def validate_detected_spec(cls, spec, extra_attributes):
-        # builtin's own recipe looks too, for lfs alone; its finding comes here without the attribute.
+        # builtin's own recipe looks too, for lfs alone; its finding is without the attribute.
         assert "liblustreapi" in extra_attributes, (
             "builtin's recipe looked for lfs alone; what this repository's recipe found counts"
         )
