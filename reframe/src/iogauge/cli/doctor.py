@@ -135,7 +135,8 @@ def _programs(machine: Machine) -> list[Check]:
             )
         else:
             offers = f", offers {', '.join(program.features)}" if program.features else ""
-            checks.append(Check("ok", name, f"{program.path} {program.version}{offers}".strip()))
+            version = program.version and f" {program.version}"
+            checks.append(Check("ok", name, f"{program.path}{version}{offers}"))
     return checks
 
 
