@@ -53,7 +53,9 @@ class TestDoctor:
 
     def test_broken_site_is_a_problem(self, rig: Rig) -> None:
         rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        run = rig.iogauge("doctor", IOGAUGE_SITES=str(rig.sites), IOGAUGE_TARGET=str(rig.target))
+        run = rig.iogauge(
+            "doctor", IOGAUGE_CONFIGURATION=str(rig.sites), IOGAUGE_TARGET=str(rig.target)
+        )
         assert run.rc == 1, run.out
         assert "FioMetadta" in flat(run.out) and "did you mean FioMetadata" in flat(run.out)
 

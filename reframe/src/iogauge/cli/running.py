@@ -19,7 +19,7 @@ import typer
 from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
 from iogauge.core import deadline, untrusted
-from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, state_dir
+from iogauge.core.paths import LIBRARY, history_dir, project_root, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
@@ -32,7 +32,7 @@ from iogauge.report import ending, outcome, plan_table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current, life
-from iogauge.site import machine, settings
+from iogauge.site import folders, machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
@@ -296,7 +296,7 @@ def run(
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
-    elif settings.any_budget(sites_dir()):
+    elif settings.any_budget(*folders.site_dirs()):
         _keep_budget(context.args)
     arguments = context.args
     if any(word.startswith("--distribute") for word in arguments):

@@ -17,7 +17,6 @@ from iogauge.cli.remark import Check
 from iogauge.cli.running import planned_cases, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
-from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
@@ -26,7 +25,7 @@ from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
-from iogauge.site import machine, settings
+from iogauge.site import folders, machine, settings
 from iogauge.workspace import permission
 
 
@@ -43,7 +42,7 @@ def show_doctor() -> None:
     console = new_console()
     healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
-    if here := doctor.site_of_host(settings.site_folders(sites_dir())):
+    if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
         refused, doubts = _beside_ceilings(here)
         subject = f"site {here.name}"
         checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
@@ -206,7 +205,7 @@ def validate() -> None:
     ceilings of the cases that a dry run selects. Lists the UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
-    for folder in settings.site_folders(sites_dir()):
+    for folder in folders.site_folders(*folders.site_dirs()):
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]

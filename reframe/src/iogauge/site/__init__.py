@@ -3,6 +3,7 @@
 - doubts: declarations under which a PASS means little, or nothing
 - environment: the Spack environments that its settings name, for the scripts of ci/
 - extras: what a partition's ``extras`` say
+- folders: where sites are, and the site that a host name selects
 - machine: what this machine has: programs, cores, memory
 - marks: which references are published figures, and what is only recorded
 - references: the site's reference file, read strictly
