@@ -129,7 +129,7 @@ def test_a_site_that_alone_claims_the_host_is_no_news(
 def test_a_spack_environment_lies_beside_the_sites_or_in_the_project(
     path: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    own, project = path
+    own, _ = path
     mine, other = site(own, "mine"), site(own, "other")
     beside = own.parent / "environments" / "mine"
     beside.mkdir(parents=True)
