@@ -11,12 +11,14 @@ from setuptools.command.build_py import build_py
 
 CLONE = Path(__file__).resolve().parent.parent
 
-#: Checks, published sites and their Spack environments, and the pages that `iogauge explain` quotes.
+#: Checks, published sites and their Spack environments, the templates of a site's repository, and
+#: the pages that `iogauge explain` quotes.
 HELD = (
     "checks/**/*.py",
     "site-configs/settings.py",
     "site-configs/*/*.yaml",
     "environments/*/*.yaml",
+    "ci/repository/*",
     "docs/checks.md",
     "docs/glossary.md",
 )

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli import results, running, site
+from iogauge.cli import newsite, results, running, site
 from iogauge.site import folders
 
 #: Options that a command does not know are passed on to ReFrame.
@@ -54,3 +54,7 @@ app.command()(site.validate)
 app.command("calibrate")(results.propose_references)
 app.command("history")(results.show_history)
 app.command("trend")(results.show_trend)
+
+site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
+site_commands.command("new")(newsite.new)
+app.add_typer(site_commands, name="site")

@@ -337,7 +337,8 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
-            speed, size = deadline.call(target, lambda: _probe(target))
+            speed = write_probe(target)
+            size = deadline.call(target, lambda: machine.quick_case_bytes(speed, target))
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:
@@ -354,11 +355,12 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
 
 
-def _probe(target: str) -> tuple[float, int]:
-    """Return the rough bandwidth of the target in bytes/s, and the bytes for a case.
+def write_probe(target: str) -> float:
+    """Return the rough bandwidth of the target in bytes/s; raises OSError and lock.Occupied."""
+    return deadline.call(target, lambda: _probe(target))
 
-    Raises OSError and lock.Occupied.
-    """
+
+def _probe(target: str) -> float:
     name = current.new_session_name()
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
@@ -368,8 +370,7 @@ def _probe(target: str) -> tuple[float, int]:
     directory = None
     try:
         directory = create(target, name, "probe")
-        speed = machine.probe_write(directory)
-        return speed, machine.quick_case_bytes(speed, target)
+        return machine.probe_write(directory)
     finally:
         if directory:
             remove(session_dir(target, name))

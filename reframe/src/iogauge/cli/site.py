@@ -73,7 +73,7 @@ def plan(
     cases, unable = planned_cases(context.args)
     if as_json:
         typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and _show_plan(console, cases, wide)
+    fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in unmeasured_remarks(context.args):
@@ -81,7 +81,7 @@ def plan(
     raise typer.Exit(0 if fits and not unable else 1)
 
 
-def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
+def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]

@@ -9,5 +9,7 @@
 - references: the site's reference file, read strictly
 - settings: load the sites, and list every mistake
 - stack: the software that a Spack environment installed
+- survey: what a machine shows for a new site: nodes, queues, the target
 - topology: what a target is built of, and the most that it can carry
+- writing: the files of a new site and of its repository, from what was seen and answered
 """

@@ -39,7 +39,7 @@ def site_dirs() -> tuple[Path, ...]:
         if not one.is_absolute():
             why = "is not an absolute path"
         elif not one.is_dir():
-            why = "is not a directory"
+            why = "is not a directory (make it: mkdir -p)"
         elif os.path.lexists(one / SETTINGS):
             why = f"is a site itself; name the folder above it, {one.parent}"
         if why:
