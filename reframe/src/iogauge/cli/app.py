@@ -57,4 +57,5 @@ app.command("trend")(results.show_trend)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(newsite.new)
+site_commands.command("paths")(site.show_paths)
 app.add_typer(site_commands, name="site")

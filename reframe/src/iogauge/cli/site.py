@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,6 +18,7 @@ from iogauge.cli.remark import Check
 from iogauge.cli.running import planned_cases, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
+from iogauge.core.paths import project_root
 from iogauge.core.text import visible_lines
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
@@ -221,3 +223,10 @@ def validate() -> None:
         for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"), soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)
+
+
+def show_paths() -> None:
+    """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
+    paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
+    for variable, folder in paths.items():
+        typer.echo(f"export {variable}={shlex.quote(str(project_root() / folder))}")
