@@ -129,8 +129,9 @@ def _type_of(seen: NodeSeen) -> str:
 
 
 def shown_bytes(size: int) -> str:
-    """Return bytes as settings have them: whole GiB, else whole MiB."""
-    return f"{size >> 30} GiB" if size >= 1 << 30 and not size % (1 << 30) else f"{size >> 20} MiB"
+    """Return bytes as settings have them, rounded down: whole GiB, else whole MiB."""
+    mebibytes = size >> 20
+    return f"{mebibytes} MiB" if not mebibytes or mebibytes % 1024 else f"{mebibytes >> 10} GiB"
 
 
 def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
