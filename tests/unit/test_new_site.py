@@ -194,7 +194,7 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Pa
     assert writing.write_repository(into, "mine", "scratch", True) == []  # a user's files stay
     pipeline = into / ".gitlab-ci.yml"
     (include,) = yaml.safe_load(pipeline.read_text())["include"]
-    assert include["inputs"] == {"system": "mine", "targets": ["scratch"], "iogauge": "iogauge"}
+    assert include["inputs"] == {"system": "mine", "targets": ["scratch"]}
     assert "+lustre~hdf5" in (into / "environments" / "mine" / "spack.yaml").read_text()
 
     def brought(version: str) -> str:
