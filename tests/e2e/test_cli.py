@@ -335,6 +335,8 @@ def test_bench(rig: Rig) -> None:
     assert run.record["verdict"] in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
     assert "iogauge: nothing proven: 1 proves nothing" in run.out
+    first, *_ = [line.split() for line in run.out.splitlines()[-3:]]
+    assert first == ["iogauge", "site", "new", "NAME", "--target", str(rig.target)]
     rig.assert_clean()
 
 

@@ -352,7 +352,19 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += context.args
     chosen, gate = _selection(arguments), current.is_gate()
-    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
+    status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
+    for line in _AFTER_BENCH:
+        typer.echo(visible_lines(line.format(target=target)))
+    raise typer.Exit(status)
+
+
+#: What follows a first try.
+_AFTER_BENCH = (
+    "next, after '. ./activate' in this shell:",
+    "    iogauge site new NAME --target {target}",
+    "    iogauge run --system=NAME -t quick",
+    "    iogauge calibrate --system=NAME    # after 20 runs: references, so that a case can be PASS",
+)
 
 
 def write_probe(target: str) -> float:
