@@ -72,16 +72,38 @@ def _place(name: str, into: Path | None) -> Path:
     return parent / name
 
 
-def _queue(slurm: Slurm | None, given: str | None, ask: bool) -> Queue | None:
-    """Return the queue that cases go to; None for this machine alone."""
+def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
+    """Return the Slurm of this host, and the queue that cases go to; None for this machine alone."""
+    try:
+        slurm = survey.slurm()
+    except OSError as error:
+        _say(f"Slurm is here and does not answer: {error}")
+        slurm = None
     names = [queue.name for queue in slurm.queues] if slurm else []
     default = names[0] if names else ""
     text = _answer(given, ask and bool(names), f"Queue ({', '.join(names)}; none)", default)
     if text in ("", "none"):
-        return None
+        return slurm, None
     if slurm is None or text not in names:
         raise _fail(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
-    return slurm.queues[names.index(text)]
+    return slurm, slurm.queues[names.index(text)]
+
+
+def _nodes(queue: Queue | None, given: int | None, ask: bool) -> int:
+    """Return the nodes of a case; ends the command if the queue has fewer."""
+    if queue is None:
+        return 1
+    text = _answer(
+        str(given) if given else None,
+        ask,
+        f"Nodes of a case (of {queue.nodes})",
+        str(min(4, queue.nodes)),
+    )
+    if not text.isdigit() or not 1 <= int(text) <= queue.nodes:
+        raise _fail(
+            f"nodes: {text!r}; expected a number from 1 to {queue.nodes}, which {queue.name} has"
+        )
+    return int(text)
 
 
 def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
@@ -204,19 +226,9 @@ def new(
     folder = _place(name, into)
     ask = sys.stdin.isatty() and not yes
     path = os.path.abspath(_answer(target, ask, "Directory to measure", machine.target_path()))
-    try:
-        slurm = survey.slurm()
-    except OSError as error:
-        _say(f"Slurm is here and does not answer: {error}")
-        slurm = None
-    chosen = _queue(slurm, queue, ask)
+    slurm, chosen = _queue(queue, ask)
     account = _answer(account, ask and chosen is not None, "Account for jobs (none)", "")
-    count = 1
-    if chosen:
-        default = min(4, chosen.nodes)
-        count = nodes or int(
-            _answer(None, ask, f"Nodes of a case (of {chosen.nodes})", str(default))
-        )
+    count = _nodes(chosen, nodes, ask)
     try:
         seen = _look(path, chosen, account)
     except OSError as error:

@@ -80,8 +80,8 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
-    """Sizes of a case in a tier."""
+class TierSizes:
+    """TierSizes of a case in a tier."""
 
     case_bytes: int
     case_files: int
@@ -94,7 +94,7 @@ def is_remote(fstype: str) -> bool:
     return fstype not in _LOCAL_TYPES
 
 
-def sizes_of(found: Found, nodes: int) -> tuple[Sizes, Sizes]:
+def sizes_of(found: Found, nodes: int) -> tuple[TierSizes, TierSizes]:
     """Return the sizes of usual cases and of quick ones.
 
     Usual cases are of tier daily if the speed is known and a twentieth of the free space suffices.
@@ -104,11 +104,11 @@ def sizes_of(found: Found, nodes: int) -> tuple[Sizes, Sizes]:
     files = QUICK_FILES if is_remote(_type_of(found.seen)) else QUICK_FILES_LOCAL
     most = int(space.inodes_free * USED) if space.inodes_total else 1 << 40
     quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30) >> 20, 16) << 20
-    quick = Sizes(quick_bytes, max(min(files, most), 100), 2, "quick")
+    quick = TierSizes(quick_bytes, max(min(files, most), 100), 2, "quick")
     usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
     if not 0 < usual_bytes <= room:
         return quick, quick
-    usual = Sizes(usual_bytes, min(400_000 * nodes, most), DAILY_SECONDS, "daily")
+    usual = TierSizes(usual_bytes, min(400_000 * nodes, most), DAILY_SECONDS, "daily")
     return usual, quick
 
 
@@ -210,7 +210,7 @@ def _extras(answers: Answers, found: Found) -> Iterator[str]:
     yield from _expect(answers, seen)
 
 
-def _sizes(sizes: Sizes) -> str:
+def _sizes(sizes: TierSizes) -> str:
     return (
         f"case_bytes: {shown_bytes(sizes.case_bytes)}, case_files: {sizes.case_files}, "
         f"phase_seconds: {sizes.phase_seconds} s"
