@@ -46,7 +46,8 @@ def _answer(given: str | None, ask: bool, question: str, default: str) -> str:
     if given is not None:
         return given
     if ask:
-        return str(typer.prompt(question, default=default or "none")).replace("none", "")
+        said = str(typer.prompt(question, default=default or "none"))
+        return "" if said == "none" else said
     return default
 
 
