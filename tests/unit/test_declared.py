@@ -29,7 +29,7 @@ from iogauge.plan import cost
 from iogauge.plan.case import Access
 from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
-from iogauge.site import doubts, settings
+from iogauge.site import doubts, folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -353,7 +353,7 @@ def test_how_much_worse_passes(
 def test_wide_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaf: list[Any], doubtful: str, refused: str
 ) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
     (tmp_path / "here" / "references.yaml").write_text(yaml.safe_dump(data))
@@ -508,7 +508,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(
 
 def test_shipped_sites_are_as_they_should_be() -> None:
     sites = Path(__file__).parents[2] / "site-configs"
-    said = [d.key for folder in settings.site_folders(sites) for d in settings.doubts(folder)]
+    said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
     assert said == []
 
 
@@ -534,7 +534,7 @@ def site(folder: Path, **change: Any) -> Path:
 
 
 def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
     monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)
 
@@ -558,7 +558,7 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_doctor_names_no_site_for_a_foreign_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     folder = site(tmp_path / "here")
     text = (folder / "settings.yaml").read_text().replace(".*", "elsewhere[0-9]$")
     (folder / "settings.yaml").write_text(text)
@@ -566,7 +566,7 @@ def test_the_doctor_names_no_site_for_a_foreign_host(
 
 
 def test_a_site_has_ceilings_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     assert not settings.has_ceilings(site(tmp_path / "here"))
     rates = {"source": "x", "devices": {"count": 4}}
     assert not settings.has_ceilings(site(tmp_path / "here", topology=rates))

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from iogauge.check import configuration
-from iogauge.site import settings
+from iogauge.site import folders, settings
 from support.stack import write_facts
 
 GOOD: dict[str, Any] = {
@@ -298,7 +298,7 @@ def test_detection_does_not_lift_the_limits_of_a_partition(key: str) -> None:
 @pytest.fixture
 def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("IOGAUGE_SITES", "restored afterwards")
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", "restored afterwards")
     monkeypatch.delenv("IOGAUGE_GATE", raising=False)
     (tmp_path / "sites").mkdir()
     return tmp_path / "sites"
@@ -396,7 +396,7 @@ def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
     sites: Path, capsys: pytest.CaptureFixture[str], make: Any
 ) -> None:
     (sites / "broken").mkdir()
-    file = sites / "broken" / settings.SETTINGS
+    file = sites / "broken" / folders.SETTINGS
     make(file)
     assert not settings.any_budget(sites)
     put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega") + "# budget\n")

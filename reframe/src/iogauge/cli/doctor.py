@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import socket
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from typing import Any, Final
 
 from iogauge.cli import lustre
 from iogauge.cli.remark import Check, State
-from iogauge.core import deadline, paths
+from iogauge.core import deadline
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Outcome
@@ -28,8 +27,8 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Below, View, traits
 from iogauge.plan.launchers import binding_options
+from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
-from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -142,7 +141,7 @@ def _programs(machine: Machine) -> list[Check]:
 
 def _places(here: Path | None) -> Iterator[PartitionExtras | str]:
     """Yield the targets of the site of this host; a path if it is the user's or nobody's choice."""
-    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == settings.LOCAL:
+    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == folders.LOCAL:
         yield site_machine.target_path()
         return
     data, mistakes = settings.read_site(here)
@@ -279,14 +278,9 @@ def _target_sessions(
         )
 
 
-def site_of_host(folders: Sequence[Path]) -> Path | None:
+def site_of_host(found: Sequence[Path]) -> Path | None:
     """Return the folder of the site that ReFrame selects on this host, or None."""
-    host = socket.gethostname()
-    for folder in folders:
-        for system in settings.read_site(folder)[0]["systems"]:
-            if any(re.match(pattern, host) for pattern in system.get("hostnames", [])):
-                return folder
-    return None
+    return next(iter(folders.sites_of_host(found, socket.gethostname())), None)
 
 
 def _declared_nodes(folder: Path) -> Iterator[Check]:
@@ -321,11 +315,11 @@ def examine() -> list[Check]:
     checks = [*_versions(), *_programs(machine)]
     launch = launch_check(machine)
     checks += [launch] if launch else []
-    folders = settings.site_folders(paths.sites_dir())
-    here = site_of_host(folders)
+    found = folders.site_folders(*folders.site_dirs())
+    here = site_of_host(found)
     for place in _places(here):
         checks += _target(place)
-    for folder in folders:
+    for folder in found:
         mistakes = site_mistakes(folder)
         state: State = "problem" if mistakes else "ok"
         text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"

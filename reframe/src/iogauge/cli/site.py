@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,7 +18,7 @@ from iogauge.cli.remark import Check
 from iogauge.cli.running import planned_cases, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
-from iogauge.core.paths import sites_dir
+from iogauge.core.paths import project_root
 from iogauge.core.text import visible_lines
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
@@ -26,7 +27,7 @@ from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
-from iogauge.site import machine, settings
+from iogauge.site import folders, machine, settings
 from iogauge.workspace import permission
 
 
@@ -43,7 +44,7 @@ def show_doctor() -> None:
     console = new_console()
     healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
-    if here := doctor.site_of_host(settings.site_folders(sites_dir())):
+    if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
         refused, doubts = _beside_ceilings(here)
         subject = f"site {here.name}"
         checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
@@ -74,7 +75,7 @@ def plan(
     cases, unable = planned_cases(context.args)
     if as_json:
         typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and _show_plan(console, cases, wide)
+    fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in unmeasured_remarks(context.args):
@@ -82,7 +83,7 @@ def plan(
     raise typer.Exit(0 if fits and not unable else 1)
 
 
-def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
+def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
@@ -206,7 +207,7 @@ def validate() -> None:
     ceilings of the cases that a dry run selects. Lists the UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
-    for folder in settings.site_folders(sites_dir()):
+    for folder in folders.site_folders(*folders.site_dirs()):
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]
@@ -222,3 +223,10 @@ def validate() -> None:
         for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"), soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)
+
+
+def show_paths() -> None:
+    """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
+    paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
+    for variable, folder in paths.items():
+        typer.echo(f"export {variable}={shlex.quote(str(project_root() / folder))}")

@@ -9,6 +9,8 @@ from typing import Final
 
 #: The package ``iogauge``; its parent must be on Python's path.
 LIBRARY: Final = Path(__file__).resolve().parents[1]
+#: What an installed library holds of the project: checks/, site-configs/, pages (reframe/setup.py).
+BUNDLED: Final = LIBRARY / "project"
 #: Folder of the shell files that job scripts source or run.
 JOB_FILES: Final = LIBRARY / "job"
 
@@ -39,27 +41,34 @@ def expand(path: str) -> str:
     return os.path.join(value, rest) if slash else value
 
 
-def sites_dir() -> Path:
-    """Return the folder of the sites: as loaded, else ``$RFM_CONFIG_PATH``, else the project's."""
-    loaded = os.environ.get("IOGAUGE_SITES")
+def configuration_dir() -> Path:
+    """Return the folder of ReFrame's configuration: as loaded, else ``$RFM_CONFIG_PATH``, else the project's."""
+    loaded = os.environ.get("IOGAUGE_CONFIGURATION")
     configured = os.environ.get("RFM_CONFIG_PATH", "").split(os.pathsep)[0]
     return Path(loaded or configured or project_root() / "site-configs")
 
 
 def project_root() -> Path:
-    """Return the folder of checks/ and site-configs/: ``$IOGAUGE_ROOT``, or four levels up."""
+    """Return the folder of checks/ and site-configs/.
+
+    That is ``$IOGAUGE_ROOT``, or what the installed library holds, or the clone of the library.
+    """
     root = os.environ.get("IOGAUGE_ROOT")
-    return Path(root) if root else LIBRARY.parents[2]
+    return Path(root) if root else BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
 
 
 def state_dir() -> Path:
-    """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the root.
+    """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the clone.
 
-    A relative path ends the process: ReFrame changes its directory, and records would go astray.
+    An installed library has no clone, and uses ``iogauge`` in ``$XDG_STATE_HOME``. A relative path ends
+    the process: ReFrame changes its directory, and records would go astray.
     """
     home = os.environ.get("IOGAUGE_HOME")
     if home and not home.startswith("/"):
         raise SystemExit(f"iogauge: IOGAUGE_HOME is {home!r}: expected an absolute path")
+    if not home and project_root() == BUNDLED:
+        state = os.environ.get("XDG_STATE_HOME", "")
+        return Path(state if state.startswith("/") else Path.home() / ".local/state") / "iogauge"
     return Path(home) if home else project_root() / ".iogauge"
 
 

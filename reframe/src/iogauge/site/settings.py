@@ -1,7 +1,6 @@
 """Load the settings of a site, in ReFrame's own format, and validate them before anything runs.
 
-:mod:`iogauge.check.configuration` merges the folders of site-configs/ into one ReFrame
-configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
+:mod:`iogauge.check.configuration` merges the folders of all sites into one ReFrame configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
 other sites keep working. The mistakes are printed when the configuration is loaded. If that site is
 selected, they are an error.
 """
@@ -11,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import os
 import re
 from functools import lru_cache
 from importlib import resources
@@ -29,17 +27,9 @@ from iogauge.node.mounts import traits
 from iogauge.site import machine, stack
 from iogauge.site.doubts import of_extras
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import SETTINGS, namesakes, site_folders, spack_environments
 from iogauge.site.references import References, known_checks
 from iogauge.tools import mpi
-
-SETTINGS: Final = "settings.yaml"
-
-#: Folder of the settings that all sites share (logging, modes); not a site.
-COMMON: Final = "common"
-
-#: The site of a machine that nobody has described. Its host names match all hosts, so it comes
-#: last.
-LOCAL: Final = "local"
 
 #: Key under a partition's ``extras``: fill undeclared keys from the machine itself.
 DETECT: Final = "detect"
@@ -282,7 +272,7 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     }
 
 
-def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
+def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> None:
     """Fill in detected settings, implied features, and places for ReFrame's files."""
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
@@ -305,11 +295,10 @@ def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
-        _install(environment, runs)
-    return data
+        _install(environment, folder, runs)
 
 
-def _install(environment: dict[str, Any], runs: bool) -> None:
+def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
     """Let an environment use the stack that its Spack environment has built, or say why it cannot.
 
     If ``runs`` is True, cases will run with it, and a stack that is only planned is not enough.
@@ -317,7 +306,7 @@ def _install(environment: dict[str, Any], runs: bool) -> None:
     extras = environment.get("extras", {})
     if STACK not in extras:
         return
-    environments = project_root() / "environments"
+    environments = spack_environments(folder, extras[STACK])
     try:
         built = stack.of_environment(environments, extras[STACK])
         extras[INSTALLED] = built.to_record()
@@ -349,7 +338,7 @@ def read_site(
         data = load_yaml(file)
         mistakes = find_mistakes(str(file), folder.name, data)
         if not mistakes:
-            _fill_in(data, session, runs)
+            _fill_in(data, folder, session, runs)
     except YamlError as error:
         mistakes = [Mistake(str(file), "", str(error), "a YAML file")]
     except ValidationError as error:
@@ -362,7 +351,7 @@ def read_site(
         ]
     references = References.of_site(folder.name)
     checks = project_root() / "checks"
-    mistakes += references.mistakes
+    mistakes += [*references.mistakes, *namesakes(folder)]
     if checks.is_dir():
         names = known_checks(checks)
         mistakes += references.unknown_checks(names)
@@ -433,17 +422,9 @@ def _name_mistakes(file: str, data: Any, checks: list[str]) -> list[Mistake]:
     return mistakes
 
 
-def site_folders(folder: Path) -> list[Path]:
-    """Return the sites' folders by name; :data:`LOCAL` last: the first matching host name wins."""
-    # A broken link counts too: its site has a mistake, and does not vanish.
-    inner = folder.iterdir() if folder.is_dir() else ()
-    sites = [entry for entry in inner if entry.name != COMMON and os.path.lexists(entry / SETTINGS)]
-    return sorted(sites, key=lambda site: (site.name == LOCAL, site.name))
-
-
-def any_budget(folder: Path) -> bool:
+def any_budget(*directories: Path) -> bool:
     """Return whether any site may have a budget; mistakes are found elsewhere."""
-    for site in site_folders(folder):
+    for site in site_folders(*directories):
         with contextlib.suppress(OSError):
             if "budget" in untrusted.read_text(site / SETTINGS):
                 return True
