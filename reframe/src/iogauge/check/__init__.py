@@ -1,5 +1,6 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
+- ceiling: what the layers below the file system carry
 - compared: a partition against its baseline
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
@@ -14,6 +15,7 @@
 """
 
 from iogauge.check import sweep
+from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
 from iogauge.check.compared import BaselineCheck, BoxScalingCheck, baseline_checks
 from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
@@ -45,6 +47,7 @@ __all__ = [
     "ChecksumCheck",
     "CurveCheck",
     "DefaultWritersCheck",
+    "DeviceCeilingCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
@@ -52,6 +55,8 @@ __all__ = [
     "Layout",
     "MdtNeedleCheck",
     "MdtestCheck",
+    "MemoryCeilingCheck",
+    "NetworkCeilingCheck",
     "NodeNeedleCheck",
     "PairsCheck",
     "PinnedFilesCheck",
