@@ -5,7 +5,6 @@ The hosts are namespaces of this machine. ``tc`` limits what each of them sends,
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -71,10 +70,10 @@ def rig(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Rig:
         "interface": "eth0",
         "scale": {"nodes": 3, "tasks_per_node": 2},
         "ceilings": {"network": "tcp", "memory": True},
-        "topology": {"source": "made up", "clients": {"nic": "480 Mbit/s"}},
-        "cases": {"NetworkCeiling": {"phase_seconds": "8 s"}},
+        "topology": {"source": "made up", "clients": {"nic": "1 Gbit/s"}},
+        "cases": {"NetworkCeiling": {"phase_seconds": "16 s"}},
     }
-    partition["extras"]["limits"]["repetitions"] = 2
+    partition["extras"]["limits"]["repetitions"] = 1
     made.write_settings(data)
     return made
 
@@ -104,6 +103,12 @@ def measured(cluster: Hosts, rig: Rig) -> Run:
     return done
 
 
+@pytest.fixture(scope="module")
+def table(measured: Run, rig: Rig) -> Run:
+    """What ``iogauge ceilings`` says afterwards."""
+    return rig.finish(rig.start(["iogauge", "ceilings", "--system=rig"], COLUMNS="150"))
+
+
 def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
     (record,) = (record for record in run.records if record["check"] == check)
     assert record["verdict"] != "ERROR", run.out
@@ -125,3 +130,16 @@ def test_the_slow_link_is_named(measured: Run) -> None:
     slowest = metrics(measured, "NetworkCeiling")["pair_slowest"]
     assert slowest["verdict"] == "FAIL"
     assert "slowest is n3 to" in slowest["reason"]
+
+
+def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
+    assert table.rc == 0, table.out
+    (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
+    assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
+    assert "read: limited by client network (measured)" in table.out
+
+
+def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:
+    """The disk of this machine is faster than its links."""
+    run = rig.run("-n", "^FioRandomRead%block=128KiB")
+    run.never_passed("INVALID", r"G6: .* of the ceiling \(1 client\(s\) x .*, measured 20")

@@ -35,7 +35,7 @@ _MOST_MEMORY: Final = 256 << 20
 class NetworkCeilingCheck(StorageCheck):
     """Streams of iperf3 between the nodes: each pair alone, one to all, all to one.
 
-    There are as many processes at each end of a pair as tasks on a node.
+    A pair has as many connections as tasks on a node.
     """
 
     needs = words.IPERF
@@ -92,7 +92,7 @@ class NetworkCeilingCheck(StorageCheck):
             nodes=nodes,
             distances=distances,
             seconds=seconds // (nodes * distances + 2),
-            processes=self.tasks_per_node,
+            connections=self.tasks_per_node,
         )
         output = f"{iperf3.PHASE}.{REP}.json"
 

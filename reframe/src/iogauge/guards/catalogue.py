@@ -78,6 +78,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G14", "quota", preflight.quota, _BEFORE, "", preflight.quota_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
     Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
+    Guard("G6", "measured ceilings", figures.measured_ceilings, "remark", "`ceilings.max_age_days` 90", figures.measured_ceilings_of),
     Guard("G10", "passed on", striping.passed_on, "remark", "", striping.passed_on_of),
     Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
     Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),

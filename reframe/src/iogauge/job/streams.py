@@ -35,6 +35,9 @@ from iogauge.tools.iperf3 import StreamPlan, Turn, client_arguments, server_argu
 _JOIN_S: Final = 60.0
 _ANSWER_S: Final = 30.0
 
+#: Share of a turn at each end of which some streams may not run: they begin one after the other.
+_ASIDE: Final = 0.2
+
 #: ioctl(2) that tells the IPv4 address of an interface, and prctl(2)'s signal at the parent's death.
 _SIOCGIFADDR: Final = 0x8915
 _PR_SET_PDEATHSIG: Final = 1
@@ -132,7 +135,7 @@ def measure(plan_file: str, out: str, interface: str, start: Sequence[str]) -> N
         with _ending(subprocess.Popen(words, stdin=subprocess.DEVNULL)) as launched:
             nodes = _joined(listening, plan.nodes, word, launched)
             turns = plan.turns(list(nodes))
-            done = [_turn(turn, plan.seconds, plan.processes_of(turn), nodes) for turn in turns]
+            done = [_turn(turn, plan.seconds, plan.connections_of(turn), nodes) for turn in turns]
             for node in nodes.values():
                 node.tell(ask="end")
     text = json.dumps({"hosts": sorted(nodes), "turns": done})
@@ -182,11 +185,11 @@ def _joined(
     return nodes
 
 
-def _turn(turn: Turn, seconds: int, processes: int, nodes: dict[str, _Line]) -> dict[str, Any]:
+def _turn(turn: Turn, seconds: int, connections: int, nodes: dict[str, _Line]) -> dict[str, Any]:
     """Measure the streams of a turn at the same time; return their reports, and what was counted."""
     to_serve: dict[str, list[str]] = {}
     for sender, receiver in turn.streams:
-        to_serve.setdefault(receiver, []).extend([sender] * processes)
+        to_serve.setdefault(receiver, []).append(sender)
     senders = {sender for sender, _ in turn.streams}
     involved = senders | to_serve.keys()
     for receiver, froms in to_serve.items():
@@ -196,20 +199,29 @@ def _turn(turn: Turn, seconds: int, processes: int, nodes: dict[str, _Line]) -> 
     places: dict[str, list[tuple[str, int]]] = {}
     order: dict[str, list[str]] = {}
     for sender, receiver in turn.streams:
-        for _ in range(processes):
-            place = (str(ports[receiver]["address"]), int(ports[receiver]["ports"].pop()))
-            places.setdefault(sender, []).append(place)
-            order.setdefault(sender, []).append(f"{sender} {receiver}")
+        place = (str(ports[receiver]["address"]), int(ports[receiver]["ports"].pop()))
+        places.setdefault(sender, []).append(place)
+        order.setdefault(sender, []).append(f"{sender} {receiver}")
     for sender in senders:
-        nodes[sender].tell(ask="send", places=places[sender], seconds=seconds)
-    reports: dict[str, list[Any]] = {}
+        nodes[sender].tell(
+            ask="send", places=places[sender], seconds=seconds, connections=connections
+        )
+    one_receives = len(to_serve) == 1 and len(senders) > 1
+    if one_receives:
+        (watcher,) = to_serve
+        nodes[watcher].tell(ask="watch", seconds=seconds)
+    reports: dict[str, Any] = {}
+    watched: dict[str, Any] = {}
     for sender in senders:
-        answer = nodes[sender].hear(seconds + _ANSWER_S)["reports"]
-        for key, report in zip(order[sender], answer, strict=True):
-            reports.setdefault(key, []).append(report)
+        answer = nodes[sender].hear(seconds + _ANSWER_S)
+        reports.update(zip(order[sender], answer["reports"], strict=True))
+        watched[sender] = answer["watched"]
+    if one_receives:
+        watched[watcher] = nodes[watcher].hear(_ANSWER_S)
     after = _counted(involved, nodes)
     return {
         "streams": reports,
+        "watched": watched,
         "counted": {
             host: {way: after[host][way] - before[host][way] for way in ("sent", "received")}
             for host in involved
@@ -271,11 +283,26 @@ class _Node:
             process.wait()
         raise StreamsError(f"{os.uname().nodename}: iperf3 does not listen: {said.strip()[:200]}")
 
-    def send(self, places: Sequence[tuple[str, int]], seconds: int) -> dict[str, Any]:
+    def send(
+        self, places: Sequence[tuple[str, int]], seconds: int, connections: int
+    ) -> dict[str, Any]:
         """Send to all places at once; return iperf3's reports in their order."""
-        senders = [_start(client_arguments(self.address, to, port, seconds)) for to, port in places]
+        senders = [
+            _start(client_arguments(self.address, to, port, seconds, connections))
+            for to, port in places
+        ]
+        watched = self.watch(seconds)
         texts = [sender.communicate()[0] for sender in senders]
-        return {"reports": [self._report(text) for text in texts]}
+        return {"reports": [self._report(text) for text in texts], "watched": watched}
+
+    def watch(self, seconds: int) -> dict[str, Any]:
+        """Return the bytes/s on the interface in the middle of a turn, in which all streams run."""
+        aside = _ASIDE * seconds
+        time.sleep(aside)
+        before, began = self.count(), time.monotonic()
+        time.sleep(seconds - 2 * aside)
+        after, ended = self.count(), time.monotonic()
+        return {way: (after[way] - before[way]) / (ended - began) for way in before}
 
     def _report(self, text: str) -> Any:
         try:
@@ -287,9 +314,13 @@ class _Node:
 
     def count(self) -> dict[str, Any]:
         """Return the bytes that the kernel counted on the interface."""
-        folder = Path("/sys/class/net") / self.interface / "statistics"
-        names = {"sent": "tx_bytes", "received": "rx_bytes"}
-        return {way: int(untrusted.read_text(folder / name)) for way, name in names.items()}
+        # Not /sys: in a container it may show the interfaces of another network.
+        for line in Path("/proc/net/dev").read_text(encoding="utf-8").splitlines():
+            name, _, numbers = line.partition(":")
+            if name.strip() == self.interface:
+                words = numbers.split()
+                return {"received": int(words[0]), "sent": int(words[8])}
+        raise StreamsError(f"{os.uname().nodename}: /proc/net/dev has no {self.interface}")
 
     def end(self) -> None:
         """End the receivers that still run, and forget all."""
@@ -318,8 +349,16 @@ def join(address: str, port: str, word: str, interface: str) -> None:
                 match untrusted.parse_json(line.decode("utf-8", "replace")):
                     case {"ask": "serve", "count": int(count)}:
                         answer(**node.serve(count))
-                    case {"ask": "send", "places": list(places), "seconds": int(seconds)}:
-                        answer(**node.send([(str(to), int(at)) for to, at in places], seconds))
+                    case {
+                        "ask": "send",
+                        "places": list(places),
+                        "seconds": int(seconds),
+                        "connections": int(connections),
+                    }:
+                        to = [(str(host), int(at)) for host, at in places]
+                        answer(**node.send(to, seconds, connections))
+                    case {"ask": "watch", "seconds": int(seconds)}:
+                        answer(**node.watch(seconds))
                     case {"ask": "count"}:
                         answer(**node.count())
                     case _:

@@ -24,7 +24,12 @@ from iogauge.judge.verdict import (
     worst,
 )
 from iogauge.plan.case import CasePlan, access_of
-from iogauge.plan.cost import ceiling_reference, reference_doubt
+from iogauge.plan.cost import (
+    NOTHING_MEASURED,
+    MeasuredCeilings,
+    ceiling_reference,
+    reference_doubt,
+)
 from iogauge.site.doubts import Doubt, of_bounds
 from iogauge.site.extras import PartitionExtras
 
@@ -167,12 +172,14 @@ def judge(
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
     recorded: Collection[str] = (),
+    measured: MeasuredCeilings = NOTHING_MEASURED,
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
     ``standing`` references follow from the scenario itself and are used if the site has none.
     ``unreferenced`` says why a metric may have no reference; the ceiling then does not replace it.
     ``recorded`` names metrics that need no reference, if another metric of the case has one.
+    ``measured`` are the measured ceilings of the partition.
     """
     if evidence.refused:
         return Judgement(
@@ -185,7 +192,7 @@ def judge(
         wrong = contents.verification(tool=plan.tool, complaint=evidence.mismatch)
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
-    findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values))
+    findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
     low = beside_ceilings(plan, metrics, used, extras)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
-    """What is measured between ``nodes`` nodes: seconds of a turn, and processes at each end.
+    """What is measured between ``nodes`` nodes: seconds of a turn, and connections of a pair.
 
     Each node sends to the next ``distances`` nodes of the ring of their sorted names, each pair alone.
     Then the first sends to all others at once, and all others to the first.
@@ -48,11 +49,11 @@ class StreamPlan:
     nodes: int
     distances: int
     seconds: int
-    processes: int
+    connections: int
 
     def to_json(self) -> str:
         """Return the text of the file that the job reads."""
-        names = ("nodes", "distances", "seconds", "processes")
+        names = ("nodes", "distances", "seconds", "connections")
         return json.dumps({name: getattr(self, name) for name in names})
 
     @classmethod
@@ -76,9 +77,13 @@ class StreamPlan:
             Turn("all_to_one", tuple((other, first) for other in others)),
         ]
 
-    def processes_of(self, turn: Turn) -> int:
-        """Return the processes of each stream of a turn: as many in all as of a pair, at least."""
-        return math.ceil(self.processes / len(turn.streams))
+    def connections_of(self, turn: Turn) -> int:
+        """Return the connections of each stream of a turn: as many in all as of a pair, at least.
+
+        They belong to one process, which starts them at once: of several, the sum would be too high,
+        because one streams alone before the other begins.
+        """
+        return math.ceil(self.connections / len(turn.streams))
 
 
 def distances_within(nodes: int, turns: int) -> int:
@@ -91,30 +96,36 @@ def server_arguments(address: str, port: int) -> list[str]:
     return ["iperf3", "-s", "-1", "-B", address, "-p", str(port), "--forceflush"]
 
 
-def client_arguments(own: str, address: str, port: int, seconds: int) -> list[str]:
+def client_arguments(
+    own: str, address: str, port: int, seconds: int, connections: int
+) -> list[str]:
     """Return the words of a sender, from its own address to a receiver's."""
     words = ["iperf3", "-c", address, "-B", own, "-p", str(port), "-t", str(seconds)]
-    return [*words, "-i", "0", "-J", "--connect-timeout", "5000"]
+    return [*words, "-P", str(connections), "-i", "0", "-J", "--connect-timeout", "5000"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stream:
-    """A stream's report: bytes as sender and receiver counted them, and the receiver's seconds."""
+    """A stream's report: bytes as sender and receiver counted them, and the receiver's seconds.
+
+    ``cores`` is the share of the cores that iperf3 could use, at the busier end.
+    """
 
     version: str
     sent: int
     received: int
     seconds: float
     began: float
+    cores: float
 
 
-def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
+def _stream(report: object, seconds_asked: int, connections: int, where: str) -> _Stream:
     if isinstance(report, Mapping) and report.get("error"):
         raise ToolOutputError(f"{where}: iperf3 says: {excerpt(str(report['error']))}")
     start, end = member(report, "start", where), member(report, "end", where)
     version = str(member(start, "version", where)).removeprefix("iperf ")
     asked = member(start, "test_start", where)
-    for key, want in (("duration", planned.seconds), ("num_streams", 1), ("reverse", 0)):
+    for key, want in (("duration", seconds_asked), ("num_streams", connections), ("reverse", 0)):
         if (got := non_negative(asked, key, where)) != want:
             raise ToolOutputError(f"{where}: {key} is {got:g}, expected {want}")
     if (kind := member(asked, "protocol", where)) != "TCP":
@@ -127,13 +138,23 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
             f"{where}: {received:.0f} bytes in {seconds:g} s differ from {rate:.0f} bits/s"
         )
     times = member(start, "timestamp", where)
+    used = member(end, "cpu_utilization_percent", where)
+    percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
+    threads = connections if _threaded(version) else 1
     return _Stream(
         version=version,
         sent=int(positive(sent, "bytes", where)),
         received=int(received),
         seconds=seconds,
         began=non_negative(times, "timesecs", where),
+        cores=percent / 100 / threads,
     )
+
+
+def _threaded(version: str) -> bool:
+    """Return whether a version has a thread for each connection: 3.16 and later."""
+    numbers = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (3, 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +178,8 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
     """Parse what the job's streams left: one phase, with the rates that the receivers counted.
 
     ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over it,
-    ``one_to_all`` and ``all_to_one`` (MiB/s) the sum of all streams at once. The sum of a turn counts
-    all bytes over its longest stream. ``parameters`` has ``pairs`` (MiB/s by their names) and ``wires``, see :class:`Wire`.
+    ``one_to_all`` and ``all_to_one`` (MiB/s) the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names) and ``wires``, see :class:`Wire`, and
+    ``cores``, the largest share of the cores that an iperf3 could use.
     Raises :class:`ToolOutputError`, also if a turn or a stream is missing.
     """
     try:
@@ -180,7 +201,10 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
         streams, ends = _of_turn(turn, said, planned, f"streams, {name}")
         longest = max(stream.seconds for stream in streams)
         seconds += longest
-        rates[turn.kind][name] = sum(stream.received for stream in streams) / longest / 2**20
+        rate = sum(stream.received for stream in streams) / longest
+        if len(streams) > 1:
+            rate = min(rate, _together(turn, said, ends, f"streams, {name}"))
+        rates[turn.kind][name] = rate / 2**20
         found += streams
         wires += ends
     pairs = rates["pair"]
@@ -189,8 +213,7 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
     quantities = {
         PAIR_MEDIAN: Quantity(median, "MiB/s"),
         PAIR_SLOWEST: Quantity(pairs[slowest] / median, "1"),
-        ONE_TO_ALL: Quantity(*rates[ONE_TO_ALL].values(), "MiB/s"),
-        ALL_TO_ONE: Quantity(*rates[ALL_TO_ONE].values(), "MiB/s"),
+        **{kind: Quantity(sum(rates[kind].values()), "MiB/s") for kind in (ONE_TO_ALL, ALL_TO_ONE)},
     }
     versions = unique(stream.version for stream in found)
     if len(versions) > 1:
@@ -204,6 +227,7 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
         parameters={
             "pairs": {name: float(f"{rate:.5g}") for name, rate in pairs.items()},
             "wires": tuple(wires),
+            "cores": max(stream.cores for stream in found),
         },
         notes={
             PAIR_SLOWEST: f"{len(pairs)} pairs, slowest is {slowest}: "
@@ -211,6 +235,24 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
         },
         moments=tuple(Moment("timesecs", stream.began) for stream in found),
     )
+
+
+def _together(turn: Turn, said: Any, wires: Sequence[Wire], where: str) -> float:
+    """Return the bytes/s of the one node's streams, while all of them ran.
+
+    Streams of several processes begin one after the other: over the longest of them, their sum would
+    be too high. So the interface's rate in the middle of the turn counts, less the headers: what the
+    tool claims of all that the interface counted.
+    """
+    one, way = (
+        (turn.streams[0][0], "sent")
+        if turn.kind == ONE_TO_ALL
+        else (turn.streams[0][1], "received")
+    )
+    (wire,) = (wire for wire in wires if (wire.host, wire.way) == (one, way))
+    watched = member(member(said, "watched", where), one, where)
+    rate = positive(watched, way, f"{where}, the interface of {one}")
+    return rate * min(1.0, wire.claimed / wire.counted if wire.counted else 1.0)
 
 
 def _of_turn(
@@ -222,16 +264,13 @@ def _of_turn(
     claimed: dict[tuple[str, Literal["sent", "received"]], int] = {}
     for sender, receiver in turn.streams:
         key = f"{sender} {receiver}"
-        of_pair = member(reports, key, where)
-        if not isinstance(of_pair, list) or len(of_pair) != planned.processes_of(turn):
-            raise ToolOutputError(
-                f"{where}: {key}: expected {planned.processes_of(turn)} report(s)"
-            )
-        for report in of_pair:
-            stream = _stream(report, planned, f"{where}, {key}")
-            streams.append(stream)
-            for end in ((sender, "sent"), (receiver, "received")):
-                claimed[end] = claimed.get(end, 0) + getattr(stream, end[1])
+        report, connections = member(reports, key, where), planned.connections_of(turn)
+        stream = _stream(report, planned.seconds, connections, f"{where}, {key}")
+        streams.append(stream)
+        ends: tuple[tuple[str, Literal["sent", "received"]], ...]
+        ends = ((sender, "sent"), (receiver, "received"))
+        for end in ends:
+            claimed[end] = claimed.get(end, 0) + getattr(stream, end[1])
     wires = []
     for (host, way), bytes_claimed in claimed.items():
         of_host = member(counted, host, where)
