@@ -116,14 +116,18 @@ def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
 
 
 def test_the_limits_of_the_links_are_found(measured: Run) -> None:
+    """A ceiling is the best figure. A single turn of 2 s may lose more on a machine that others use."""
     found = metrics(measured, "NetworkCeiling")
     pairs = found["pair_median"]["probes"]
     assert len(pairs) == 6, measured.out
+    shares = {}
     for pair, rate in pairs.items():
         sender, _, receiver = pair.split()
-        assert rate == pytest.approx(mib_s(min(SEND[sender], RECEIVE[receiver])), rel=0.05), pair
-    assert found["one_to_all"]["median"] == pytest.approx(mib_s(480), rel=0.05)
-    assert found["all_to_one"]["median"] == pytest.approx(mib_s(320), rel=0.05)
+        shares[pair] = rate / mib_s(min(SEND[sender], RECEIVE[receiver]))
+    shares["one to all"] = found["one_to_all"]["median"] / mib_s(480)
+    shares["all to one"] = found["all_to_one"]["median"] / mib_s(320)
+    assert all(0.85 < share < 1.05 for share in shares.values()), shares
+    assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
 
 
 def test_the_slow_link_is_named(measured: Run) -> None:
@@ -141,5 +145,6 @@ def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
 
 def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:
     """The disk of this machine is faster than its links."""
-    run = rig.run("-n", "^FioRandomRead%block=128KiB")
+    words = ["reframe", "-c", "checks/", "-r", "-n", "^FioRandomRead%block=128KiB"]
+    run = rig.finish(rig.start(words))  # keeps the history
     run.never_passed("INVALID", r"G6: .* of the ceiling \(1 client\(s\) x .*, measured 20")

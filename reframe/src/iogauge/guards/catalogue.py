@@ -111,6 +111,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
     Guard("G11", "bytes by target", witness.targets_witnessed, "INVALID", "", witness.targets_witnessed_of),
+    Guard("G26", "streams", nodes.streams, "INVALID", "", nodes.streams_of),
     Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),
     Guard("G6", "ceiling", figures.ceiling, "INVALID", "`topology`", figures.ceiling_of),
 )

@@ -106,13 +106,12 @@ def client_arguments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stream:
-    """A stream's report: bytes as sender and receiver counted them, and the receiver's seconds.
+    """A stream's report: bytes and seconds as the receiver counted them.
 
     ``cores`` is the share of the cores that iperf3 could use, at the busier end.
     """
 
     version: str
-    sent: int
     received: int
     seconds: float
     began: float
@@ -133,6 +132,8 @@ def _stream(report: object, seconds_asked: int, connections: int, where: str) ->
     sent, got = member(end, "sum_sent", where), member(end, "sum_received", where)
     received, seconds = positive(got, "bytes", where), positive(got, "seconds", where)
     rate = positive(got, "bits_per_second", where)
+    if received > positive(sent, "bytes", where):
+        raise ToolOutputError(f"{where}: {received:.0f} bytes were received, and fewer sent")
     if abs(received * 8 / seconds - rate) > _TOLERANCE * rate:
         raise ToolOutputError(
             f"{where}: {received:.0f} bytes in {seconds:g} s differ from {rate:.0f} bits/s"
@@ -143,7 +144,6 @@ def _stream(report: object, seconds_asked: int, connections: int, where: str) ->
     threads = connections if _threaded(version) else 1
     return _Stream(
         version=version,
-        sent=int(positive(sent, "bytes", where)),
         received=int(received),
         seconds=seconds,
         began=non_negative(times, "timesecs", where),
@@ -159,7 +159,10 @@ def _threaded(version: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bytes of a turn at one end: as the tool says, and as the node's interface counted them."""
+    """Bytes of a turn at one end: as the receivers say, and as the node's interface counted them.
+
+    The sender says more: it counts what it has given to its kernel, of which some is never sent.
+    """
 
     turn: str
     host: str
@@ -270,7 +273,7 @@ def _of_turn(
         ends: tuple[tuple[str, Literal["sent", "received"]], ...]
         ends = ((sender, "sent"), (receiver, "received"))
         for end in ends:
-            claimed[end] = claimed.get(end, 0) + getattr(stream, end[1])
+            claimed[end] = claimed.get(end, 0) + stream.received
     wires = []
     for (host, way), bytes_claimed in claimed.items():
         of_host = member(counted, host, where)
