@@ -27,8 +27,8 @@ def test_turns_are_all_pairs_then_one_to_all_then_all_to_one() -> None:
     assert set(pairs) == every
     assert len(pairs) == len(every)
     assert PLAN.turns(["c", "a", "b"])[6:] == [
-        iperf3.Turn("one_to_all", (("a", "b"), ("a", "c"))),
-        iperf3.Turn("all_to_one", (("b", "a"), ("c", "a"))),
+        iperf3.StreamTurn("one_to_all", (("a", "b"), ("a", "c"))),
+        iperf3.StreamTurn("all_to_one", (("b", "a"), ("c", "a"))),
     ]
 
 

@@ -149,6 +149,20 @@ def _on_lustre(argv: list[str]) -> int | None:
     return None
 
 
+def _streams(words: list[str]) -> int | None:
+    """Measure streams between nodes, or join those who do; return None for other words."""
+    from iogauge.job import streams
+
+    match words:
+        case ["join", address, port, word, interface]:
+            streams.join(address, port, word, interface)
+            return 0
+        case [plan_file, out, interface, *start]:
+            streams.measure(plan_file, out, interface, start)
+            return 0
+    return None
+
+
 def _command(argv: list[str]) -> int | None:
     """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
@@ -170,16 +184,8 @@ def _command(argv: list[str]) -> int | None:
             lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
             sys.stdout.writelines(f"{line}\n" for line in lines)
             return 0
-        case ["streams", "join", address, port, word, interface]:
-            from iogauge.job import streams
-
-            streams.join(address, port, word, interface)
-            return 0
-        case ["streams", plan_file, out, interface, *start]:
-            from iogauge.job import streams
-
-            streams.measure(plan_file, out, interface, start)
-            return 0
+        case ["streams", *words]:
+            return _streams(words)
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["restore", folder]:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.tools.iperf3 import StreamPlan, Turn, client_arguments, server_arguments
+from iogauge.tools.iperf3 import StreamPlan, StreamTurn, client_arguments, server_arguments
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
 _JOIN_S: Final = 60.0
@@ -185,7 +185,9 @@ def _joined(
     return nodes
 
 
-def _turn(turn: Turn, seconds: int, connections: int, nodes: dict[str, _Line]) -> dict[str, Any]:
+def _turn(
+    turn: StreamTurn, seconds: int, connections: int, nodes: dict[str, _Line]
+) -> dict[str, Any]:
     """Measure the streams of a turn at the same time; return their reports, and what was counted."""
     to_serve: dict[str, list[str]] = {}
     for sender, receiver in turn.streams:

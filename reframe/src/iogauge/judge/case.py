@@ -179,7 +179,6 @@ def judge(
     ``standing`` references follow from the scenario itself and are used if the site has none.
     ``unreferenced`` says why a metric may have no reference; the ceiling then does not replace it.
     ``recorded`` names metrics that need no reference, if another metric of the case has one.
-    ``measured`` are the measured ceilings of the partition.
     """
     if evidence.refused:
         return Judgement(
@@ -195,8 +194,8 @@ def judge(
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
-    low = beside_ceilings(plan, metrics, used, extras)
-    findings += [doubtful(name, doubt) for name, doubt in (*wide, *low)]
+    wide += beside_ceilings(plan, metrics, used, extras)
+    findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []
     for metric in metrics:
         metric_verdict = decide_metric(

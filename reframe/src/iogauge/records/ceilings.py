@@ -104,7 +104,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class LayersSeen:
     """The layers that a partition declares, and the highest valid figure of each direction."""
 
     layers: tuple[Layer, ...]
@@ -145,7 +145,7 @@ def look(
     others: Sequence[tuple[Way, Figure]],
     declared: Ceilings | None,
     now: float,
-) -> Seen:
+) -> LayersSeen:
     """Return the declared layers of a partition, by its valid records of ceilings (``ours``).
 
     ``others`` are the bandwidths of all other valid records. ``now`` is in seconds since 1970.
@@ -169,7 +169,7 @@ def look(
     for way, figure in young:
         if way not in reached or figure.bytes_s > reached[way].bytes_s:
             reached[way] = figure
-    return Seen(layers=tuple(layers), reached=reached)
+    return LayersSeen(layers=tuple(layers), reached=reached)
 
 
 def _lacks(layer: Layer, figures: Sequence[Figure], days: int) -> str:
@@ -195,7 +195,7 @@ def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
     return ""
 
 
-def of_history(folder: Path, system: str, partition: str, declared: Ceilings | None) -> Seen:
+def of_history(folder: Path, system: str, partition: str, declared: Ceilings | None) -> LayersSeen:
     """Return the declared layers of a partition as its history shows them.
 
     Raises OSError for a file that cannot be read.

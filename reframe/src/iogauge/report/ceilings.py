@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.units import format_bytes
-from iogauge.records.ceilings import DEVICES, MEMORY, NETWORK, WAYS, Figure, Layer, Seen, Way
+from iogauge.records.ceilings import DEVICES, MEMORY, NETWORK, WAYS, Figure, Layer, LayersSeen, Way
 from iogauge.report.layout import Column, Group, Table
 from iogauge.site.extras import PartitionExtras
 
@@ -25,7 +25,7 @@ _LEAST_LOSS: Final = 0.005
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LayerRow:
     """A layer in one direction, in bytes/s over all its parts; ``carries`` is what is left above it.
 
     ``carries`` is None as long as nothing is known of this layer and those below it.
@@ -61,11 +61,11 @@ class Chain:
 
     direction: Way
     nodes: int
-    rows: tuple[Row, ...]
+    rows: tuple[LayerRow, ...]
     reached: Figure | None
 
     @property
-    def limit(self) -> Row | None:
+    def limit(self) -> LayerRow | None:
         """Return the layer that limits: the last that takes something away, else the lowest known."""
         known = [row for row in self.rows if row.carries is not None]
         taking = [row for row in known if row.loss is not None and row.loss >= _LEAST_LOSS]
@@ -89,7 +89,7 @@ class Shown:
     problems: tuple[str, ...]
 
     @classmethod
-    def of(cls, partition: str, extras: PartitionExtras, seen: Seen) -> Shown:
+    def of(cls, partition: str, extras: PartitionExtras, seen: LayersSeen) -> Shown:
         """Return what a partition declares beside what its history shows."""
         problems = [
             f"{layer.problem}. It bounds no figure until you measure it: iogauge run -t ceiling"
@@ -130,11 +130,11 @@ def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterato
             )
 
 
-def _chain(way: Way, extras: PartitionExtras, seen: Seen) -> Chain:
+def _chain(way: Way, extras: PartitionExtras, seen: LayersSeen) -> Chain:
     reached = seen.reached.get(way)
     nodes = reached.nodes if reached else extras.scale.nodes
     layers = {layer.name: layer for layer in seen.layers if layer.direction == way}
-    rows: list[Row] = []
+    rows: list[LayerRow] = []
     below: float | None = None
     for name in _ORDER:
         layer = layers.get(name)
@@ -149,7 +149,7 @@ def _chain(way: Way, extras: PartitionExtras, seen: Seen) -> Chain:
         if layer and layer.problem and layer.best:
             when += ", not used"
         rows.append(
-            Row(
+            LayerRow(
                 name=name,
                 declared=declared,
                 measured=measured,

@@ -28,14 +28,18 @@ ONE_TO_ALL, ALL_TO_ONE = "one_to_all", "all_to_one"
 _TOLERANCE: Final = 0.01
 
 Kind = Literal["pair", "one_to_all", "all_to_one"]
+End = Literal["sent", "received"]
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class StreamTurn:
     """Streams that run at the same time: pairs of sender and receiver."""
 
     kind: Kind
     streams: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return " to ".join(self.streams[0]) if self.kind == "pair" else self.kind.replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,22 +66,22 @@ class StreamPlan:
         plan: StreamPlan = untrusted.build(cls, untrusted.parse_json(text))
         return plan
 
-    def turns(self, hosts: Sequence[str]) -> list[Turn]:
+    def turns(self, hosts: Sequence[str]) -> list[StreamTurn]:
         """Return the turns over the hosts, in order."""
         ring, count = sorted(hosts), len(hosts)
         pairs = [
-            Turn("pair", ((host, ring[(at + distance) % count]),))
+            StreamTurn("pair", ((host, ring[(at + distance) % count]),))
             for distance in range(1, self.distances + 1)
             for at, host in enumerate(ring)
         ]
         first, others = ring[0], ring[1:]
         return [
             *pairs,
-            Turn("one_to_all", tuple((first, other) for other in others)),
-            Turn("all_to_one", tuple((other, first) for other in others)),
+            StreamTurn("one_to_all", tuple((first, other) for other in others)),
+            StreamTurn("all_to_one", tuple((other, first) for other in others)),
         ]
 
-    def connections_of(self, turn: Turn) -> int:
+    def connections_of(self, turn: StreamTurn) -> int:
         """Return the connections of each stream of a turn: as many in all as of a pair, at least.
 
         They belong to one process, which starts them at once: of several, the sum would be too high,
@@ -166,15 +170,9 @@ class Wire:
 
     turn: str
     host: str
-    way: Literal["sent", "received"]
+    way: End
     claimed: int
     counted: int
-
-
-def _text_of(turn: Turn) -> str:
-    if turn.kind == "pair":
-        return " to ".join(turn.streams[0])
-    return turn.kind.replace("_", " ")
 
 
 def parse(text: str, planned: StreamPlan) -> ToolOutput:
@@ -195,21 +193,16 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
     turns = planned.turns([str(host) for host in hosts])
     if not isinstance(done, list) or len(done) != len(turns):
         raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
-    found: list[_Stream] = []
+    measured = [
+        _of_turn(turn, said, planned, f"streams, {turn}")
+        for turn, said in zip(turns, done, strict=True)
+    ]
     rates: dict[str, dict[str, float]] = {"pair": {}, ONE_TO_ALL: {}, ALL_TO_ONE: {}}
-    wires: list[Wire] = []
-    seconds = 0.0
-    for turn, said in zip(turns, done, strict=True):
-        name = _text_of(turn)
-        streams, ends = _of_turn(turn, said, planned, f"streams, {name}")
-        longest = max(stream.seconds for stream in streams)
-        seconds += longest
-        rate = sum(stream.received for stream in streams) / longest
-        if len(streams) > 1:
-            rate = min(rate, _together(turn, said, ends, f"streams, {name}"))
-        rates[turn.kind][name] = rate / 2**20
-        found += streams
-        wires += ends
+    for turn, one in zip(turns, measured, strict=True):
+        rates[turn.kind][str(turn)] = one.bytes_s / 2**20
+    found = [stream for one in measured for stream in one.streams]
+    wires = tuple(wire for one in measured for wire in one.wires)
+    seconds = sum(one.seconds for one in measured)
     pairs = rates["pair"]
     median = statistics.median(pairs.values())
     slowest = min(pairs, key=lambda name: pairs[name])
@@ -229,7 +222,7 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
         nodes=planned.nodes,
         parameters={
             "pairs": {name: float(f"{rate:.5g}") for name, rate in pairs.items()},
-            "wires": tuple(wires),
+            "wires": wires,
             "cores": max(stream.cores for stream in found),
         },
         notes={
@@ -240,44 +233,54 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
     )
 
 
-def _together(turn: Turn, said: Any, wires: Sequence[Wire], where: str) -> float:
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A turn: its streams, what the interfaces counted, and the bytes/s of all streams together."""
+
+    streams: tuple[_Stream, ...]
+    wires: tuple[Wire, ...]
+    bytes_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of the longest stream."""
+        return max(stream.seconds for stream in self.streams)
+
+
+def _of_turn(turn: StreamTurn, said: Any, planned: StreamPlan, where: str) -> _Measured:
+    """Return what was measured in a turn; raises :class:`ToolOutputError`."""
+    reports, counted = member(said, "streams", where), member(said, "counted", where)
+    streams: list[_Stream] = []
+    claimed: dict[tuple[str, End], int] = {}
+    for sender, receiver in turn.streams:
+        key = f"{sender} {receiver}"
+        report, connections = member(reports, key, where), planned.connections_of(turn)
+        stream = _stream(report, planned.seconds, connections, f"{where}, {key}")
+        streams.append(stream)
+        ends: tuple[tuple[str, End], ...] = ((sender, "sent"), (receiver, "received"))
+        for end in ends:
+            claimed[end] = claimed.get(end, 0) + stream.received
+    wires = []
+    for (host, way), bytes_claimed in claimed.items():
+        of_host = member(counted, host, where)
+        bytes_counted = int(non_negative(of_host, way, where))
+        wires.append(Wire(str(turn), host, way, bytes_claimed, bytes_counted))
+    rate = sum(stream.received for stream in streams) / max(s.seconds for s in streams)
+    if len(streams) > 1:
+        rate = min(rate, _together(turn, said, wires, where))
+    return _Measured(tuple(streams), tuple(wires), rate)
+
+
+def _together(turn: StreamTurn, said: Any, wires: Sequence[Wire], where: str) -> float:
     """Return the bytes/s of the one node's streams, while all of them ran.
 
     Streams of several processes begin one after the other: over the longest of them, their sum would
     be too high. So the interface's rate in the middle of the turn counts, less the headers: what the
     tool claims of all that the interface counted.
     """
-    one, way = (
-        (turn.streams[0][0], "sent")
-        if turn.kind == ONE_TO_ALL
-        else (turn.streams[0][1], "received")
-    )
+    way: End = "sent" if turn.kind == ONE_TO_ALL else "received"
+    one = turn.streams[0][0 if way == "sent" else 1]
     (wire,) = (wire for wire in wires if (wire.host, wire.way) == (one, way))
     watched = member(member(said, "watched", where), one, where)
     rate = positive(watched, way, f"{where}, the interface of {one}")
     return rate * min(1.0, wire.claimed / wire.counted if wire.counted else 1.0)
-
-
-def _of_turn(
-    turn: Turn, said: Any, planned: StreamPlan, where: str
-) -> tuple[list[_Stream], list[Wire]]:
-    """Return all streams of a turn, and what the interfaces of its nodes counted."""
-    reports, counted = member(said, "streams", where), member(said, "counted", where)
-    streams: list[_Stream] = []
-    claimed: dict[tuple[str, Literal["sent", "received"]], int] = {}
-    for sender, receiver in turn.streams:
-        key = f"{sender} {receiver}"
-        report, connections = member(reports, key, where), planned.connections_of(turn)
-        stream = _stream(report, planned.seconds, connections, f"{where}, {key}")
-        streams.append(stream)
-        ends: tuple[tuple[str, Literal["sent", "received"]], ...]
-        ends = ((sender, "sent"), (receiver, "received"))
-        for end in ends:
-            claimed[end] = claimed.get(end, 0) + stream.received
-    wires = []
-    for (host, way), bytes_claimed in claimed.items():
-        of_host = member(counted, host, where)
-        wires.append(
-            Wire(_text_of(turn), host, way, bytes_claimed, int(non_negative(of_host, way, where)))
-        )
-    return streams, wires
