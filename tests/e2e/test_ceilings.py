@@ -5,6 +5,8 @@ The hosts are namespaces of this machine. ``tc`` limits what each of them sends,
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -16,9 +18,13 @@ import pytest
 from e2e.rig import ROOT, Rig, Run
 from e2e.test_hosts import open_mpi
 from support import hosts as support
+from support.devices import Devices
 from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
+
+#: The blkio controller's limit of reads, in bytes/s.
+CAP = Path("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device")
 
 #: Mbit/s that each host may send and receive; n3 has the slow link.
 SEND = {"n1": 480, "n2": 480, "n3": 240}
@@ -57,7 +63,29 @@ def cluster(storage: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture(scope="module")
-def rig(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Rig:
+def disks(storage: Path) -> Iterator[dict[str, int]]:
+    """Two loop devices that are read at so many MiB/s and no more."""
+    if not os.access(CAP, os.W_OK):
+        pytest.skip(f"{CAP} is not writable")
+    folder = storage / f"disks-{os.getpid()}"
+    folder.mkdir()
+    found: dict[str, int] = {}
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(shutil.rmtree, folder)
+        devices = Devices(folder, leaving)
+        for name, mib_s in (("fast", 60), ("slow", 30)):
+            image = devices.image(name, 32)
+            image.write_bytes(os.urandom(32 << 20))
+            loop = devices.loop(image)
+            number = Path(f"/sys/block/{loop.name}/dev").read_text().strip()
+            CAP.write_text(f"{number} {mib_s << 20}")
+            leaving.callback(CAP.write_text, f"{number} 0")
+            found[str(loop)] = mib_s
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Rig]) -> Rig:
     made = make_module_rig(tools=("fio", "iperf3"), tasks=2, launcher="mpirun")
     data = made.settings()
     (partition,) = data["systems"][0]["partitions"]
@@ -69,9 +97,12 @@ def rig(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Rig:
         "hosts": cluster.names,
         "interface": "eth0",
         "scale": {"nodes": 3, "tasks_per_node": 2},
-        "ceilings": {"network": "tcp", "memory": True},
+        "ceilings": {"network": "tcp", "memory": True, "devices": list(disks)},
         "topology": {"source": "made up", "clients": {"nic": "1 Gbit/s"}},
-        "cases": {"NetworkCeiling": {"phase_seconds": "16 s"}},
+        "cases": {
+            "NetworkCeiling": {"phase_seconds": "16 s"},
+            "DeviceCeiling": {"phase_seconds": "4 s"},
+        },
     }
     partition["extras"]["limits"]["repetitions"] = 1
     made.write_settings(data)
@@ -130,6 +161,15 @@ def test_the_limits_of_the_links_are_found(measured: Run) -> None:
     assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
 
 
+def test_the_limits_of_the_devices_are_found(measured: Run, disks: dict[str, int]) -> None:
+    found = metrics(measured, "DeviceCeiling")
+    assert found["devices_bw"]["median"] == pytest.approx(90, rel=0.05)
+    assert found["devices_bw"]["probes"] == pytest.approx(disks, rel=0.05)
+    slowest = found["devices_slowest"]
+    assert slowest["verdict"] == "FAIL"
+    assert f"slowest is {list(disks)[1]}" in slowest["reason"]
+
+
 def test_the_slow_link_is_named(measured: Run) -> None:
     slowest = metrics(measured, "NetworkCeiling")["pair_slowest"]
     assert slowest["verdict"] == "FAIL"
@@ -140,7 +180,8 @@ def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
     assert table.rc == 0, table.out
     (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
     assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
-    assert "read: limited by client network (measured)" in table.out
+    assert "read: limited by devices (measured)" in table.out
+    assert "write: limited by client network (measured)" in table.out
 
 
 def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:

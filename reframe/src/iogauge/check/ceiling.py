@@ -17,6 +17,7 @@ from iogauge.check.fio import OneNodeFioCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
+from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import iperf3
 from iogauge.tools.fio.options import FioOptions, device_jobs, memory_job
@@ -211,20 +212,23 @@ def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:
     rates = {phase.name: phase.rates["bw"].value for phase in output.phases}
     if set(rates) != set(devices):
         raise ToolOutputError(f"fio JSON: {', '.join(rates)}, expected {', '.join(devices)}")
-    together = sum(rates.values())
+    together, slowest = sum(rates.values()), min(rates, key=lambda name: rates[name])
     phase = Phase(
         "devices",
         {
             DEVICES_BW.name: Quantity(together, "MiB/s"),
-            DEVICES_SLOWEST.name: Quantity(
-                min(rates.values()) / statistics.median(rates.values()), "1"
-            ),
+            DEVICES_SLOWEST.name: Quantity(rates[slowest] / statistics.median(rates.values()), "1"),
         },
         max(phase.seconds for phase in output.phases),
         bytes_moved=sum(phase.bytes_moved or 0 for phase in output.phases),
     )
-    parameters = {**output.parameters, "devices": rates}
-    return replace(output, phases=(phase,), parameters=parameters)
+    said = f"{len(rates)} device(s), slowest is {slowest}: {format_bytes(rates[slowest] * 2**20)}/s"
+    return replace(
+        output,
+        phases=(phase,),
+        parameters={**output.parameters, "devices": rates},
+        notes={DEVICES_SLOWEST.name: said},
+    )
 
 
 def _of_fio(
