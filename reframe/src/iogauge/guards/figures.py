@@ -123,12 +123,13 @@ def ceiling(
     saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
     demands = f"at most 102 % of {format_value(limit)} {unit}"
     if share > 1.02:
-        remedy = "The data came from a cache, or the topology in the settings is wrong"
         if "measured" in limited_by:
             remedy = (
                 "The data came from a cache, or the layer carries more than was measured: measure it again "
                 "(iogauge run -t ceiling), and see 'iogauge ceilings'"
             )
+            return Rule("G6", demands, remedy).invalid(saw)
+        remedy = "The data came from a cache, or the topology in the settings is wrong"
         return Rule("G6", demands, remedy).invalid(saw)
     if saturating and share < 0.5:
         remedy = "Less than half of what the topology can carry: look for the bottleneck"

@@ -75,8 +75,6 @@ def read(file: Path) -> Stack:
             built |= {f for name, f in _FEATURE_OF_VARIANT.items() if variants.get(name) is True}
         if "fio" in packages:
             built.add(words.FIO)
-        if "iperf3" in packages:
-            built.add(words.IPERF)
         if "darshan-runtime" in packages:
             built.add(words.DARSHAN)
         names = {"ior": "ior", "fio": "fio", "mpi": "mpi", "darshan": "darshan-runtime"}
