@@ -47,7 +47,7 @@ def record(check: str, **metrics: Any) -> Record:
 
 
 NETWORK = record(
-    "NetworkCeiling", pair_median=[100.0], one_to_all=[110.0, 112.0], all_to_one=[90.0]
+    "NetworkCeiling", pair_median=[90.0], one_to_all=[110.0, 112.0], all_to_one=[100.0]
 )
 DEVICES = record("DeviceCeiling", devices_bw=[500.0])
 
