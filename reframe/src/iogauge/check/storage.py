@@ -298,7 +298,11 @@ class StorageCheck(JudgedCheck):
         from iogauge.records import ceilings  # imported here because polars starts slowly
 
         system, partition = self.current_system.name, self.current_partition.name
-        return ceilings.of_partition(system, partition, self._extras.ceilings)
+        try:
+            return ceilings.of_partition(system, partition, self._extras.ceilings)
+        except OSError as error:
+            text = f"{error.filename}: the history cannot be read: {error.strerror}"
+            return MeasuredCeilings(problems=(text,))
 
     def _doubts(
         self, references: Mapping[str, Reference], unreferenced: str
