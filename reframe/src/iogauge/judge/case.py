@@ -206,12 +206,10 @@ def judge(
             unreferenced,
             unsettled=_unsettled(plan, evidence, metric.name),
         )
-        notes = "; ".join(_notes(plan, evidence, metric.name))
-        decided.append(
-            dataclasses.replace(metric_verdict, reason=f"{metric_verdict.reason}: {notes}")
-            if notes
-            else metric_verdict
-        )
+        if notes := "; ".join(_notes(plan, evidence, metric.name)):
+            reason = f"{metric_verdict.reason}: {notes}"
+            metric_verdict = dataclasses.replace(metric_verdict, reason=reason)
+        decided.append(metric_verdict)
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
