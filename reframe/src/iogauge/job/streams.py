@@ -16,6 +16,7 @@ import fcntl
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import struct
@@ -245,6 +246,11 @@ def _die_with_parent() -> None:
 
 
 def _start(words: Sequence[str]) -> subprocess.Popen[str]:
+    if shutil.which(words[0]) is None:
+        raise StreamsError(
+            f"{words[0]} is not on PATH there: expected it on every node; install it (apt install iperf3), or take "
+            "the feature iperf3 away from the environment"
+        )
     return subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
