@@ -1,7 +1,7 @@
 """iperf3: streams between nodes, from the turns of a plan to the rates that the receivers counted.
 
 Written against iperf 3.12. The receiver counts: fio's ``net`` engine was tried as well, and its receiver
-loses the bytes of short reads (1 % to 12 % of them on a loopback, fio 3.33).
+loses the bytes of short reads (1 % to 15 % of them on a loopback, fio 3.33).
 """
 
 from __future__ import annotations
