@@ -57,6 +57,31 @@ class ServerScalingCurve(CurveCheck):
         )
 
 
+@sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))
+class QueueDepthCurve(CurveCheck):
+    descr = "Operations over requests in flight: the plateau, and the depth that it takes"
+    needs = words.FIO
+    points_of = "QueueDepth"
+    varied = "depth"
+    sweep_name = "queue_depths"
+    measured = ("iops", "ops/s")
+    fixed_parameters = ("access",)
+    quantities = {"plateau": (derive.plateau, "ops/s"), "knee": (derive.knee, "1")}
+
+    access = parameter(["read", "write"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.ways = (self.access,)
+        several = sweep.partitions_of(lambda extras: len(extras.sweeps.queue_depths) > 1)
+        points = sweep.points("queue_depths", words.O_DIRECT)
+        self.valid_systems = [
+            name
+            for name in several
+            if any(name in sweep.partitions("queue_depths", x, words.O_DIRECT) for x in points)
+        ]
+
+
 #: Libraries that StripeCount writes with, and the feature of an environment that has each.
 _LIBRARIES = {
     "MPIIO": words.IOR_MPIIO,

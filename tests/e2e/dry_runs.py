@@ -75,6 +75,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "stripe_sizes": ["1 MiB", "4 MiB"],
             "aggregators": [2, 4],
             "tasks_per_client": [tasks],
+            "queue_depths": [1, 16],
         },
         "rights": ["lustre-checksums"],
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},

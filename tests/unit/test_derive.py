@@ -84,6 +84,16 @@ def test_the_published_scale_out(v4: float, v8: float, efficiency: float) -> Non
     assert derive.fit(points).value > 0.98
 
 
+def test_the_knee_is_where_the_line_meets_the_plateau() -> None:
+    """A queue of 0.2 ms a request that carries 40,000 in a second is full with eight in flight."""
+    points = curve({n: min(5_000.0 * n, 40_000.0) for n in (1, 4, 16, 64)})
+    found = derive.knee(points)
+    assert found.value == pytest.approx(8)
+    assert [point.x for point in found.used] == [1, 16]
+    with pytest.raises(NotComputable, match="still rising at the largest point, 4"):
+        derive.knee(points[:2])
+
+
 def test_a_curve_with_a_serial_part_is_no_straight_line() -> None:
     # Amdahl's law with a tenth of serial work.
     amdahl = curve({n: 1 / (0.1 + 0.9 / n) for n in (1, 2, 4, 8, 16)})

@@ -195,6 +195,27 @@ def test_g4_says_how_much_more_is_needed() -> None:
     says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")
 
 
+@pytest.mark.parametrize(
+    ("operations", "share", "tier", "outcome"),
+    [
+        (1_000, 0.01, "daily", OK),
+        (999, 0.01, "daily", INVALID),
+        (10_000, 0.001, "acceptance", OK),
+        (9_999, 0.001, "acceptance", INVALID),
+        (9_999, 0.001, "quick", WARN),
+    ],
+)
+def test_g4_wants_operations_beyond_a_percentile(
+    operations: int, share: float, tier: Tier, outcome: Outcome
+) -> None:
+    assert figures.beyond(operations=operations, share=share, tier=tier).outcome is outcome
+
+
+def test_g4_says_how_long_a_percentile_takes() -> None:
+    found = figures.beyond(operations=500, share=0.01, tier="daily")
+    says(found, "5.0 of 500 operation", "10 or more", "phase_seconds 2-fold")
+
+
 # --- G5: stragglers -------------------------------------------------------------------------------
 
 
@@ -557,6 +578,10 @@ def test_g14_a_quota_that_may_bind_later_is_a_remark(
 )
 def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
     assert figures.spread(samples=samples, limit=limit).outcome is outcome
+
+
+def test_g17_only_remarks_on_the_slowest_requests() -> None:
+    assert figures.spread(samples=[80, 100, 120], limit=0.05, tail=True).outcome is WARN
 
 
 def test_g17_says_what_it_saw() -> None:

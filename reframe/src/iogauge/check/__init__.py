@@ -7,6 +7,7 @@
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
+- load: scenarios that load storage with fio
 - mdtest: scenarios that run mdtest
 - needle: every storage target alone, every metadata target alone, every node alone
 - storage: the base class of every measured case
@@ -30,6 +31,7 @@ from iogauge.check.ior import (
     PinnedFilesCheck,
     SharedFileCheck,
 )
+from iogauge.check.load import QueueDepthCheck
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
@@ -55,6 +57,7 @@ __all__ = [
     "NodeNeedleCheck",
     "PairsCheck",
     "PinnedFilesCheck",
+    "QueueDepthCheck",
     "RandomReadCheck",
     "SharedFileCheck",
     "SpeedupCheck",

@@ -104,6 +104,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G9", "storage", preflight.storage, "INVALID", "`target.cache`", preflight.storage_of),
     Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),
     Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
+    Guard("G4", "percentile", figures.beyond, "INVALID", "`limits.phase_seconds`", figures.beyond_of),
     Guard("G4", "clock", witness.seconds_witnessed, "INVALID", "", witness.seconds_witnessed_of),
     Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),

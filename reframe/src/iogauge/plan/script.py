@@ -102,8 +102,14 @@ def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
 
 
 def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:
-    """Return the lines of phases, and a sample of the contents after the last write and read."""
-    last = {phase.access.direction: phase for phase, _ in phases if plan.sampled}
+    """Return the lines of phases, and a sample of the contents after the last write and read.
+
+    After preparing phases there is none if the warm-up writes: both are repetition 0.
+    """
+    preparing = any(phase in plan.prepare for phase, _ in phases)
+    writes = any(phase.access.direction == "write" for phase in plan.repeat)
+    sampled = plan.sampled and not (preparing and plan.warm_up and writes)
+    last = {phase.access.direction: phase for phase, _ in phases if sampled}
     lines = []
     for phase, own in phases:
         lines += own

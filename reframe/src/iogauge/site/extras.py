@@ -205,6 +205,8 @@ class Sweeps(SiteModel):
     default_writers: tuple[Count, ...] = ()
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
+    #: Requests that each process has in flight (QueueDepth).
+    queue_depths: tuple[Count, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Sweeps:
