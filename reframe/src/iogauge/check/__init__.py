@@ -31,7 +31,7 @@ from iogauge.check.ior import (
     PinnedFilesCheck,
     SharedFileCheck,
 )
-from iogauge.check.load import QueueDepthCheck
+from iogauge.check.load import EnduranceCheck, QueueDepthCheck
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
@@ -47,6 +47,7 @@ __all__ = [
     "ChecksumCheck",
     "CurveCheck",
     "DefaultWritersCheck",
+    "EnduranceCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",

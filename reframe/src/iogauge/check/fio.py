@@ -42,11 +42,12 @@ from iogauge.tools.fio.options import (
 from iogauge.tools.fio.output import parse_json
 
 #: fio's own syntax for an environment variable in a job file.
-_DIRECTORY = "${IOG_DIR}"
+DIRECTORY = "${IOG_DIR}"
 
 READ_IOPS = Metric("read_iops", "ops/s")
 READ_BW = Metric("read_bw", "MiB/s")
-_LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
+#: How files are laid out that a timed job then works on.
+LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 
 def _parse(printed: Printed) -> ToolOutput:
@@ -156,7 +157,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
     def timed_job(self, file_bytes: int) -> FioJob:
         """Return the job that is measured: it runs for the time that the limits give."""
         return random_read_job(
-            directory=_DIRECTORY,
+            directory=DIRECTORY,
             block_bytes=parse_bytes(self.block),
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
@@ -177,14 +178,14 @@ class FioRandomReadCheck(OneNodeFioCheck):
         job = self.timed_job(file_bytes)
         reads = job.pattern.endswith("read")
         layout = layout_job(
-            directory=_DIRECTORY,
+            directory=DIRECTORY,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
             checksum_bytes=_checksum_bytes(block) if reads else 0,
         )
         return self.fio_case(
             jobs=[layout, job],
-            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.fio_phase(
                     job,
@@ -228,7 +229,7 @@ class FioMetadataCheck(OneNodeFioCheck):
         jobs = [
             metadata_job(
                 engine,
-                directory=_DIRECTORY,
+                directory=DIRECTORY,
                 files=files,
                 numjobs=self.tasks_per_node,
                 loops=loops,
@@ -329,7 +330,7 @@ class RandomReadCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then read."""
-        layout, read = self._jobs(_DIRECTORY)
+        layout, read = self._jobs(DIRECTORY)
         rates = {"read_iops": "iops", "read_bw": "bw"}
         # The network limits large blocks, operations limit small ones.
         full: Literal["bandwidth"] | None = (
@@ -337,7 +338,7 @@ class RandomReadCheck(FioCheck):
         )
         return self.fio_case(
             jobs=[layout, read],
-            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.fio_phase(
                     read,
@@ -378,12 +379,12 @@ class ChecksumCheck(RandomReadCheck):
 
     def plan(self) -> CasePlan:
         """Read as in every random read, with checksums as found, and again without."""
-        layout, read = self._jobs(_DIRECTORY)
+        layout, read = self._jobs(DIRECTORY)
         unchecked = replace(read, name="unchecked")
         access, checked = Access(direction="read", o_direct=True), _verification(layout)
         return self.fio_case(
             jobs=[layout, read, unchecked],
-            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.set_checksums("on"),
                 self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),

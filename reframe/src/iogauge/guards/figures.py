@@ -1,5 +1,5 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
-(G4 to G8, G17, G21, G22).
+"""Guards of the figures: duration, tail, ceiling, units, bytes, order, tool, environment
+(G4 to G8, G21, G22).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from iogauge.core.units import convert, dimension, format_bytes, format_seconds,
 from iogauge.core.words import Tier
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
-from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node import programs
 from iogauge.node.programs import is_known, lie_of
 from iogauge.plan.cost import metric_ceiling
-from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
 #: Below the second number it gets a remark.
@@ -29,11 +28,6 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
     "daily": (30.0, 60.0),
     "acceptance": (60.0, 60.0),
 }
-
-
-#: Share of the operations beyond each percentile, and the fewest that make it (G4).
-_TAILS: Final = {"latency_p99": 0.01, "latency_p999": 0.001}
-_BEYOND: Final = 10
 
 
 def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
@@ -60,27 +54,6 @@ def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
 def duration_of(seen: PhaseSeen) -> Iterator[Finding]:
     if seen.tool_phases and seen.access.direction != "none":
         yield duration(seconds=[phase.seconds for phase in seen.tool_phases], tier=seen.case.tier)
-
-
-def beyond(*, operations: int, share: float, tier: Tier) -> Finding:
-    """G4: ten operations of the shortest repetition lie beyond a percentile of the latency: p99 needs
-    1,000, p99.9 10,000. Tier quick yields a remark.
-    """
-    saw = f"{operations * share:.1f} of {operations} operation(s) lie beyond the percentile"
-    remedy = f"Raise limits.phase_seconds {_BEYOND / (operations * share):.3g}-fold"
-    otherwise = Outcome.WARN if tier == "quick" else Outcome.INVALID
-    return Rule("G4", f"{_BEYOND} or more", remedy).decide(
-        operations * share >= _BEYOND, saw, otherwise
-    )
-
-
-def beyond_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G4 for each metric that is a percentile of the latency."""
-    counts = [phase.operations for phase in seen.tool_phases if phase.operations]
-    for metric, (_, quantity) in seen.phase.rates.items():
-        if quantity in _TAILS and counts:
-            found = beyond(operations=min(counts), share=_TAILS[quantity], tier=seen.case.tier)
-            yield dataclasses.replace(found, metric=metric)
 
 
 def tail(
@@ -234,32 +207,6 @@ def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
             reported=[phase.bytes_moved for phase in seen.tool_phases],
             warnings=warnings,
         )
-
-
-def spread(*, samples: Sequence[float], limit: float, tail: bool = False) -> Finding:
-    """G17: coefficient of variation (n - 1) over the repetitions. A limit above 50 % yields a remark,
-    and so do the slowest percent of the requests that spread more.
-    """
-    rule = Rule(
-        "G17",
-        f"at most {limit:.0%} over at least 2 repetitions",
-        "Others may use the target: repeat at a quiet time, or raise limits.repetitions",
-    )
-    if len(samples) < 2:
-        return rule.warn("one repetition: spread unknown")
-    cv = statistics.stdev(samples) / statistics.fmean(samples)
-    saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    if cv <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
-    return rule.decide(cv <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
-
-
-def spread_of(seen: MetricSeen) -> Iterator[Finding]:
-    yield spread(
-        samples=seen.case.values[seen.name],
-        limit=seen.case.extras.limits.max_spread,
-        tail=any(metric.tail for metric in seen.case.metrics if metric.name == seen.name),
-    )
 
 
 def read_after_write(

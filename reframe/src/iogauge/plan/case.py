@@ -88,7 +88,8 @@ class PhasePlan:
     causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
     ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
-    means that the command asks the agent, whose words come after it and ``--``.
+    means that the command asks the agent, whose words come after it and ``--``. ``series`` means that
+    the bytes of each second, as the first node counts them, belong to its figures.
     """
 
     name: str
@@ -108,6 +109,7 @@ class PhasePlan:
     syncs: bool = False
     pauses: bool = False
     asks: bool = False
+    series: bool = False
 
     @property
     def witnessed(self) -> bool:
