@@ -12,9 +12,11 @@ from iogauge.check import (
     BoxScalingCheck,
     CurveCheck,
     PairsCheck,
+    SizesCheck,
     SpeedupCheck,
     baseline_checks,
     derive,
+    sized_checks,
     sweep,
     words,
 )
@@ -156,3 +158,10 @@ class AgainstBaseline(BaselineCheck):
         self.valid_systems = sweep.partitions_of(
             lambda extras: extras.baseline and self.check in extras.baseline.checks
         )
+
+
+@sweep.simple_test_if(sized_checks())
+class SizeScaling(SizesCheck):
+    descr = "The best of a check's cases over file systems of three sizes or more"
+
+    check = parameter(sized_checks(), loggable=True)

@@ -7,6 +7,7 @@ from iogauge.check import (
     DefaultWritersCheck,
     Layout,
     SharedFileCheck,
+    SizedFileCheck,
     sweep,
     words,
 )
@@ -42,6 +43,20 @@ class StripeSize(SharedFileCheck):
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
+
+
+@sweep.simple_test_if(sweep.points("file_sizes", words.LUSTRE))
+class OutputFile(SizedFileCheck):
+    descr = "Seconds for an application's output, a shared file of its size, by stripe count"
+
+    size = parameter(sweep.points("file_sizes", words.LUSTRE), loggable=True)
+    stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        sized = sweep.partitions("file_sizes", self.size, words.LUSTRE)
+        striped = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
+        self.valid_systems = [name for name in sized if name in striped]
 
 
 @sweep.simple_test_if(sweep.points("aggregators"))

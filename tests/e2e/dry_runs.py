@@ -76,6 +76,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "aggregators": [2, 4],
             "tasks_per_client": [tasks],
             "queue_depths": [1, 16],
+            "file_sizes": ["2 GB"],
         },
         "rights": ["lustre-checksums"],
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},

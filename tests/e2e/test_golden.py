@@ -84,10 +84,10 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
-    striped |= {"ServerScalingCurve", "StripeSpeedup"}
+    striped |= {"OutputFile", "ServerScalingCurve", "StripeSpeedup"}
     several = {"NodeNeedle"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
-    classes -= {"BoxScaling", "DefaultWriters"}
+    classes -= {"BoxScaling", "DefaultWriters", "SizeScaling"}
     missing = classes - {case.check for case in cases}
     assert missing == (striped | several if site == "workstation" else set())
     assert len(cases) >= 30

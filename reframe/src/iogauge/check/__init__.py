@@ -1,6 +1,6 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
-- compared: a partition against its baseline
+- compared: a partition against its baseline, and file systems of several sizes
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
 - fio: scenarios that run fio
@@ -10,12 +10,19 @@
 - load: scenarios that load storage with fio
 - mdtest: scenarios that run mdtest
 - needle: every storage target alone, every metadata target alone, every node alone
+- shared_file: scenarios in which all tasks write one file
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.check import sweep
-from iogauge.check.compared import BaselineCheck, BoxScalingCheck, baseline_checks
+from iogauge.check.compared import (
+    BaselineCheck,
+    BoxScalingCheck,
+    SizesCheck,
+    baseline_checks,
+    sized_checks,
+)
 from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
     ChecksumCheck,
@@ -24,16 +31,16 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     RandomReadCheck,
 )
-from iogauge.check.ior import (
-    AggregatorsCheck,
-    DefaultWritersCheck,
-    IorCheck,
-    PinnedFilesCheck,
-    SharedFileCheck,
-)
+from iogauge.check.ior import IorCheck, PinnedFilesCheck
 from iogauge.check.load import EnduranceCheck, QueueDepthCheck
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.shared_file import (
+    AggregatorsCheck,
+    DefaultWritersCheck,
+    SharedFileCheck,
+    SizedFileCheck,
+)
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Layout
@@ -61,11 +68,14 @@ __all__ = [
     "QueueDepthCheck",
     "RandomReadCheck",
     "SharedFileCheck",
+    "SizedFileCheck",
+    "SizesCheck",
     "SpeedupCheck",
     "StorageCheck",
     "TargetNeedleCheck",
     "baseline_checks",
     "derive",
+    "sized_checks",
     "sweep",
     "traits",
     "words",

@@ -205,6 +205,8 @@ class Sweeps(SiteModel):
     default_writers: tuple[Count, ...] = ()
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
+    #: Sizes of an application's output (OutputFile), each over all ``stripe_counts``.
+    file_sizes: tuple[Annotated[Bytes, Field(gt=0)], ...] = ()
     #: Requests that each process has in flight (QueueDepth).
     queue_depths: tuple[Count, ...] = ()
 
