@@ -59,6 +59,13 @@ class ServerScalingCurve(CurveCheck):
         )
 
 
+def _with_curve(name):
+    """Return the partitions with O_DIRECT that declare two points or more of a sweep."""
+    points = sweep.points(name, words.O_DIRECT)
+    found = [place for point in points for place in sweep.partitions(name, point, words.O_DIRECT)]
+    return sorted({place for place in found if found.count(place) > 1})
+
+
 @sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))
 class QueueDepthCurve(CurveCheck):
     descr = "Operations over requests in flight: the plateau, and the depth that it takes"
@@ -75,13 +82,34 @@ class QueueDepthCurve(CurveCheck):
     @run_after("init")
     def choose(self):
         self.ways = (self.access,)
-        several = sweep.partitions_of(lambda extras: len(extras.sweeps.queue_depths) > 1)
-        points = sweep.points("queue_depths", words.O_DIRECT)
-        self.valid_systems = [
-            name
-            for name in several
-            if any(name in sweep.partitions("queue_depths", x, words.O_DIRECT) for x in points)
-        ]
+        self.valid_systems = _with_curve("queue_depths")
+
+
+@sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
+class ReadScalingCurve(CurveCheck):
+    descr = "Random reads over the processes on a client: plateau, linearity, and what holds beyond"
+    needs = words.FIO
+    points_of = "RandomRead"
+    varied = "tasks"
+    sweep_name = "tasks_per_client"
+    ways = ("read",)
+    measured = ("iops", "ops/s")
+    alike = ("nodes",)
+    fixed_parameters = ("block", "span")
+    quantities = {
+        "plateau": (derive.plateau, "ops/s"),
+        "linearity": (derive.linearity, "1"),
+        "hold": (derive.hold, "1"),
+    }
+
+    block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)
+    span = parameter(["one-client", "all"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        nodes = 1 if self.span == "one-client" else 2
+        enough = sweep.partitions_of(lambda extras: extras.scale.nodes >= nodes)
+        self.valid_systems = [name for name in _with_curve("tasks_per_client") if name in enough]
 
 
 #: Libraries that StripeCount writes with, and the feature of an environment that has each.

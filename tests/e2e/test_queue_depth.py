@@ -16,11 +16,11 @@ DEPTHS = [1, 4]
 VALID = {"UNREFERENCED", "CONTAMINATED"}
 
 
-def deepen(rig: Rig, depths: list[int]) -> None:
-    """Declare the depths of a rig's site."""
+def deepen(rig: Rig, depths: list[int], name: str = "queue_depths") -> None:
+    """Declare the points of a sweep of a rig's site."""
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["sweeps"] = {"queue_depths": depths}
+    partition["extras"]["sweeps"] = {name: depths}
     rig.write_settings(data)
 
 
@@ -97,3 +97,18 @@ def test_the_curve_names_the_plateau_and_the_knee(make_rig: Callable[..., Rig]) 
     found = derive(rig, "-n", "^QueueDepthCurve%access=read$").record
     assert medians(found) == {"read_plateau": 40_000, "read_knee": 8}
     assert found["verdict"] == "PASS", found["reason"]
+
+
+def test_the_curve_over_processes_of_a_client(make_rig: Callable[..., Rig]) -> None:
+    """Random reads of 4 KiB of one client grow with its processes up to 64, and hold with 128."""
+    rig = make_rig(tools=("fio",), tasks=1)
+    deepen(rig, [16, 64, 128], "tasks_per_client")
+    for tasks, iops in {16: 80_000, 64: 320_000, 128: 310_000}.items():
+        point = {"block": "4KiB", "span": "one-client", "tasks": tasks}
+        keep(rig, record("RandomRead", point, {"read_iops": iops}, tasks_per_node=tasks))
+    found = derive(rig, "-n", "^ReadScalingCurve%.*4KiB.*one-client").record
+    assert medians(found) == {
+        "read_plateau": 320_000,
+        "read_linearity": 1.0,
+        "read_hold": pytest.approx(310 / 320),
+    }
