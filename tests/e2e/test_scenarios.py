@@ -48,7 +48,7 @@ def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
             "servers": [1, 2],
             "stripe_counts": [1, 4],
             "stripe_sizes": ["1 MiB"],
-            "file_sizes": ["64 MiB"],
+            "file_sizes": ["128 MiB"],
             "aggregators": [1, 2],
             "tasks_per_client": [2],
         },
@@ -123,8 +123,8 @@ def test_every_layout_was_read_back(everything: Run, check: str) -> None:
 def test_an_output_has_the_seconds_of_its_size(everything: Run) -> None:
     for record in of(everything, "OutputFile"):
         values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-        assert values["write_time"] * values["write_bw"] == pytest.approx(64, rel=0.01)
-        assert record["parameters"]["size"] == 64 << 20
+        assert values["write_time"] * values["write_bw"] == pytest.approx(128, rel=0.01)
+        assert record["parameters"]["size"] == 128 << 20
 
 
 def test_one_server_means_its_targets(everything: Run) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
@@ -106,12 +106,12 @@ class BaselineCheck(DerivedCheck):
 
         The metrics that both sides have are known only after their records are read.
         """
-        metrics = []
-        for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
-            better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
-            if better:
-                metrics.append(Metric(name, "1", better))
-        return tuple(metrics)
+        named = leaves(self._references.data.get(type(self).__name__))
+        return tuple(
+            Metric(name, "1", "less" if _bounds_above(named[name]) else better)
+            for name in sorted(named)
+            if (better := next((b for end, b in _COMPARED.items() if name.endswith(end)), None))
+        )
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best case here with the best there, for every metric that both sides have."""
@@ -187,7 +187,7 @@ class SizesCheck(DerivedCheck):
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics of the reference file that have the form of a curve over sizes."""
-        names = _leaf_names(self._references.data.get(type(self).__name__))
+        names = leaves(self._references.data.get(type(self).__name__))
         return tuple(
             Metric(name, "1") for name in sorted(names) if name.endswith(tuple(_OVER_SIZES))
         )
@@ -276,9 +276,18 @@ class BoxScalingCheck(DerivedCheck):
         return [Formula(self.promise()[0], compute, left_out)]
 
 
-def _leaf_names(entry: object) -> set[str]:
-    """Return the names of the metrics in a check's entry of the reference file, at any depth."""
-    if not isinstance(entry, dict):
-        return set()
-    here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}
-    return here.union(*(_leaf_names(value) for value in entry.values()))
+def leaves(entry: object) -> dict[str, list[Any]]:
+    """Return the references of each metric in a check's entry of the reference file, at any depth."""
+    found: dict[str, list[Any]] = {}
+    if isinstance(entry, dict):
+        for name, value in entry.items():
+            if isinstance(value, list) and name != "$index":
+                found.setdefault(name, []).append(value)
+            for inner, values in leaves(value).items():
+                found.setdefault(inner, []).extend(values)
+    return found
+
+
+def _bounds_above(of_metric: Sequence[Any]) -> bool:
+    """Return whether the references of a ratio have an upper bound alone, as those of latencies."""
+    return all(len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in of_metric)
