@@ -5,6 +5,7 @@ from reframe.core.builtins import parameter, run_after
 from iogauge.check import (
     AggregatorsCheck,
     DefaultWritersCheck,
+    HintedFileCheck,
     Layout,
     SharedFileCheck,
     SizedFileCheck,
@@ -43,6 +44,17 @@ class StripeSize(SharedFileCheck):
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
+
+
+@sweep.simple_test_if(sweep.points("striping_hints", words.LUSTRE))
+class StripeHints(HintedFileCheck):
+    descr = "Collective write of a shared file whose stripes the MPI library makes, by hints"
+
+    stripe_size = parameter(sweep.points("striping_hints", words.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("striping_hints", self.stripe_size, words.LUSTRE)
 
 
 @sweep.simple_test_if(sweep.points("file_sizes", words.LUSTRE))

@@ -77,6 +77,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "tasks_per_client": [tasks],
             "queue_depths": [1, 16],
             "file_sizes": ["2 GB"],
+            "striping_hints": ["2 MiB"],
         },
         "rights": ["lustre-checksums"],
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},

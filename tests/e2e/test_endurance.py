@@ -17,7 +17,7 @@ SECONDS = 16
 BURST, REST = 40, 10
 _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
 
-pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_loop]
+pytestmark = pytest.mark.needs_fio
 
 
 @pytest.fixture
@@ -28,6 +28,7 @@ def place(storage: Path) -> Iterator[Place]:
         yield Place(base, leaving)
 
 
+@pytest.mark.needs_loop
 def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) -> None:
     target = place.formatted("ext4")
     node = os.stat(place.last).st_rdev
@@ -62,3 +63,14 @@ def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) 
     (minutes,) = record["metrics"][0]["rounds"]
     assert len(minutes) == SECONDS
     rig.assert_clean()
+
+
+def test_hours_beyond_the_time_limit_are_refused_before_they_are_lost(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("fio",), limits={"phase_seconds": "1 h", "repetitions": 2})
+    done = rig.run("-n", "^Endurance$")
+    done.never_passed(
+        r"2 repetition\(s\) of limits.phase_seconds take 2.0 h, but the partition's time_limit is \d+ "
+    )
+    assert done.record["verdict"] == "ERROR"

@@ -84,7 +84,7 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
-    striped |= {"OutputFile", "ServerScalingCurve", "StripeSpeedup"}
+    striped |= {"OutputFile", "StripeHints", "ServerScalingCurve", "StripeSpeedup"}
     several = {"NodeNeedle"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
     classes -= {"BoxScaling", "DefaultWriters", "SizeScaling"}

@@ -38,6 +38,7 @@ from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCh
 from iogauge.check.shared_file import (
     AggregatorsCheck,
     DefaultWritersCheck,
+    HintedFileCheck,
     SharedFileCheck,
     SizedFileCheck,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
+    "HintedFileCheck",
     "IorCheck",
     "Layout",
     "MdtNeedleCheck",

@@ -88,6 +88,8 @@ class IorCheck(StorageCheck):
     warm_up: bool = True
     #: The scenario varies the tasks on a node, which may exceed its cores.
     sweeps_tasks: bool = False
+    #: Hints to the MPI library ask for the layout.
+    hinted: bool = False
     #: Words after ``ior`` in the document. ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
     #: ``{block}``, ``{segments}`` and ``{tasks}`` (on a node) are filled in.
     published: str = ""
@@ -312,6 +314,7 @@ class IorCheck(StorageCheck):
             servers=self.servers_used(),
             cyclic=published and self.published_cyclic,
             sweeps_tasks=self.sweeps_tasks,
+            hinted=self.hinted,
         )
 
 

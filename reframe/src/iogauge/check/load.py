@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck, FioRandomReadCheck
 from iogauge.core.measurement import Metric
-from iogauge.core.units import format_bytes
+from iogauge.core.units import format_bytes, format_seconds
 from iogauge.evidence.series import SERIES, Series
 from iogauge.plan.case import Access, CasePlan
 from iogauge.tools.fio.options import FioJob, layout_job
@@ -97,6 +97,13 @@ class EnduranceCheck(FioCheck):
             raise ValueError(
                 f"limits.case_bytes is {case_bytes}: less than a transfer of {self.transfer} bytes for each "
                 f"of {self.total_tasks} task(s); expected {enough} or more"
+            )
+        wanted_s = self.repetitions * self.site.limits.phase_seconds
+        if wanted_s > self._time_limit_s:
+            raise ValueError(
+                f"{self.repetitions} repetition(s) of limits.phase_seconds take "
+                f"{format_seconds(wanted_s)}, but the partition's time_limit is "
+                f"{format_seconds(self._time_limit_s)}: raise it, or shorten the case"
             )
         layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=self.tasks_per_node)
         job = replace(

@@ -44,6 +44,51 @@ class SharedFileCheck(IorCheck):
         feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
         self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
 
+    def hinted_words(self, hints: mpi.MpiHints) -> Sequence[str]:
+        """Return the words that start IOR with hints in its environment.
+
+        Raises ValueError if the environment's MPI is not known.
+        """
+        dialect = self.current_environ.extras.get("mpi")
+        if dialect is None:
+            raise ValueError(
+                f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
+                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
+            )
+        variables = mpi.environment(dialect, hints, nodes=self.nodes)
+        return ["env", *(f"{name}={value}" for name, value in variables.items()), "ior"]
+
+
+class HintedFileCheck(SharedFileCheck):
+    """A collective write whose stripes the MPI library is asked for; the layout is read back (G10).
+
+    A subclass sets ``stripe_size`` in bytes. The stripe count is the largest of the site's sweep. A
+    library that was built without Lustre ignores such hints, and the case is INVALID.
+    """
+
+    hinted = True
+    stripe_size: int
+
+    def layout(self) -> Layout:
+        """Return the layout that the hints ask for; raises ValueError in a pool."""
+        if self.site.target.pool:
+            raise ValueError(
+                f"target.pool is {self.site.target.pool}: hints name no pool; leave this check out there"
+            )
+        counts = self.site.sweeps.stripe_counts
+        if not counts:
+            raise ValueError(
+                "sweeps.striping_hints needs a stripe count: declare sweeps.stripe_counts"
+            )
+        return Layout(stripe_count=max(counts), stripe_bytes=self.stripe_size)
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR with the hints in its environment."""
+        layout = self.layout()
+        return self.hinted_words(
+            mpi.MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
+        )
+
 
 class SizedFileCheck(SharedFileCheck):
     """A collective write of a file of a given size, as an application writes one output.
@@ -112,21 +157,9 @@ class AggregatorsCheck(SharedFileCheck):
             return None
         return Layout(stripe_count=self.aggregators)
 
-    def _hints(self) -> dict[str, str]:
-        """Return the hints for the environment's MPI; raises ValueError if that is not known."""
-        dialect = self.current_environ.extras.get("mpi")
-        if dialect is None:
-            raise ValueError(
-                f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
-                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
-            )
-        return mpi.environment(
-            dialect, mpi.MpiHints(aggregators=self.aggregators), nodes=self.nodes
-        )
-
     def tool_words(self) -> Sequence[str]:
         """Return the words that start IOR with the hints in its environment."""
-        return ["env", *(f"{name}={value}" for name, value in self._hints().items()), "ior"]
+        return self.hinted_words(mpi.MpiHints(aggregators=self.aggregators))
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write, write once more under Darshan, and count the writers with Darshan's parser."""

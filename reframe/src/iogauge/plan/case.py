@@ -164,7 +164,8 @@ class CasePlan:
     storage servers that hold the files, None means all. ``cyclic`` places ranks round the nodes
     instead of filling one after the other. ``restores`` means that the case changes client
     settings, which its job restores. ``sweeps_tasks`` means that the scenario varies the tasks on a
-    node, beyond the cores if the site allows it.
+    node, beyond the cores if the site allows it. ``hinted`` means that the MPI library is asked for the
+    layout, and the directory is not.
 
     ``writes_first`` means that all writing executions of ``repeat`` come before the first reading
     one. Each repetition then has a directory of its own, :data:`SET`, and ``held_bytes`` and
@@ -192,6 +193,7 @@ class CasePlan:
     cyclic: bool = False
     restores: bool = False
     sweeps_tasks: bool = False
+    hinted: bool = False
     writes_first: bool = False
 
     @property

@@ -124,7 +124,7 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     before, where = [], plan.directory
     if plan.writes_first:
         before.append(f"mkdir {shell_word(where)} || exit 1")
-    if plan.layout is not None:
+    if plan.layout is not None and not plan.hinted:
         before.append(
             f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
         )

@@ -199,6 +199,8 @@ class Sweeps(SiteModel):
     stripe_counts: tuple[Count, ...] = ()
     #: Stripe sizes of a shared file (StripeSize).
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    #: Stripe sizes that the MPI library is asked for by hints (StripeHints).
+    striping_hints: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
     #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
