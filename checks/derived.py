@@ -12,9 +12,11 @@ from iogauge.check import (
     BoxScalingCheck,
     CurveCheck,
     PairsCheck,
+    SizesCheck,
     SpeedupCheck,
     baseline_checks,
     derive,
+    sized_checks,
     sweep,
     words,
 )
@@ -55,6 +57,59 @@ class ServerScalingCurve(CurveCheck):
         self.valid_systems = sweep.partitions_of(
             lambda extras: extras.target.striped_by == "lustre" and len(extras.sweeps.servers) > 1
         )
+
+
+def _with_curve(name):
+    """Return the partitions with O_DIRECT that declare two points or more of a sweep."""
+    points = sweep.points(name, words.O_DIRECT)
+    found = [place for point in points for place in sweep.partitions(name, point, words.O_DIRECT)]
+    return sorted({place for place in found if found.count(place) > 1})
+
+
+@sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))
+class QueueDepthCurve(CurveCheck):
+    descr = "Operations over requests in flight: the plateau, and the depth that it takes"
+    needs = words.FIO
+    points_of = "QueueDepth"
+    varied = "depth"
+    sweep_name = "queue_depths"
+    measured = ("iops", "ops/s")
+    fixed_parameters = ("access",)
+    quantities = {"plateau": (derive.plateau, "ops/s"), "knee": (derive.knee, "1")}
+
+    access = parameter(["read", "write"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.ways = (self.access,)
+        self.valid_systems = _with_curve("queue_depths")
+
+
+@sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
+class ReadScalingCurve(CurveCheck):
+    descr = "Random reads over the processes on a client: plateau, linearity, and what holds beyond"
+    needs = words.FIO
+    points_of = "RandomRead"
+    varied = "tasks"
+    sweep_name = "tasks_per_client"
+    ways = ("read",)
+    measured = ("iops", "ops/s")
+    alike = ("nodes",)
+    fixed_parameters = ("block", "span")
+    quantities = {
+        "plateau": (derive.plateau, "ops/s"),
+        "linearity": (derive.linearity, "1"),
+        "hold": (derive.hold, "1"),
+    }
+
+    block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)
+    span = parameter(["one-client", "all"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        nodes = 1 if self.span == "one-client" else 2
+        enough = sweep.partitions_of(lambda extras: extras.scale.nodes >= nodes)
+        self.valid_systems = [name for name in _with_curve("tasks_per_client") if name in enough]
 
 
 #: Libraries that StripeCount writes with, and the feature of an environment that has each.
@@ -131,3 +186,10 @@ class AgainstBaseline(BaselineCheck):
         self.valid_systems = sweep.partitions_of(
             lambda extras: extras.baseline and self.check in extras.baseline.checks
         )
+
+
+@sweep.simple_test_if(sized_checks())
+class SizeScaling(SizesCheck):
+    descr = "The best of a check's cases over file systems of three sizes or more"
+
+    check = parameter(sized_checks(), loggable=True)

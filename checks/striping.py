@@ -5,8 +5,10 @@ from reframe.core.builtins import parameter, run_after
 from iogauge.check import (
     AggregatorsCheck,
     DefaultWritersCheck,
+    HintedFileCheck,
     Layout,
     SharedFileCheck,
+    SizedFileCheck,
     sweep,
     words,
 )
@@ -42,6 +44,31 @@ class StripeSize(SharedFileCheck):
 
     def layout(self):
         return Layout(stripe_count=-1, stripe_bytes=self.stripe_size)
+
+
+@sweep.simple_test_if(sweep.points("striping_hints", words.LUSTRE))
+class StripeHints(HintedFileCheck):
+    descr = "Collective write of a shared file whose stripes the MPI library makes, by hints"
+
+    stripe_size = parameter(sweep.points("striping_hints", words.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("striping_hints", self.stripe_size, words.LUSTRE)
+
+
+@sweep.simple_test_if(sweep.points("file_sizes", words.LUSTRE))
+class OutputFile(SizedFileCheck):
+    descr = "Seconds for an application's output, a shared file of its size, by stripe count"
+
+    size = parameter(sweep.points("file_sizes", words.LUSTRE), loggable=True)
+    stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        sized = sweep.partitions("file_sizes", self.size, words.LUSTRE)
+        striped = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
+        self.valid_systems = [name for name in sized if name in striped]
 
 
 @sweep.simple_test_if(sweep.points("aggregators"))

@@ -14,7 +14,7 @@ from e2e.rig import Rig, Run
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 MODES = ("quick", "daily", "weekly", "acceptance")
 #: Of the acceptance only: hours long, or with settings of the client changed.
-ACCEPTANCE_ONLY = {"Steady", "ChecksumOverhead"}
+ACCEPTANCE_ONLY = {"Steady", "Endurance", "ChecksumOverhead"}
 SEQUENTIAL = ("-n", "IorPosix%files=per-process%order=sequential")
 
 

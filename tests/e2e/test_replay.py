@@ -361,6 +361,24 @@ DERIVED = (
     ),
     # "near-linear", taken as linear.
     against(*("R3", CYCLE, "oss12", "TaskScaling"), {"write_bw": 3.0, "read_bw": 3.0}, 3),
+    Derived(
+        "R3",
+        CYCLE,
+        "oss4",
+        "SizeScaling",
+        {"check": "TaskScaling"},
+        {
+            "write_bw_fit": 0.9999,
+            "read_bw_fit": 0.9909,
+            "write_bw_scale_out": 1.0,
+            "read_bw_scale_out": 1.0,
+        },
+        tuple(
+            ("oss12", "TaskScaling", "tasks", (1, 2, 4, 8, 16, 24, 32), metric, LOW)
+            for metric in ("write_bw", "read_bw")
+        ),
+        turn=2,
+    ),
     *(
         Derived(
             "O5",

@@ -48,6 +48,7 @@ def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
             "servers": [1, 2],
             "stripe_counts": [1, 4],
             "stripe_sizes": ["1 MiB"],
+            "file_sizes": ["128 MiB"],
             "aggregators": [1, 2],
             "tasks_per_client": [2],
         },
@@ -79,7 +80,7 @@ def run(rig: Rig, *words: str, **knobs: str) -> Run:
 def everything(make_module_rig: Callable[..., Rig]) -> Run:
     """All scenarios of the published documents that ask for a layout, once; test_footprint.py has the others."""
     rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
-    names = "^(TaskScaling%|ServerScaling%|RandomRead|ChecksumOverhead%block=4KiB|StripeCount|StripeSize|Aggregators)"
+    names = "^(TaskScaling%|ServerScaling%|RandomRead|ChecksumOverhead%block=4KiB|StripeCount|StripeSize|OutputFile|Aggregators)"
     done = run(rig, "-n", names, "--exec-policy=serial")
     rig.assert_clean()
     return done
@@ -98,6 +99,7 @@ def of(done: Run, check: str) -> list[dict[str, Any]]:
         ("RandomRead", 3),
         ("StripeCount", 2),
         ("StripeSize", 1),
+        ("OutputFile", 2),
     ],
 )
 def test_it_measures(everything: Run, check: str, cases: int) -> None:
@@ -109,12 +111,20 @@ def test_it_measures(everything: Run, check: str, cases: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "check", ["TaskScaling", "ServerScaling", "RandomRead", "StripeCount", "StripeSize"]
+    "check",
+    ["TaskScaling", "ServerScaling", "RandomRead", "StripeCount", "StripeSize", "OutputFile"],
 )
 def test_every_layout_was_read_back(everything: Run, check: str) -> None:
     for record in of(everything, check):
         said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
         assert said["G10"] == said["G11"] == said["G12"] == "ok", record["findings"]
+
+
+def test_an_output_has_the_seconds_of_its_size(everything: Run) -> None:
+    for record in of(everything, "OutputFile"):
+        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+        assert values["write_time"] * values["write_bw"] == pytest.approx(128, rel=0.01)
+        assert record["parameters"]["size"] == 128 << 20
 
 
 def test_one_server_means_its_targets(everything: Run) -> None:

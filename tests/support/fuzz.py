@@ -30,7 +30,7 @@ from iogauge.calibrate.yamledit import EditError
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import changes, fingerprint, striping, witness
+from iogauge.evidence import changes, fingerprint, series, striping, witness
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
 from iogauge.node import (
@@ -511,7 +511,13 @@ def _machine(data: bytes) -> object:
         counted = seen.counted({"n1": names})
         assert counted is None or counted.read >= -(2**63)
     assert seen.moved.read >= -(2**63)
-    witness.seconds_of_activity(stage.parse_activity(text), (0.0, 1e9), 0)
+    instants = stage.parse_activity(text)
+    witness.seconds_of_activity(instants, (0.0, 1e9), 0)
+    run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
+    if one := series.of_instants(instants, "write", run, 10.0):
+        assert all(map(math.isfinite, [one.mean, *one.windows]))
+        assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
+        assert one.change is None or one.change.at_s > 0
     return counters.parse_log(text, "lustre")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -209,6 +209,20 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
     )
     assert trouble.cause == "changed just before: kernel: 5.14 -> 5.15"
     assert trouble.curve is not None and trouble.curve.since == "s40"
+
+
+@pytest.mark.parametrize(("drop", "troubles"), [(-0.08, 1), (0.08, 0)])
+def test_a_latency_that_grows_is_an_alarm_and_one_that_falls_is_none(
+    tmp_path: Path, drop: float, troubles: int
+) -> None:
+    latencies = [
+        replace(one, metrics=tuple(replace(m, name="p99", better="less") for m in one.metrics))
+        for one in series(drop)
+    ]
+    found = collected(tmp_path, latencies)
+    assert len(found.troubles) == troubles
+    if troubles:
+        assert re.match(r"\+[78]\.\d% ", found.troubles[0].trend), found.troubles[0].trend
 
 
 def test_a_failure_carries_its_trend_and_is_told_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved
-from iogauge.guards import figures, nodes, preflight, witness
+from iogauge.guards import nodes, preflight, spread, witness
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
@@ -497,10 +497,10 @@ def test_a_deviation_that_everything_meets_is_refused() -> None:
 def test_a_case_says_that_its_limits_exclude_hardly_anything(
     limit: float, outcome: Outcome
 ) -> None:
-    spread = figures.spread(samples=[1.0, 1.1], limit=limit)
+    repeated = spread.spread(samples=[1.0, 1.1], limit=limit)
     foreign = witness.foreign_load(nodes=1, own=None, counted=Moved(), max_share=limit)
-    assert (spread.outcome, foreign.outcome) == (outcome, outcome)
-    assert ("max_spread" in spread.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
+    assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
+    assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
 
 
 # --- what the doctor says -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iogauge.check import derived
+from iogauge.check import compared, derived
 from iogauge.check.derived import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
 from iogauge.records import derive
@@ -82,6 +82,16 @@ def test_the_published_scale_out(v4: float, v8: float, efficiency: float) -> Non
     four, eight = points
     assert derive.scale_out_against(eight, four, 8, 4).value == derive.scale_out(points).value
     assert derive.fit(points).value > 0.98
+
+
+def test_the_knee_is_where_the_line_meets_the_plateau() -> None:
+    """A queue of 0.2 ms a request that carries 40,000 in a second is full with eight in flight."""
+    points = curve({n: min(5_000.0 * n, 40_000.0) for n in (1, 4, 16, 64)})
+    found = derive.knee(points)
+    assert found.value == pytest.approx(8)
+    assert [point.x for point in found.used] == [1, 16]
+    with pytest.raises(NotComputable, match="still rising at the largest point, 4"):
+        derive.knee(points[:2])
 
 
 def test_a_curve_with_a_serial_part_is_no_straight_line() -> None:
@@ -468,6 +478,23 @@ def test_a_line_of_any_form_stops_nothing(change: dict[str, Any]) -> None:
             append(Path(folder, "s.jsonl"), made)
         found = newest_records(Path(folder), SOURCE, 0)
         assert {record.case[-1] for record in found} >= {"2", "4"}
+
+
+def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies() -> None:
+    entry = {
+        "$index": ["$partition", "check"],
+        "a:b": {
+            "X": {"read_p99_ratio": [1, None, 0.2, "1"], "read_bw_ratio": [1, -0.1, None, "1"]}
+        },
+        "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
+    }
+    named = compared.leaves(entry)
+    assert {name: len(found) for name, found in named.items()} == {
+        "read_p99_ratio": 2,
+        "read_bw_ratio": 1,
+    }
+    assert compared._bounds_above(named["read_p99_ratio"])
+    assert not compared._bounds_above(named["read_bw_ratio"])
 
 
 def test_operands_that_this_run_has_not_decided_are_waited_for(

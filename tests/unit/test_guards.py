@@ -14,7 +14,7 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence.changes import NodeActivity, change
 from iogauge.evidence.witness import Moved
-from iogauge.guards import figures, metadata, nodes, preflight, striping, witness
+from iogauge.guards import figures, metadata, nodes, preflight, spread, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import counters, lustre_client
@@ -193,6 +193,27 @@ def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
 def test_g4_says_how_much_more_is_needed() -> None:
     finding = figures.duration(seconds=[15, 40], tier="daily")
     says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")
+
+
+@pytest.mark.parametrize(
+    ("operations", "share", "tier", "outcome"),
+    [
+        (1_000, 0.01, "daily", OK),
+        (999, 0.01, "daily", INVALID),
+        (10_000, 0.001, "acceptance", OK),
+        (9_999, 0.001, "acceptance", INVALID),
+        (9_999, 0.001, "quick", WARN),
+    ],
+)
+def test_g4_wants_operations_beyond_a_percentile(
+    operations: int, share: float, tier: Tier, outcome: Outcome
+) -> None:
+    assert spread.beyond(operations=operations, share=share, tier=tier).outcome is outcome
+
+
+def test_g4_says_how_long_a_percentile_takes() -> None:
+    found = spread.beyond(operations=500, share=0.01, tier="daily")
+    says(found, "5.0 of 500 operation", "10 or more", "phase_seconds 2-fold")
 
 
 # --- G5: stragglers -------------------------------------------------------------------------------
@@ -556,11 +577,15 @@ def test_g14_a_quota_that_may_bind_later_is_a_remark(
     ],
 )
 def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
-    assert figures.spread(samples=samples, limit=limit).outcome is outcome
+    assert spread.spread(samples=samples, limit=limit).outcome is outcome
+
+
+def test_g17_only_remarks_on_the_slowest_requests() -> None:
+    assert spread.spread(samples=[80, 100, 120], limit=0.05, tail=True).outcome is WARN
 
 
 def test_g17_says_what_it_saw() -> None:
-    finding = figures.spread(samples=[80, 100, 120], limit=0.05)
+    finding = spread.spread(samples=[80, 100, 120], limit=0.05)
     says(finding, "20.0% over 3 repetitions", "at most 5%", "limits.repetitions")
 
 

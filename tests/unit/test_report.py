@@ -100,6 +100,15 @@ def test_a_row() -> None:
     )
 
 
+@pytest.mark.parametrize(("better", "bound"), [("more", "100.0 -10%"), ("less", "100.0 +25%")])
+def test_a_row_shows_the_bound_that_can_be_missed(better: str, bound: str) -> None:
+    reference = {"value": 100.0, "lower": -0.1, "upper": 0.25, "unit": "us", "source": "x"}
+    (row,) = table.rows(
+        [record("PASS", metrics=[records.metric("p99", better=better, reference=reference)])]
+    )
+    assert row.reference == bound
+
+
 def test_a_metric_without_reference_ceiling_and_spread() -> None:
     lonely = metric("UNREFERENCED", reference=None, ceiling=None, spread=None)
     (row,) = table.rows([record("UNREFERENCED", metrics=[lonely])])

@@ -14,6 +14,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
 from iogauge.evidence.witness import Moved, Witness, between, parse, seconds_of_activity
+from iogauge.job import activity
 from iogauge.job.activity import Recorder
 from iogauge.plan.stage import ACTIVITY, Instant, parse_activity
 from support.depth import FULL
@@ -240,7 +241,7 @@ def test_the_seconds_of_bytes_are_never_too_many(
         return int(total * min(1.0, max(0.0, (time - begin) / length)))
 
     looks = [late + n * pause for n in range(int((begin + length + 3) / pause) + 2)]
-    instants = [Instant(time, moved(time)) for time in looks]
+    instants = [Instant(time, moved(time) // 2, (moved(time) + 1) // 2) for time in looks]
     found = seconds_of_activity(instants, (0.5, begin + length + 1.5), total)
     assert found is None or found <= length
     if length > 10 * pause:
@@ -249,8 +250,8 @@ def test_the_seconds_of_bytes_are_never_too_many(
 
 def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
     assert seconds_of_activity([], (0, 10), 1) is None
-    assert seconds_of_activity([Instant(t, 7) for t in range(9)], (0, 8), 1) is None
-    steady = [Instant(t, 100 * t) for t in range(101)]
+    assert seconds_of_activity([Instant(t, 7, 0) for t in range(9)], (0, 8), 1) is None
+    steady = [Instant(t, 0, 100 * t) for t in range(101)]
     assert seconds_of_activity(steady, (0, 100), 10_000) == pytest.approx(95, abs=2)
     # A tenth was moved by others, at worst all of it at the ends.
     assert seconds_of_activity(steady, (0, 100), 9_000) == pytest.approx(75, abs=2)
@@ -260,15 +261,38 @@ def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
 def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet time is two lines, at its ends."""
     monkeypatch.chdir(tmp_path)
-    stat = tmp_path / "stat"
+    looks = iter([(2, 3)] * 4 + [(5, 6), (6, 7)])
     recorder = Recorder([])
-    recorder._counters.append(os.open(stat, os.O_RDONLY | os.O_CREAT))
-    for sectors in (2, 2, 2, 2, 5, 6):
-        stat.write_text(f"1 0 {sectors} 0 1 0 {sectors + 1} 0\n")
+    recorder._looks.append(lambda: next(looks))
+    for _ in range(6):
         recorder.look()
     recorder.write()
-    moved = [i.bytes_moved for i in parse_activity((tmp_path / ACTIVITY).read_text())]
-    assert moved == [512 * n for n in (5, 5, 11, 13)]
+    seen = parse_activity((tmp_path / ACTIVITY).read_text())
+    assert [(i.read, i.written) for i in seen] == [(2, 3), (2, 3), (5, 6), (6, 7)]
+
+
+def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
+    """Lines as a kernel's client of NFS and Lustre 2.17 write them; several clients are added up."""
+    mountstats = tmp_path / "mountstats"
+    mountstats.write_text(
+        "device /dev/vda mounted on / with fstype ext4\n"
+        "device server:/x mounted on /a\\040b with fstype nfs4 statvers=1.1\n"
+        "\tage:\t5\n\tbytes:\t1 2 3 4 50 60 7 8\n"
+        "device server:/y mounted on /c with fstype nfs4 statvers=1.1\n\tbytes:\t1 2 3 4 5 6 7 8\n"
+    )
+    assert activity.of_nfs("/a b", str(mountstats)) == (50, 60)
+    with pytest.raises(ValueError, match="no mount of NFS at /z"):
+        activity.of_nfs("/z", str(mountstats))
+    for client in ("ffff1", "ffff2"):
+        device = tmp_path / f"sys/kernel/debug/lustre/llite/lustre-{client}"
+        device.mkdir(parents=True)
+        (device / "stats").write_text(
+            "snapshot_time 1.2 secs.nsecs\nread_bytes  2 samples [bytes] 4096 8192 12288 83886080\n"
+            "write_bytes 1 samples [bytes] 4096 4096 4096 16777216\nopen 3 samples [usecs] 1 2 3\n"
+        )
+    assert activity.of_lustre("lustre", tmp_path) == (24576, 8192)
+    with pytest.raises(ValueError, match="root alone"):
+        activity.of_lustre("other", tmp_path)
 
 
 # --- the script itself ----------------------------------------------------------------------------

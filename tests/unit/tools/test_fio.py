@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, FioOptions
 from iogauge.tools.fio.output import parse_json
@@ -63,7 +63,9 @@ def test_random_read() -> None:
         "bw": (94959240 / 2**20, "MiB/s"),
         "iops": (23183.408296, "ops/s"),
         "latency_mean": (85869.604592 / 1e3, "us"),
+        "latency_p50": (84480 / 1e3, "us"),
         "latency_p99": (144384 / 1e3, "us"),
+        "latency_p999": (358400 / 1e3, "us"),
     }
     assert (phase.seconds, phase.bytes_moved, phase.operations) == (2.001, 190013440, 46390)
     assert phase.transfer_bytes == 4096
@@ -71,6 +73,14 @@ def test_random_read() -> None:
     assert output.parameters["direct"] == "1"
     assert output.parameters["engine"] == "psync"
     assert output.warnings == ()
+
+
+def test_percentiles_of_the_whole_latency_come_before_those_of_the_completion() -> None:
+    document = json.loads(sample("fio_randread.json"))
+    document["jobs"][0]["read"]["lat_ns"]["percentile"] = {"99.000000": 200_000}
+    (phase,) = parse_json(json.dumps(document)).phases
+    assert phase.rates["latency_p99"] == Quantity(200, "us")
+    assert phase.rates["latency_p50"].value == 84480 / 1e3
 
 
 def test_read_and_write_of_one_job() -> None:
@@ -139,7 +149,8 @@ def test_metadata(name: str, phase: str, rate: float) -> None:
     (found,) = parse_json(sample(name)).phases
     assert found.name == phase
     assert found.rates["rate"].value == rate
-    assert set(found.rates) == {"rate", "latency_mean", "latency_p99"}
+    percentiles = {"latency_p50", "latency_p99", "latency_p999"}
+    assert set(found.rates) == {"rate", "latency_mean"} | percentiles
     assert (found.operations, found.bytes_moved) == (10000, None)
 
 
@@ -356,6 +367,10 @@ def test_arguments() -> None:
         ({"pattern": "write", "checksum_bytes": 256}, "at least 512"),
         ({"fsync_at_end": True}, "acts on writes"),
         ({"no_random_map": True}, "random patterns"),
+        (
+            {"engine": "filestat", "file_bytes": 4096, "percentiles": True},
+            "means nothing to filestat",
+        ),
         ({"engine": "filecreate"}, "which is 'write' here"),
         ({"engine": "filestat"}, "needs one block"),
         ({"engine": "filestat", "file_bytes": 4096, "sync": True}, "means nothing to filestat"),
@@ -450,7 +465,8 @@ def test_real_layout_and_random_read(tmp_path: Path) -> None:
     (read,) = run(reader, tmp_path).phases
     assert (read.name, read.transfer_bytes) == ("read", 4096)
     assert read.seconds == pytest.approx(1, abs=0.2)
-    assert {"bw", "iops", "latency_mean", "latency_p99"} == set(read.rates)
+    percentiles = {"latency_p50", "latency_p99", "latency_p999"}
+    assert {"bw", "iops", "latency_mean"} | percentiles == set(read.rates)
     # It read the files that the layout job wrote, and made none of its own.
     assert before == sorted((path.name, path.stat().st_size) for path in data.iterdir())
 
@@ -490,6 +506,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
         {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
         {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
         {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1},
+        {"pattern": "randread", "engine": "libaio", "iodepth": 8, "percentiles": True},
     ],
     ids=str,
 )
@@ -500,6 +517,8 @@ def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
     assert phase.transfer_bytes == made.block_bytes
     if not made.runtime_s:
         assert phase.bytes_moved == made.bytes_total
+    rates = {name: rate.value for name, rate in phase.rates.items()}
+    assert 0 < rates["latency_p50"] <= rates["latency_p99"] <= rates["latency_p999"]
 
 
 @pytest.mark.slow

@@ -1,22 +1,30 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
 - ceiling: what the layers below the file system carry
-- compared: a partition against its baseline
+- compared: a partition against its baseline, and file systems of several sizes
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
 - fio: scenarios that run fio
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
+- load: scenarios that load storage with fio
 - mdtest: scenarios that run mdtest
 - needle: every storage target alone, every metadata target alone, every node alone
+- shared_file: scenarios in which all tasks write one file
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.check import sweep
 from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
-from iogauge.check.compared import BaselineCheck, BoxScalingCheck, baseline_checks
+from iogauge.check.compared import (
+    BaselineCheck,
+    BoxScalingCheck,
+    SizesCheck,
+    baseline_checks,
+    sized_checks,
+)
 from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
     ChecksumCheck,
@@ -25,15 +33,17 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     RandomReadCheck,
 )
-from iogauge.check.ior import (
-    AggregatorsCheck,
-    DefaultWritersCheck,
-    IorCheck,
-    PinnedFilesCheck,
-    SharedFileCheck,
-)
+from iogauge.check.ior import IorCheck, PinnedFilesCheck
+from iogauge.check.load import EnduranceCheck, QueueDepthCheck
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.shared_file import (
+    AggregatorsCheck,
+    DefaultWritersCheck,
+    HintedFileCheck,
+    SharedFileCheck,
+    SizedFileCheck,
+)
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Layout
@@ -48,9 +58,11 @@ __all__ = [
     "CurveCheck",
     "DefaultWritersCheck",
     "DeviceCeilingCheck",
+    "EnduranceCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
+    "HintedFileCheck",
     "IorCheck",
     "Layout",
     "MdtNeedleCheck",
@@ -60,13 +72,17 @@ __all__ = [
     "NodeNeedleCheck",
     "PairsCheck",
     "PinnedFilesCheck",
+    "QueueDepthCheck",
     "RandomReadCheck",
     "SharedFileCheck",
+    "SizedFileCheck",
+    "SizesCheck",
     "SpeedupCheck",
     "StorageCheck",
     "TargetNeedleCheck",
     "baseline_checks",
     "derive",
+    "sized_checks",
     "sweep",
     "traits",
     "words",

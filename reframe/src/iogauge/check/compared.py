@@ -1,9 +1,10 @@
-"""Checks that compare a partition with its baseline."""
+"""Checks that compare a partition with its baseline, or file systems of several sizes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Literal
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
@@ -33,12 +34,41 @@ def baseline_checks() -> list[str]:
     )
 
 
+def sizes(check: str) -> dict[str, dict[str, int]]:
+    """Return the sizes of the file systems that a check is compared over, by their baseline.
+
+    They belong to the baseline and to all partitions that compare the check with it: the number of
+    servers, or of devices if no servers are declared. Fewer than three sizes make no curve.
+    """
+    every = _partition_extras()
+    families: dict[str, dict[str, int]] = {}
+    for name, extras in every.items():
+        other = extras.baseline
+        if other and check in other.checks and other.partition in every:
+            members = families.setdefault(other.partition, {})
+            for member in (other.partition, name):
+                parts = every[member].topology
+                counted = (parts.servers or parts.devices) if parts else None
+                if counted:
+                    members[member] = counted.count
+    return {name: found for name, found in families.items() if len(set(found.values())) > 2}
+
+
+def sized_checks() -> list[str]:
+    """Return the checks that the selected system compares over file systems of several sizes."""
+    return [check for check in baseline_checks() if sizes(check)]
+
+
 #: Ends of a metric's name in a comparison, with their direction.
 _COMPARED: Final[dict[str, Literal["more", "less"]]] = {
     "_time_ratio": "less",
     "_ratio": "more",
     "_scale_out": "more",
 }
+
+
+#: Ends of a metric's name over several sizes, with their formulas.
+_OVER_SIZES: Final = {"_fit": derive.fit, "_scale_out": derive.scale_out}
 
 
 class BaselineCheck(DerivedCheck):
@@ -76,12 +106,12 @@ class BaselineCheck(DerivedCheck):
 
         The metrics that both sides have are known only after their records are read.
         """
-        metrics = []
-        for name in sorted(_leaf_names(self._references.data.get(type(self).__name__))):
-            better = next((b for end, b in _COMPARED.items() if name.endswith(end)), None)
-            if better:
-                metrics.append(Metric(name, "1", better))
-        return tuple(metrics)
+        named = leaves(self._references.data.get(type(self).__name__))
+        return tuple(
+            Metric(name, "1", "less" if _bounds_above(named[name]) else better)
+            for name in sorted(named)
+            if (better := next((b for end, b in _COMPARED.items() if name.endswith(end)), None))
+        )
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best case here with the best there, for every metric that both sides have."""
@@ -128,6 +158,81 @@ class BaselineCheck(DerivedCheck):
             )
 
 
+class SizesCheck(DerivedCheck):
+    """A check over file systems of several sizes: a baseline, and those that are compared with it.
+
+    A subclass makes ``check`` a parameter. The point of a size is the best case there.
+    """
+
+    check: str
+
+    @builtins.run_after("init")
+    def _select_places(self) -> None:
+        """Select the baselines, in the environments that all sizes share."""
+        families, system = sizes(self.check), runtime().system
+        environments = {p.name: {e.name for e in p.environs} for p in system.partitions}
+        shared = [
+            set.intersection(*(environments[n] for n in names)) for names in families.values()
+        ]
+        self.valid_systems = [f"{system.name}:{name}" for name in families]
+        self.valid_prog_environs = sorted(set().union(*shared))
+
+    @property
+    def _sizes(self) -> dict[str, int]:
+        return sizes(self.check)[self.current_partition.name]
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return all cases of the check on each file system."""
+        return tuple(self.source(self.check, partition) for partition in self._sizes)
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the metrics of the reference file that have the form of a curve over sizes."""
+        names = leaves(self._references.data.get(type(self).__name__))
+        return tuple(
+            Metric(name, "1") for name in sorted(names) if name.endswith(tuple(_OVER_SIZES))
+        )
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Compute each quantity of each rate that all sizes have."""
+        for side, source in zip(operands, self.sources(), strict=True):
+            if not side.metrics:
+                lacking = ", ".join(map(str, side.left_out))
+                raise (NotComputable if lacking else NotMeasured)(
+                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
+                    f"{source.environment}, tier {source.tier}. "
+                    f"{self._remedy([source], not lacking)}"
+                )
+        first, *others = operands
+        rates = [
+            metric
+            for name, metric in first.metrics.items()
+            if dimension(metric.unit) in ("bandwidth", "operations")
+            and all(side.metrics.get(name) == metric for side in others)
+        ]
+        return [
+            Formula(
+                Metric(f"{metric.name}{end}", "1"),
+                self._of_best(compute, metric, operands),
+                tuple(left for side in operands for left in side.without(metric.name)),
+            )
+            for metric in rates
+            for end, compute in _OVER_SIZES.items()
+        ]
+
+    def _of_best(
+        self,
+        compute: Callable[[Sequence[Point]], Derived],
+        metric: Metric,
+        operands: Sequence[Operands],
+    ) -> Callable[[], Derived]:
+        def computed() -> Derived:
+            best = [derive.best_of(side.points[metric.name], metric.better) for side in operands]
+            counts = self._sizes.values()
+            return compute([replace(p, x=float(x)) for p, x in zip(best, counts, strict=True)])
+
+        return computed
+
+
 class BoxScalingCheck(DerivedCheck):
     """Random reads from all servers against those from one box of them.
 
@@ -171,9 +276,18 @@ class BoxScalingCheck(DerivedCheck):
         return [Formula(self.promise()[0], compute, left_out)]
 
 
-def _leaf_names(entry: object) -> set[str]:
-    """Return the names of the metrics in a check's entry of the reference file, at any depth."""
-    if not isinstance(entry, dict):
-        return set()
-    here = {name for name, value in entry.items() if isinstance(value, list) and name != "$index"}
-    return here.union(*(_leaf_names(value) for value in entry.values()))
+def leaves(entry: object) -> dict[str, list[Any]]:
+    """Return the references of each metric in a check's entry of the reference file, at any depth."""
+    found: dict[str, list[Any]] = {}
+    if isinstance(entry, dict):
+        for name, value in entry.items():
+            if isinstance(value, list) and name != "$index":
+                found.setdefault(name, []).append(value)
+            for inner, values in leaves(value).items():
+                found.setdefault(inner, []).extend(values)
+    return found
+
+
+def _bounds_above(of_metric: Sequence[Any]) -> bool:
+    """Return whether the references of a ratio have an upper bound alone, as those of latencies."""
+    return all(len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in of_metric)

@@ -267,15 +267,16 @@ def _summary(verdicts: Sequence[tuple[Verdict, str, str]], verdict: Verdict) -> 
 
 
 class CurveCheck(DerivedCheck):
-    """Metrics of a curve: bandwidth over the points of a sweep."""
+    """Metrics of a curve: bandwidth, or operations, over the points of a sweep."""
 
     #: Name of the check whose cases are the points, and the parameter that varies.
     points_of: str
     varied: str
     #: Name of the sweep in the partition's extras.
     sweep_name: str
-    #: Metrics of that check that are read.
-    bandwidths: tuple[str, ...] = _BANDWIDTHS
+    #: Metrics of that check that are read: directions, and then the rest of the name and the unit.
+    ways: tuple[str, ...] = ("write", "read")
+    measured: tuple[str, str] = ("bw", "MiB/s")
     #: Keys of a record in which all points must agree.
     alike: tuple[str, ...] = ("nodes", "tasks_per_node")
     #: Computed quantities: name, formula, unit.
@@ -295,28 +296,29 @@ class CurveCheck(DerivedCheck):
                 self.current_partition.name,
                 varied=self.varied,
                 expected=self.expected(),
-                metrics=tuple(Metric(name, "MiB/s") for name in self.bandwidths),
+                metrics=tuple(
+                    Metric(f"{way}_{self.measured[0]}", self.measured[1]) for way in self.ways
+                ),
                 fixed={name: getattr(self, name) for name in self.fixed_parameters},
                 alike=self.alike,
             ),
         )
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return each quantity of each bandwidth."""
+        """Return each quantity of each direction."""
         return tuple(metric for metric, _, _ in self._metrics())
 
     def _metrics(self) -> Iterator[tuple[Metric, Callable[[Sequence[Point]], Derived], str]]:
         for quantity, (compute, unit) in self.quantities.items():
-            for bandwidth in self.bandwidths:
-                way = bandwidth.removesuffix("_bw")
-                yield Metric(f"{way}_{quantity}", unit), compute, bandwidth
+            for way in self.ways:
+                yield Metric(f"{way}_{quantity}", unit), compute, f"{way}_{self.measured[0]}"
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compute each quantity of each bandwidth."""
+        """Compute each quantity of each direction."""
         (points,) = operands
         return [
-            Formula(metric, _of(compute, points.points[bandwidth]), points.without(bandwidth))
-            for metric, compute, bandwidth in self._metrics()
+            Formula(metric, _of(compute, points.points[rate]), points.without(rate))
+            for metric, compute, rate in self._metrics()
         ]
 
 
@@ -329,7 +331,7 @@ def _of(
 class SpeedupCheck(CurveCheck):
     """The best point of a sweep against the first declared point."""
 
-    bandwidths = ("write_bw",)
+    ways = ("write",)
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the speedup, and the point that gives it."""

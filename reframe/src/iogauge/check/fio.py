@@ -42,7 +42,12 @@ from iogauge.tools.fio.options import (
 from iogauge.tools.fio.output import parse_json
 
 #: fio's own syntax for an environment variable in a job file.
-_DIRECTORY = "${IOG_DIR}"
+DIRECTORY = "${IOG_DIR}"
+
+READ_IOPS = Metric("read_iops", "ops/s")
+READ_BW = Metric("read_bw", "MiB/s")
+#: How files are laid out that a timed job then works on.
+LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 
 def _parse(printed: Printed) -> ToolOutput:
@@ -136,46 +141,56 @@ class OneNodeFioCheck(FioCheck):
 class FioRandomReadCheck(OneNodeFioCheck):
     """Random reads with O_DIRECT of files that were laid out before.
 
-    A subclass sets ``block``, the size of a read as text with a unit.
+    A subclass sets ``block``, the size of a request as text with a unit.
     """
 
+    block: str
+
+    def quantities(self) -> Mapping[Metric, str]:
+        """Return fio's quantity of each metric: operations per second, and the reads' bandwidth."""
+        return {READ_IOPS: "iops", READ_BW: "bw"}
+
     def promise(self) -> tuple[Metric, ...]:
-        """Return operations per second, and the bandwidth of the reads."""
-        return (Metric("read_iops", "ops/s"), Metric("read_bw", "MiB/s"))
+        """Return the metrics that have a quantity."""
+        return tuple(self.quantities())
+
+    def timed_job(self, file_bytes: int) -> FioJob:
+        """Return the job that is measured: it runs for the time that the limits give."""
+        return random_read_job(
+            directory=DIRECTORY,
+            block_bytes=parse_bytes(self.block),
+            file_bytes=file_bytes,
+            numjobs=self.tasks_per_node,
+            runtime_s=max(1, int(self.site.limits.phase_seconds)),
+        )
 
     def plan(self) -> CasePlan:
-        """Lay the files out once, then read for the time that the limits give."""
+        """Lay the files out once, then run the timed job."""
         block, limits = parse_bytes(self.block), self.site.limits
         step = max(block, 1 << 20)
-        # A quarter of the case's bytes: random reads need room for the heads, not volume.
+        # A quarter of the case's bytes: random requests need room for the heads, not volume.
         file_bytes = limits.case_bytes // 4 // self.tasks_per_node // step * step
         if file_bytes < step:
             raise ValueError(
                 f"limits.case_bytes is {limits.case_bytes}: a quarter of it leaves less than {step} "
                 f"bytes for each of {self.tasks_per_node} task(s)"
             )
+        job = self.timed_job(file_bytes)
+        reads = job.pattern.endswith("read")
         layout = layout_job(
-            directory=_DIRECTORY,
+            directory=DIRECTORY,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            checksum_bytes=_checksum_bytes(block),
+            checksum_bytes=_checksum_bytes(block) if reads else 0,
         )
-        read = random_read_job(
-            directory=_DIRECTORY,
-            block_bytes=block,
-            file_bytes=file_bytes,
-            numjobs=self.tasks_per_node,
-            runtime_s=max(1, int(limits.phase_seconds)),
-        )
-        written = Access(direction="write", o_direct=True, fsync=True)
         return self.fio_case(
-            jobs=[layout, read],
-            prepare=[self.fio_phase(layout, {}, written, repeated=False)],
+            jobs=[layout, job],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.fio_phase(
-                    read,
-                    {"read_iops": "iops", "read_bw": "bw"},
-                    Access(direction="read", o_direct=True),
+                    job,
+                    {metric.name: quantity for metric, quantity in self.quantities().items()},
+                    Access(direction="read" if reads else "write", o_direct=True),
                     verifies=_verification(layout),
                 )
             ],
@@ -214,7 +229,7 @@ class FioMetadataCheck(OneNodeFioCheck):
         jobs = [
             metadata_job(
                 engine,
-                directory=_DIRECTORY,
+                directory=DIRECTORY,
                 files=files,
                 numjobs=self.tasks_per_node,
                 loops=loops,
@@ -236,8 +251,6 @@ class FioMetadataCheck(OneNodeFioCheck):
         )
 
 
-READ_IOPS = Metric("read_iops", "ops/s")
-READ_BW = Metric("read_bw", "MiB/s")
 UNCHECKED_IOPS = Metric("read_iops_unchecked", "ops/s")
 CHECKSUM_RATIO = Metric("checksum_ratio", "1")
 
@@ -317,7 +330,7 @@ class RandomReadCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then read."""
-        layout, read = self._jobs(_DIRECTORY)
+        layout, read = self._jobs(DIRECTORY)
         rates = {"read_iops": "iops", "read_bw": "bw"}
         # The network limits large blocks, operations limit small ones.
         full: Literal["bandwidth"] | None = (
@@ -325,7 +338,7 @@ class RandomReadCheck(FioCheck):
         )
         return self.fio_case(
             jobs=[layout, read],
-            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.fio_phase(
                     read,
@@ -340,9 +353,6 @@ class RandomReadCheck(FioCheck):
             sweeps_tasks=True,
             servers=self.servers_used(),
         )
-
-
-_LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 
 class ChecksumCheck(RandomReadCheck):
@@ -369,12 +379,12 @@ class ChecksumCheck(RandomReadCheck):
 
     def plan(self) -> CasePlan:
         """Read as in every random read, with checksums as found, and again without."""
-        layout, read = self._jobs(_DIRECTORY)
+        layout, read = self._jobs(DIRECTORY)
         unchecked = replace(read, name="unchecked")
         access, checked = Access(direction="read", o_direct=True), _verification(layout)
         return self.fio_case(
             jobs=[layout, read, unchecked],
-            prepare=[self.fio_phase(layout, {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
             repeat=[
                 self.set_checksums("on"),
                 self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),

@@ -15,12 +15,11 @@ from typing import Any, Literal
 import reframe.core.builtins as builtins
 
 from iogauge.check.storage import StorageCheck
-from iogauge.core.measurement import Metric, Reference, ToolOutput
+from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
-from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
+from iogauge.core.words import IOR
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed, Verification
-from iogauge.tools import darshan, mpi
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -28,7 +27,6 @@ WRITE = Metric("write_bw", "MiB/s")
 READ = Metric("read_bw", "MiB/s")
 WRITE_IOPS = Metric("write_iops", "ops/s")
 READ_IOPS = Metric("read_iops", "ops/s")
-WRITERS = Metric("writers", "1")
 
 #: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
@@ -90,6 +88,8 @@ class IorCheck(StorageCheck):
     warm_up: bool = True
     #: The scenario varies the tasks on a node, which may exceed its cores.
     sweeps_tasks: bool = False
+    #: Hints to the MPI library ask for the layout.
+    hinted: bool = False
     #: Words after ``ior`` in the document. ``{file}``, ``{summary}`` and the sizes ``{transfer}``,
     #: ``{block}``, ``{segments}`` and ``{tasks}`` (on a node) are filled in.
     published: str = ""
@@ -314,6 +314,7 @@ class IorCheck(StorageCheck):
             servers=self.servers_used(),
             cyclic=published and self.published_cyclic,
             sweeps_tasks=self.sweeps_tasks,
+            hinted=self.hinted,
         )
 
 
@@ -330,116 +331,3 @@ class PinnedFilesCheck(IorCheck):
             stripe_bytes=None,
             servers=self.servers_used(),
         )
-
-
-class SharedFileCheck(IorCheck):
-    """A collective write of a file through MPI-IO or a library that uses it.
-
-    The tasks' transfers alternate in the file, like the rows of a distributed array. If each task
-    had a part of its own, MPI libraries would not use aggregators (OMPIO then writes from every
-    rank).
-    """
-
-    back_end = "MPIIO"
-    file_per_process = False
-    collective = True
-    segmented = True
-    reads = False
-    tags = {"ior", "mpiio", "striping", "weekly", "acceptance"}
-
-    needs = IOR_MPIIO
-
-    def choose_back_end(self, api: str) -> None:
-        """Use one of IOR's back ends, in environments that have it."""
-        self.back_end = api
-        feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
-        self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
-
-
-class AggregatorsCheck(SharedFileCheck):
-    """A collective write with a given number of writers; a subclass sets ``aggregators``.
-
-    The bandwidth is measured without Darshan. Another execution under Darshan counts the ranks that
-    wrote. On Lustre the file has as many stripes as writers.
-    """
-
-    aggregators: int
-
-    @builtins.run_after("init")
-    def _select_darshan(self) -> None:
-        self.valid_prog_environs = [f"+{IOR_MPIIO} +{DARSHAN}"]
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the bandwidth, and the number of ranks that wrote."""
-        return (WRITE, WRITERS)
-
-    def standing_references(self) -> dict[str, Reference]:
-        """Return references: as many ranks write as the hints ask for."""
-        reference = Reference(
-            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
-        )
-        return {WRITERS.name: reference}
-
-    def layout(self) -> Layout | None:
-        """Return as many stripes as writers, if Lustre stripes files."""
-        if self.site.target.striped_by != "lustre":
-            return None
-        return Layout(stripe_count=self.aggregators)
-
-    def _hints(self) -> dict[str, str]:
-        """Return the hints for the environment's MPI; raises ValueError if that is not known."""
-        dialect = self.current_environ.extras.get("mpi")
-        if dialect is None:
-            raise ValueError(
-                f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
-                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
-            )
-        return mpi.environment(
-            dialect, mpi.MpiHints(aggregators=self.aggregators), nodes=self.nodes
-        )
-
-    def tool_words(self) -> Sequence[str]:
-        """Return the words that start IOR with the hints in its environment."""
-        return ["env", *(f"{name}={value}" for name, value in self._hints().items()), "ior"]
-
-    def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """Write, write once more under Darshan, and count the writers with Darshan's parser."""
-        log = f"darshan.{REP}.log"
-        watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
-        (write,) = super().sound_phases(options)
-        again = self.ior_phase(
-            "watched",
-            replace(options, write=True, fsync=True),
-            self._access("write", fsync=True),
-            [*watched, *self.tool_words()],
-        )
-        count = PhasePlan(
-            name="writers",
-            command=["darshan-parser", log],
-            launch="once",
-            parse=lambda printed: darshan.as_output(printed.result, self.file_name(0)),
-            rates={WRITERS.name: ("writers", "writers")},
-            access=Access(direction="none"),
-        )
-        return [write, again, count]
-
-
-class DefaultWritersCheck(AggregatorsCheck):
-    """A collective write without hints, and the number of ranks that the MPI library lets write.
-
-    A subclass sets ``stripe_count``.
-    """
-
-    stripe_count: int
-
-    def standing_references(self) -> dict[str, Reference]:
-        """Return no reference: the number is the library's choice."""
-        return {}
-
-    def layout(self) -> Layout:
-        """Return the stripe count."""
-        return Layout(stripe_count=self.stripe_count)
-
-    def tool_words(self) -> Sequence[str]:
-        """Return the words that start IOR, without hints."""
-        return ["ior"]

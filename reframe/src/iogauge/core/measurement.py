@@ -25,11 +25,15 @@ class ToolOutputError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A named quantity that a scenario promises to measure: unit (see ``units``), direction."""
+    """A named quantity that a scenario promises to measure: unit (see ``units``), direction.
+
+    ``tail`` means that a few requests decide it, so that it differs from repetition to repetition.
+    """
 
     name: str
     unit: str
     better: Literal["more", "less"] = "more"
+    tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)

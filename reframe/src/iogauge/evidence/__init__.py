@@ -5,6 +5,7 @@
 - failure: why a job or a tool failed, in its own words
 - fingerprint: join the facts of the nodes, and name a change
 - model: the types of all evidence
+- series: bandwidth over the time of an execution
 - striping: layouts that a job noted on Lustre
 - witness: what the kernel says that the tasks did
 """

@@ -19,7 +19,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.words import Value
-from iogauge.evidence import striping, witness
+from iogauge.evidence import series, striping, witness
 from iogauge.evidence.changes import NodeActivity, changes
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
@@ -52,6 +52,7 @@ from iogauge.plan.stage import (
     RUNS,
     SPREAD,
     VIEW,
+    Instant,
     LockKept,
     Opened,
     PhaseRun,
@@ -276,7 +277,8 @@ def _collect(
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
     views = _views(stage, plan, opened)
-    outputs = _outputs(stage, plan)
+    activity = parse_activity(_if_there(stage / ACTIVITY))
+    outputs = _outputs(stage, plan, runs, activity)
     neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
     facts, clock = _facts(stage, runs, plan), opened.clock
     booted = clock.epoch - clock.boot if clock else 0.0
@@ -288,7 +290,7 @@ def _collect(
         evictions=_frozen(outputs.evictions),
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
-        activity=tuple(parse_activity(_if_there(stage / ACTIVITY))),
+        activity=tuple(activity),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
         striping=striping.of_repetitions(
@@ -410,7 +412,9 @@ class _Outputs:
     testimony: dict[str, list[Testimony]]
 
 
-def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
+def _outputs(
+    stage: Path, plan: CasePlan, runs: Sequence[PhaseRun], activity: Sequence[Instant]
+) -> _Outputs:
     """Parse the outputs and evictions of all executions; raises :class:`ToolOutputError`."""
     emptied = [phase.name for phase in plan.phases if phase.access.evict]
     outputs = _Outputs(
@@ -425,6 +429,10 @@ def _outputs(stage: Path, plan: CasePlan) -> _Outputs:
         testimony = _testimony(stage, plan, phase, repetition)
         if parsed is not None and phase.syncs:
             parsed = witness.synced(parsed, testimony, f"{phase.name}, repetition {repetition}")
+        if parsed is not None and phase.series:
+            (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
+            what = f"{phase.name}, repetition {repetition}"
+            parsed = series.with_series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
@@ -93,6 +94,10 @@ class Evidence:
     mismatch: str = ""
 
 
+#: Quantity of every phase: the seconds that the tool reports.
+SECONDS: Final = "seconds"
+
+
 def tool_phases(output: ToolOutput, name: str, count: int = 1) -> list[Phase]:
     """Return the ``count`` phases of a name; raises :class:`ToolOutputError` for another number."""
     named = [phase for phase in output.phases if phase.name == name]
@@ -113,8 +118,9 @@ def rates_of(
         for metric, (name, rate) in phase.rates.items():
             for output in outputs[phase.name]:
                 for tool_phase in tool_phases(output, name, phase.samples):
-                    if rate in tool_phase.rates:
-                        rates.setdefault(metric, []).append(tool_phase.rates[rate])
+                    found = {**tool_phase.rates, SECONDS: Quantity(tool_phase.seconds, "s")}
+                    if rate in found:
+                        rates.setdefault(metric, []).append(found[rate])
     for metric, computed in plan.computed.items():
         sources = [rates.get(source, []) for source in computed.sources]
         if all(sources) and len({len(values) for values in sources}) == 1:

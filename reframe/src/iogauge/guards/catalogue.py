@@ -19,6 +19,7 @@ from iogauge.guards import (
     metadata,
     nodes,
     preflight,
+    spread,
     striping,
     witness,
 )
@@ -105,8 +106,10 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G9", "storage", preflight.storage, "INVALID", "`target.cache`", preflight.storage_of),
     Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),
     Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
+    Guard("G4", "percentile", spread.beyond, "INVALID", "`limits.phase_seconds`", spread.beyond_of),
     Guard("G4", "clock", witness.seconds_witnessed, "INVALID", "", witness.seconds_witnessed_of),
     Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
+    Guard("G17", "steadiness", spread.steadiness, "remark", "", spread.steadiness_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
     Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
@@ -117,7 +120,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
 )
 
 OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (
-    Guard("G17", "spread", figures.spread, "UNSTABLE", "`limits.max_spread` 10 %", figures.spread_of),
+    Guard("G17", "spread", spread.spread, "UNSTABLE", "`limits.max_spread` 10 %", spread.spread_of),
 )
 # fmt: on
 

@@ -1,5 +1,5 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
-(G4 to G8, G17, G21, G22).
+"""Guards of the figures: duration, tail, ceiling, units, bytes, order, tool, environment
+(G4 to G8, G21, G22).
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from iogauge.core.units import convert, dimension, format_bytes, format_seconds,
 from iogauge.core.words import Tier
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
-from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node import programs
 from iogauge.node.programs import is_known, lie_of
 from iogauge.plan.cost import lower_ceiling
-from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
 #: Below the second number it gets a remark.
@@ -233,26 +232,6 @@ def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
             reported=[phase.bytes_moved for phase in seen.tool_phases],
             warnings=warnings,
         )
-
-
-def spread(*, samples: Sequence[float], limit: float) -> Finding:
-    """G17: coefficient of variation (n - 1) over the repetitions. A limit above 50 % yields a remark."""
-    rule = Rule(
-        "G17",
-        f"at most {limit:.0%} over at least 2 repetitions",
-        "Others may use the target: repeat at a quiet time, or raise limits.repetitions",
-    )
-    if len(samples) < 2:
-        return rule.warn("one repetition: spread unknown")
-    cv = statistics.stdev(samples) / statistics.fmean(samples)
-    saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    if cv <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
-    return rule.decide(cv <= limit, saw, Outcome.UNSTABLE)
-
-
-def spread_of(seen: MetricSeen) -> Iterator[Finding]:
-    yield spread(samples=seen.case.values[seen.name], limit=seen.case.extras.limits.max_spread)
 
 
 def read_after_write(

@@ -290,7 +290,9 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     """Return the seconds in which an execution's bytes moved on the first node; None if unknown."""
     case, views = seen.case, seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
-    if seen.phase.pauses or len(output.phases) != 1 or not case.counters or span is None:
+    # Clients of a network count what programs ask for, or in the background.
+    told = case.counters and not case.on_network
+    if seen.phase.pauses or len(output.phases) != 1 or not told or span is None:
         return None
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}

@@ -89,7 +89,8 @@ class PhasePlan:
     causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
     ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
-    means that the command asks the agent, whose words come after it and ``--``.
+    means that the command asks the agent, whose words come after it and ``--``. ``series`` means that
+    the bytes of each second, as the first node counts them, belong to its figures.
     """
 
     name: str
@@ -109,6 +110,7 @@ class PhasePlan:
     syncs: bool = False
     pauses: bool = False
     asks: bool = False
+    series: bool = False
 
     @property
     def witnessed(self) -> bool:
@@ -163,7 +165,8 @@ class CasePlan:
     storage servers that hold the files, None means all. ``cyclic`` places ranks round the nodes
     instead of filling one after the other. ``restores`` means that the case changes client
     settings, which its job restores. ``sweeps_tasks`` means that the scenario varies the tasks on a
-    node, beyond the cores if the site allows it.
+    node, beyond the cores if the site allows it. ``hinted`` means that the MPI library is asked for the
+    layout, and the directory is not.
 
     ``writes_first`` means that all writing executions of ``repeat`` come before the first reading
     one. Each repetition then has a directory of its own, :data:`SET`, and ``held_bytes`` and
@@ -191,6 +194,7 @@ class CasePlan:
     cyclic: bool = False
     restores: bool = False
     sweeps_tasks: bool = False
+    hinted: bool = False
     writes_first: bool = False
 
     @property

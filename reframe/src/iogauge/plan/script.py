@@ -106,8 +106,14 @@ def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
 
 
 def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:
-    """Return the lines of phases, and a sample of the contents after the last write and read."""
-    last = {phase.access.direction: phase for phase, _ in phases if plan.sampled}
+    """Return the lines of phases, and a sample of the contents after the last write and read.
+
+    After preparing phases there is none if the warm-up writes: both are repetition 0.
+    """
+    preparing = any(phase in plan.prepare for phase, _ in phases)
+    writes = any(phase.access.direction == "write" for phase in plan.repeat)
+    sampled = plan.sampled and not (preparing and plan.warm_up and writes)
+    last = {phase.access.direction: phase for phase, _ in phases if sampled}
     lines = []
     for phase, own in phases:
         lines += own
@@ -122,7 +128,7 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     before, where = [], plan.directory
     if plan.writes_first:
         before.append(f"mkdir {shell_word(where)} || exit 1")
-    if plan.layout is not None:
+    if plan.layout is not None and not plan.hinted:
         before.append(
             f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
         )

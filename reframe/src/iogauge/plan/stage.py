@@ -51,7 +51,7 @@ SERVERS: Final = "servers.txt"
 OPENED: Final = "open.json"
 #: :class:`LockKept`.
 LOCKED: Final = "lock.json"
-#: Counters of the target's devices, see :func:`parse_activity`.
+#: Counters under the target's mount, see :func:`parse_activity`.
 ACTIVITY: Final = "activity.tsv"
 #: Seconds between two looks at them; a look takes some 20 microseconds of a core.
 PAUSE_S: Final = 0.2
@@ -293,10 +293,16 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The counters of the target's devices at a time: seconds since boot, bytes of both ways."""
+    """The counters under the target's mount at a time: seconds since boot, bytes of each way."""
 
     time: float
-    bytes_moved: int
+    read: int
+    written: int
+
+    @property
+    def bytes_moved(self) -> int:
+        """Return the bytes of both ways."""
+        return self.read + self.written
 
 
 _INSTANT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2})\t([0-9]{1,19})\t([0-9]{1,19})")
@@ -305,7 +311,7 @@ _INSTANT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2})\t([0-9]{1,19})\t([0-9]{1,
 def parse_activity(text: str) -> list[Instant]:
     """Return the counters that the agent recorded, in order; damaged lines are left out."""
     matches = map(_INSTANT.fullmatch, text.splitlines())
-    return [Instant(float(m[1]), int(m[2]) + int(m[3])) for m in matches if m]
+    return [Instant(float(m[1]), int(m[2]), int(m[3])) for m in matches if m]
 
 
 _RUN: Final = re.compile(

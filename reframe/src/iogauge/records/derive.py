@@ -109,6 +109,21 @@ def hold(points: Sequence[Point]) -> Derived:
     return Derived(least.value / top.value, (*top.used, least))
 
 
+def knee(points: Sequence[Point]) -> Derived:
+    """Return the x at which the line of the smallest point meets the plateau: P / (v_1 / x_1).
+
+    With so many requests in flight a queue without contention would be saturated; more of them only
+    wait (asymptotic bounds, Denning and Buzen, Computing Surveys 10(3), 1978). Raises
+    :class:`NotComputable` for a curve that still rises at its largest point.
+    """
+    top, first, end = plateau(points), _curve(points)[0], saturation(points)
+    if end == max(point.x for point in points):
+        raise NotComputable(
+            f"still rising at the largest point, {end:g}: add larger points to the sweep"
+        )
+    return Derived(top.value / (first.value / first.x), (first, *top.used))
+
+
 def scale_out(points: Sequence[Point]) -> Derived:
     """Return the efficiency of the largest against the smallest point.
 

@@ -94,8 +94,8 @@ def rows(records: Iterable[Record]) -> list[Row]:
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
             bound = ""
             if reference:
-                lower = f" {reference.lower:+.0%}" if reference.lower else ""
-                bound = format_value(reference.value) + lower
+                allowed = reference.lower if metric.better == "more" else reference.upper
+                bound = format_value(reference.value) + (f" {allowed:+.0%}" if allowed else "")
             lines.append(
                 Row(
                     name,

@@ -199,12 +199,18 @@ class Sweeps(SiteModel):
     stripe_counts: tuple[Count, ...] = ()
     #: Stripe sizes of a shared file (StripeSize).
     stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    #: Stripe sizes that the MPI library is asked for by hints (StripeHints).
+    striping_hints: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
     #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
     default_writers: tuple[Count, ...] = ()
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
+    #: Sizes of an application's output (OutputFile), each over all ``stripe_counts``.
+    file_sizes: tuple[Annotated[Bytes, Field(gt=0)], ...] = ()
+    #: Requests that each process has in flight (QueueDepth).
+    queue_depths: tuple[Count, ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Sweeps:

@@ -32,6 +32,12 @@ _WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
 _LEAST_CHECKSUM_BYTES: Final = 512
 #: Requests in flight on a device that is read as fast as it can.
 _DEVICE_DEPTH: Final = 32
+#: A submission that blocks belongs to the latency: fio's percentiles of completion leave it out.
+_PERCENTILES: Final = (
+    "lat_percentiles=1",
+    "clat_percentiles=0",
+    "percentile_list=50:99:99.9",
+)
 _ENGINES: Final = ("psync", "libaio", "io_uring", *METADATA_PHASES)
 
 
@@ -44,8 +50,9 @@ class FioJob:
     It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
     ``runtime_s`` each process goes through its files once. A metadata engine does so at most once,
     and stops after ``runtime_s``. With ``checksum_bytes`` a write puts a
-    checksum into every so many bytes, see :func:`verification`. Raises :class:`ValueError` for
-    combinations that fio refuses, caps or ignores.
+    checksum into every so many bytes, see :func:`verification`. With ``percentiles`` fio reports
+    those of the whole latency, from the submission of a request to its end. Raises
+    :class:`ValueError` for combinations that fio refuses, caps or ignores.
     """
 
     name: str
@@ -64,6 +71,7 @@ class FioJob:
     fsync_at_end: bool = False
     no_random_map: bool = False
     checksum_bytes: int = 0
+    percentiles: bool = False
     filename_format: str = "$clientuid.$jobnum.$filenum"
 
     def __post_init__(self) -> None:
@@ -146,6 +154,7 @@ class FioJob:
             ("sync", self.sync),
             ("fsync_at_end", self.fsync_at_end),
             ("no_random_map", self.no_random_map),
+            ("percentiles", self.percentiles),
         ):
             if given:
                 raise ValueError(f"{name} means nothing to {self.engine}: drop it")
@@ -209,6 +218,7 @@ class FioJob:
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
+            (self.percentiles, "\n".join(_PERCENTILES)),
             (self.loops > 1, f"loops={self.loops}"),
             (
                 self.checksum_bytes,

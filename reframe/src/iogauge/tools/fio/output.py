@@ -56,6 +56,13 @@ _TOLERANCE: Final = 0.01
 
 _DOCUMENT: Final = re.compile(r'\{\s*"fio version"\s*:')
 
+#: Percentiles that are read, by the name of their quantity, as fio writes them.
+_PERCENTILES: Final = {
+    "latency_p50": "50.000000",
+    "latency_p99": "99.000000",
+    "latency_p999": "99.900000",
+}
+
 #: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
 _ALL: Final = "All clients"
@@ -73,11 +80,12 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     fio writes them without ``group_reporting``, are refused: their percentiles cannot be merged.
     Entries of different names are separate phases. In a run on several servers all must have run
     one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
-    percentiles, so ``latency_p99`` is missing there.
+    percentiles, so these are missing there.
 
     Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s); for metadata ``rate`` (ops/s)
     instead of both. ``latency_mean`` (us) is completion latency if fio has no total.
-    ``latency_p99`` (us) is completion latency. ``seconds`` is ``runtime``, ``operations``
+    ``latency_p50``, ``latency_p99`` and ``latency_p999`` (us) are of the whole latency if fio gives its
+    percentiles, else of the completion. ``seconds`` is ``runtime``, ``operations``
     ``total_ios``, ``bytes_moved`` ``io_bytes``. ``nodes`` counts the servers' hosts, as named to
     the client.
 
@@ -348,18 +356,21 @@ def _phase(stats: Mapping[str, Any], name: str, metadata: bool, where: str) -> P
 
 
 def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
-    """Return mean and 99th percentile in us, if fio gives them."""
+    """Return the mean and the percentiles in us, as far as fio gives them."""
     latencies: dict[str, Quantity] = {}
     for key in ("lat_ns", "clat_ns"):
         values = stats.get(key)
-        if isinstance(values, dict) and values.get("N") and "latency_mean" not in latencies:
+        if not isinstance(values, dict):
+            continue
+        if values.get("N") and "latency_mean" not in latencies:
             mean = positive(values, "mean", f"{where}, {key}")
             latencies["latency_mean"] = Quantity(mean / 1e3, "us")
-    completion = stats.get("clat_ns")
-    percentiles = completion.get("percentile") if isinstance(completion, dict) else None
-    if isinstance(percentiles, dict) and "99.000000" in percentiles:
-        p99 = positive(percentiles, "99.000000", f"{where}, clat_ns percentiles")
-        latencies["latency_p99"] = Quantity(p99 / 1e3, "us")
+        percentiles = values.get("percentile")
+        if isinstance(percentiles, dict):
+            for name, percentile in _PERCENTILES.items():
+                if percentile in percentiles and name not in latencies:
+                    value = positive(percentiles, percentile, f"{where}, {key} percentiles")
+                    latencies[name] = Quantity(value / 1e3, "us")
     return latencies
 
 

@@ -1,0 +1,13 @@
+"""Hours of steady writing: bandwidth over time, its dips, and burst credits that are used up."""
+
+import reframe as rfm
+
+from iogauge.check import EnduranceCheck, words
+
+
+@rfm.simple_test
+class Endurance(EnduranceCheck):
+    descr = "A sequential write with O_DIRECT for hours, sampled several times a second"
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    tags = {"fio", "acceptance"}
+    transfer = 4 << 20

@@ -1,0 +1,76 @@
+"""A long write on a device whose burst ends in the middle of it: what the series in time shows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from e2e.rig import MIB, Rig
+from e2e.test_witness import THROTTLE, Place, capped
+
+SECONDS = 16
+BURST, REST = 40, 10
+_FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
+
+pytestmark = pytest.mark.needs_fio
+
+
+@pytest.fixture
+def place(storage: Path) -> Iterator[Place]:
+    base = storage / "endurance"
+    base.mkdir()
+    with ExitStack() as leaving:
+        yield Place(base, leaving)
+
+
+@pytest.mark.needs_loop
+def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) -> None:
+    target = place.formatted("ext4")
+    node = os.stat(place.last).st_rdev
+    slower = f"{os.major(node)}:{os.minor(node)} {REST * MIB}"
+    rig = make_rig(
+        tools=("fio",),
+        tasks=1,
+        target=target / "target",
+        limits={"phase_seconds": f"{SECONDS} s", "case_bytes": "64 MiB"},
+    )
+    # The device slows down after half of the write.
+    rig.program(
+        "fio",
+        f'case ${{@: -1}} in write.fio) (sleep {SECONDS / 2}; echo "{slower}" > '
+        f"{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n"
+        'exec "$real" "$@"',
+    )
+    with capped(place.last, written=BURST * MIB):
+        done = rig.run("-n", "^Endurance$")
+    record = done.record
+    assert record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), record["reason"]
+    found = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    assert tuple(found) == _FIGURES
+    assert found["write_best_minute"] == pytest.approx(BURST, rel=0.15)
+    assert found["write_worst_minute"] == pytest.approx(REST, rel=0.15)
+    (steadiness,) = {f["saw"] for f in record["findings"] if "level" in f["demands"]}
+    words = re.match(r"from ([\d.]+) MiB/s to ([\d.]+) MiB/s after ([\d.]+) s", steadiness)
+    assert words, steadiness
+    assert [float(word) for word in words.groups()] == pytest.approx(
+        [BURST, REST, SECONDS / 2], rel=0.2
+    )
+    (minutes,) = record["metrics"][0]["rounds"]
+    assert len(minutes) == SECONDS
+    rig.assert_clean()
+
+
+def test_hours_beyond_the_time_limit_are_refused_before_they_are_lost(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("fio",), limits={"phase_seconds": "1 h", "repetitions": 2})
+    done = rig.run("-n", "^Endurance$")
+    done.never_passed(
+        r"2 repetition\(s\) of limits.phase_seconds take 2.0 h, but the partition's time_limit is \d+ "
+    )
+    assert done.record["verdict"] == "ERROR"

@@ -1,0 +1,124 @@
+"""The series of an execution: from the looks of the first node to minutes, dips and levels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.evidence.series import SERIES, Change, Dip, Series, of_instants, with_series
+from iogauge.guards import spread
+from iogauge.guards.finding import Outcome
+from iogauge.plan.stage import Instant, PhaseRun
+
+MIB = 1 << 20
+RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
+
+
+def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list[Instant]:
+    """What the agent writes of a write with these MiB/s in each second; it looks on for two seconds."""
+
+    def written(when: float) -> int:
+        done = when - begin
+        whole = [max(0.0, min(1.0, done - second)) for second in range(len(rates))]
+        return int(MIB * sum(rate * part for rate, part in zip(rates, whole, strict=True)))
+
+    times = [90 + n * pause for n in range(int((begin - 90 + len(rates) + 2) / pause))]
+    return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
+
+
+def series(rates: list[float]) -> Series:
+    found = of_instants(looks(rates), "write", RUN, float(len(rates)))
+    assert found is not None
+    return found
+
+
+def output(seconds: float, mib_s: float = 100.0) -> ToolOutput:
+    phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
+    return ToolOutput("fio", "3.33", (phase,))
+
+
+def test_a_steady_write_is_as_long_as_the_tool_says() -> None:
+    found = series([100.0] * 300)
+    assert len(found.rates) == 300
+    assert found.mean == pytest.approx(100 * MIB, rel=0.01)
+    assert max(found.windows) == pytest.approx(min(found.windows), rel=0.01)
+    assert (found.dips, found.change) == ([], None)
+
+
+def test_a_stall_is_a_dip_of_its_length_and_depth() -> None:
+    """Twelve seconds of a five-minute write at a tenth, and three at a third."""
+    rates = [100.0] * 300
+    rates[100:112], rates[200:203] = [10.0] * 12, [33.0] * 3
+    longest, other = series(rates).dips
+    assert (longest.begin_s, longest.seconds) == (
+        pytest.approx(100, abs=1),
+        pytest.approx(12, abs=1),
+    )
+    assert (other.begin_s, other.seconds) == (pytest.approx(200, abs=1), pytest.approx(3, abs=1))
+    assert longest.lowest == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_stall_at_the_end_is_seen() -> None:
+    (dip,) = series([100.0] * 100 + [0.5] * 20).dips
+    assert dip.seconds == pytest.approx(20, abs=1)
+
+
+def test_burst_credits_that_are_used_up_are_a_change_of_level() -> None:
+    found = series([300.0] * 200 + [100.0] * 400).change
+    assert found is not None
+    assert found.at_s == pytest.approx(200, abs=1)
+    assert (found.before / MIB, found.after / MIB) == (pytest.approx(300), pytest.approx(100))
+
+
+@given(st.lists(st.floats(90.0, 110.0), min_size=20, max_size=200))
+def test_noise_has_no_dip_and_no_level(rates: list[float]) -> None:
+    found = Series(1.0, tuple(rates))
+    assert (found.dips, found.change) == ([], None)
+
+
+def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share() -> None:
+    rates = [100.0] * 240 + [200.0] * 60
+    seen = with_series(output(300.0, 60.0), looks(rates), RUN, "write, repetition 1")
+    (phase,) = seen.phases
+    assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
+    assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
+    assert phase.rates["dip"] == Quantity(1.0, "s")
+    assert isinstance(seen.parameters[SERIES], Series)
+
+
+def test_a_minute_without_a_byte_is_no_error() -> None:
+    rates = [100.0] * 100 + [0.0] * 90 + [100.0] * 100
+    (phase,) = with_series(output(290.0), looks(rates), RUN, "x").phases
+    assert 0 < phase.rates["worst_minute"].value < 1e-3
+    assert phase.rates["dip"].value == pytest.approx(90, abs=1)
+
+
+def test_a_short_execution_has_ten_steps() -> None:
+    found = of_instants(looks([100.0] * 4), "write", RUN, 4.0)
+    assert found is not None and (found.step_s, len(found.rates), found.window_s) == (0.4, 10, 0.4)
+
+
+@pytest.mark.parametrize(
+    ("instants", "seconds"),
+    [([], 300.0), (looks([100.0] * 5), 1.0), ([Instant(t, 0, 5) for t in range(90, 400)], 300.0)],
+    ids=["nobody counts", "too short", "nothing moved"],
+)
+def test_without_a_count_there_is_no_series(instants: list[Instant], seconds: float) -> None:
+    with pytest.raises(ToolOutputError, match="write, repetition 2: no counter under the target's"):
+        with_series(output(seconds), instants, RUN, "write, repetition 2")
+
+
+def test_g17_names_levels_and_dips() -> None:
+    steady = Series(1.0, (100.0 * MIB,) * 60)
+    assert spread.steadiness(series=[steady]).outcome is Outcome.OK
+    rates = (300.0 * MIB,) * 40 + (100.0 * MIB,) * 60 + (20.0 * MIB,) * 5
+    found = spread.steadiness(series=[steady, Series(1.0, rates)])
+    assert found.outcome is Outcome.WARN
+    assert found.saw == (
+        "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s; repetition 2: 1 dip(s), the longest of "
+        "5.00 s after 100 s, down to 20% of the median"
+    )
+    assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]
+    assert Series(1.0, rates).change == Change(40.0, 300.0 * MIB, 100.0 * MIB)
