@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
         "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
         "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",
         "  cause:    changed just before: kernel: 5.14 -> 5.15; client: None -> 2.15",
-        "  runs:     █▆▅",
+        "  runs:     ▇▆▅",
     ]
 
 
@@ -279,9 +279,52 @@ def shapes(text: str, name: str) -> list[ElementTree.Element]:
     return ElementTree.fromstring(text).findall(f".//{{http://www.w3.org/2000/svg}}{name}")
 
 
-def test_bars_begin_at_nothing() -> None:
-    assert figure.bars([100.0, 50.0, 1.0]) == "█▅▁"
-    assert figure.bars([]) == ""
+def curve_of(values: Sequence[float], verdicts: Sequence[Verdict] = (), **more: Any) -> Curve:
+    runs = points(list(values))
+    every = verdicts or [Verdict.PASS] * len(runs)
+    runs = [replace(run, verdict=v) for run, v in zip(runs, every, strict=True)]
+    return Curve(title="t", unit="MiB/s", points=runs, **more)
+
+
+def test_bars_have_the_scale_of_the_figure() -> None:
+    assert figure.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
+    assert figure.bars(curve_of([]), 30) == ""
+    # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
+    values, verdicts = [4363.0, *[320.0] * 6, *[224.0] * 3], [Verdict.UNSTABLE, *[Verdict.PASS] * 9]
+    outlier = curve_of(values, verdicts)
+    assert figure.bars(outlier, 30) == "↑▇▇▇▇▇▇▆▆▆"
+    assert figure.scale_of(outlier)[1] < 400
+    text = figure.svg(outlier)
+    assert text.count('class="run clip off"') == 1 and "beyond the axis" in text
+
+
+def test_a_lasting_gain_and_the_newest_run_are_never_clipped() -> None:
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0] * 3))[1] > 900
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0]))[1] > 900
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
+
+
+def test_an_axis_is_close_only_without_a_large_drop() -> None:
+    assert figure.scale_of(curve_of([100.0, 99.0]))[0] > 90
+    assert figure.scale_of(curve_of([100.0, 60.0]))[0] == 0
+
+
+def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
+    runs = points([100.0] * 20 + [70.0] * 5)
+    curve = Curve(
+        title="t",
+        unit="s",
+        points=runs,
+        level=100.0,
+        low=97.0,
+        high=103.0,
+        steps=(runs[20].session,),
+        since=runs[20].session,
+        under="ior 4.0.0",
+    )
+    text = figure.svg(curve)
+    assert text.count('class="limit"') == 2 and "the level changed here" in text
+    assert curve.caption == "n = 25 runs; s; 2026-01-05 to 2026-01-29; ior 4.0.0"
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
@@ -290,7 +333,7 @@ def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool)
     curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
     text = figure.svg(curve, alone=alone)
     found = shapes(text, "circle")
-    assert len(found) == len(values)
+    assert len(found) + text.count('class="run clip') == len(values)
     assert all(20 <= float(c.get("cy", "-1")) <= 210 for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
@@ -312,12 +355,14 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.links: list[str | None] = []
+        self.names: set[str | None] = set()
         self.words = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href")]
+        self.names |= {value for name, value in attrs if name == "id"}
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -328,9 +373,11 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     both = [record(0), bad]
     text = page.page(collected(tmp_path, both, 2), both)
     seen = Page(text)
-    assert "script" not in seen.tags and seen.links == [] and "@import" not in text
+    assert seen.tags.count("script") == 1 and "@import" not in text
+    assert all(str(link).startswith("#") for link in seen.links)
     assert "\x1b" not in text
-    assert seen.tags.count("svg") == 2
+    assert {str(link)[1:] for link in seen.links} <= seen.names
+    assert seen.tags.count("svg") == 2  # gauges: a line of one run needs no figure
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
 
@@ -339,7 +386,9 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
 def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
     records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
     text = page.page(collected(tmp_path, records), records)
-    assert text.count(f'<td class="{verdict.value}"><span class="word">{verdict.value}<') == 2
+    sign = page.SIGNS[verdict]
+    said = f'<td class="{verdict.value}"><span class="word">{sign} {verdict.value}<'
+    assert text.count(said) == 2
     assert ("What somebody must look at" in text) == collected(tmp_path, records).failed
 
 
@@ -357,8 +406,8 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
     )
     text = page.page(alarm, [])
     seen = Page(text)
-    assert "script" not in seen.tags and "\x1b" not in text
-    assert seen.words.count("<script>alert(1)</script>") == 5  # four times around the trouble
+    assert seen.tags.count("script") == 1 and "\x1b" not in text
+    assert seen.words.count("<script>alert(1)</script>") == 6  # five times around the trouble
 
 
 def test_junit_calls_nothing_but_pass_a_pass() -> None:
