@@ -16,6 +16,7 @@ from iogauge.alarm.figure import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate,
 from iogauge.alarm.sweeps import Dot, Plot, Trace, drawable
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
+from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord
 
@@ -69,7 +70,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     dots = plot.dots
     sizes = any(not dot.text.replace(".", "").isdigit() for dot in dots)
     x = _horizontal(sorted({dot.x for dot in dots}), sizes)
-    values = [v for dot in dots for v in (*dot.metric.samples, dot.value) if v > 0]
+    values = [v for dot in dots for v in (*dot.samples, dot.value) if v > 0]
     references = [dot.reference.value for dot in dots if dot.reference]
     usual = [dot.value for dot in dots if dot.metric.verdict.is_valid] or values
     _, top = figure.bounds(usual, references)
@@ -139,7 +140,7 @@ def _trace(
     yield f'<polyline class="trace c{number}" points="{line}"/>'
     for dot in trace.dots:
         at, metric = x(dot.x), dot.metric
-        for sample in metric.samples:
+        for sample in dot.samples:
             if not scale.beyond(sample):
                 yield f'<circle class="sample" cx="{at:.1f}" cy="{scale.y(sample):.1f}" r="1.7"/>'
         if reference := dot.reference:
@@ -149,7 +150,7 @@ def _trace(
                 f"{_tip(label)}</path>"
             )
         label = (
-            f"{trace.name} at {dot.text}: {format_value(dot.value)} {metric.unit}, n = {len(metric.samples)}, "
+            f"{trace.name} at {dot.text}: {format_value(dot.value)} {metric.unit}, n = {len(dot.samples)}, "
             f"{metric.verdict.value}, {dot.record.time[:16]}, {dot.record.session}"
         )
         kind = f"c{number}" + (" bad" if metric.verdict is Verdict.FAIL else "")
@@ -185,12 +186,18 @@ def _legend(plot: Plot) -> Iterator[str]:
         yield '<path class="dot off c5" d="M9 -4h8v8h-8z"/><text x="34" y="4">hollow: not valid</text>'
 
 
+def probes_of(metric: MetricRecord) -> dict[str, float]:
+    """Return the rate of each target or node of a needle; empty for another metric."""
+    probes = metric.probes if isinstance(metric.probes, Mapping) else {}
+    return {str(name): rate[0] for name, value in probes.items() if (rate := numbers([value]))}
+
+
 def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> str:
     """Return the probes of a needle as ranked bars, the slowest first; ``named`` are the outliers.
 
     Of many, the slowest and the fastest are drawn, and all outliers.
     """
-    ranked = sorted(metric.probes.items(), key=lambda probe: float(probe[1]))
+    ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
     hidden = len(ranked) - _SLOWEST - _FASTEST
     shown = ranked
     if hidden > 0:
@@ -198,21 +205,21 @@ def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> s
         shown = [*ranked[:_SLOWEST], *middle, *ranked[-_FASTEST:]]
     high = TOP + _BAR * len(shown) + 24
     middle_value = float(metric.median)
-    _, top = figure.bounds([float(rate) for _, rate in ranked], [middle_value])
+    _, top = figure.bounds([rate for _, rate in ranked], [middle_value])
     left, wide = 150, WIDE - 150 - 96
     parts = [begin(title, high)]
     for k, (name, rate) in enumerate(shown):
-        y, share = TOP + k * _BAR, min(max(float(rate) / top, 0), 1)
+        y, share = TOP + k * _BAR, min(max(rate / top, 0), 1)
         slow = named(name)
-        share_text = f"{float(rate) / middle_value - 1:+.1%}" if middle_value else ""
-        text = f"{name}: {format_value(float(rate))} {metric.unit}, {share_text} against the median"
+        share_text = f"{rate / middle_value - 1:+.1%}" if middle_value else ""
+        text = f"{name}: {format_value(rate)} {metric.unit}, {share_text} against the median"
         words = f"{name}{' ◀ slow' if slow else ''}"
         parts.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end"{" class=word" if slow else ""}>'
+            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end" class="name{" word" if slow else ""}">'
             f"{escape(visible(words[:22]))}</text>"
             f'<rect class="bar{" slow" if slow else ""}" x="{left}" y="{y + 2}" width="{wide * share:.1f}" '
             f'height="{_BAR - 4}">{_tip(text)}</rect>'
-            f'<text x="{left + wide * share + 6:.1f}" y="{y + 12}">{format_value(float(rate))}</text>'
+            f'<text x="{left + wide * share + 6:.1f}" y="{y + 12}">{format_value(rate)}</text>'
         )
     at = left + wide * min(middle_value / top, 1)
     parts.append(
@@ -252,7 +259,7 @@ def gauge(metric: MetricRecord) -> str:
     parts.append(
         f'<rect class="{kind}" x="2" y="7" width="{x(metric.median) - 2:.1f}" height="8"/>'
     )
-    for sample in metric.samples[:40]:
+    for sample in numbers(metric.samples)[:40]:
         parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.8"/>')
     if reference:
         words.append(f"reference {format_value(reference.value)}")
@@ -275,7 +282,7 @@ def ratios(title: str, rows: Mapping[str, tuple[float, float, float, bool]]) -> 
     high = TOP + 22 * len(rows) + 26
     ends = [v for row in rows.values() for v in row[:3] if v > 0]
     reach = min(max([1.25, *ends, *(1 / v for v in ends)]), 16.0)
-    left, wide = 240, WIDE - 240 - 70
+    left, wide = 276, WIDE - 276 - 70
 
     def x(value: float) -> float:
         share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2
@@ -291,7 +298,7 @@ def ratios(title: str, rows: Mapping[str, tuple[float, float, float, bool]]) -> 
         )
     for k, (name, (ratio, low, upper, sure)) in enumerate(rows.items()):
         y = TOP + 22 * k + 6
-        label = name if len(name) < 36 else "…" + name[-34:]
+        label = name if len(name) < 36 else f"{name[:17]}…{name[-17:]}"
         tip = _tip(f"{name}: B / A = {ratio:.3f} (95 %: {low:.3f} to {upper:.3f})")
         fill = "" if sure else " off"
         parts.append(

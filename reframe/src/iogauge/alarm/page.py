@@ -29,6 +29,7 @@ from iogauge.alarm.trouble import DRIFT
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, format_value
+from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
@@ -36,6 +37,7 @@ from iogauge.records.record import MetricRecord, Record
 from iogauge.report import table
 from iogauge.report.ending import Word
 from iogauge.report.outcome import SessionRecords
+from iogauge.report.sides import HEADINGS, Contrast, cells
 from iogauge.report.status import MARKS
 
 #: Most figures of metrics without trouble, so that the page stays small.
@@ -114,13 +116,39 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
         by_line=by_line,
         svg=lambda curve: Markup(figure.svg(curve)),
         gauge=lambda metric: Markup(charts.gauge(metric)) if metric else "",
-        style=Markup(
-            (_FOLDER / "page.css").read_text(encoding="utf-8") + figure.STYLE + charts.STYLE
-        ),
+        style=_style(),
         script=Markup(script),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'",
     )
+
+
+def comparison(found: Contrast) -> str:
+    """Return the page of two sets of records side by side."""
+    rows = {
+        f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
+        for one in found.ratios
+        if one.low is not None and one.high is not None
+    }
+    bare = {f"{one.case} {one.metric}": (one.ratio, one.ratio, one.ratio) for one in found.ratios}
+    both = {name: rows.get(name, line) for name, line in bare.items()}
+    sure = {f"{r.case} {r.metric}" for r in found.ratios if r.mark in ("better", "worse")}
+    drawn = {name: (*line, name in sure) for name, line in both.items()}
+    return _TEMPLATES.get_template("compare.html").render(
+        found=found,
+        rows=[(one, cells(one)) for one in found.ratios],
+        headings=HEADINGS,
+        figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
+        written=written_by(),
+        counts=Counter(one.mark for one in found.ratios),
+        style=_style(),
+        policy="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    )
+
+
+def _style() -> Markup:
+    css = (_FOLDER / "page.css").read_text(encoding="utf-8")
+    return Markup(css + figure.STYLE + charts.STYLE)
 
 
 def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
@@ -229,7 +257,7 @@ def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         facts = {"target": record.target_path}
         for name, pattern in _FACTS.items():
             values = [
-                f"{key} {format_bytes(float(value)) if key == 'mem.bytes' else value}"
+                f"{key} {format_bytes(value) if key == 'mem.bytes' and type(value) is int else value}"
                 for key, value in record.fingerprint.items()
                 if re.fullmatch(pattern, key)
             ]
@@ -261,7 +289,7 @@ def _results(records: Sequence[Record], anchor: _Anchor) -> list[dict[str, Any]]
                     "row": row,
                     "metric": metric,
                     "measured": row.measured.replace(" 1 ", " ").removesuffix(" 1"),
-                    "samples": len(metric.samples) if metric else 0,
+                    "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(group["notes"], reference.source if reference else None),
                     "limits": _note(group["notes"], metric.ceiling_from if metric else None),
                     "why": [_note(group["notes"], reason) for reason in row.reasons],
@@ -300,7 +328,8 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
     for record in newest(records):
         for metric in record.metrics:
-            if not metric.probes:
+            probes = charts.probes_of(metric)
+            if not probes:
                 continue
             said = " ".join([record.reason, *(m.reason for m in record.metrics)])
             slow = metric.verdict is Verdict.FAIL or record.verdict is Verdict.FAIL
@@ -308,11 +337,11 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
             def named(name: str, said: str = said, slow: bool = slow) -> bool:
                 return slow and bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said))
 
-            outliers = [name for name in metric.probes if named(name)]
+            outliers = [name for name in probes if named(name)]
             title = f"{record.short_name} {metric.name} on {_where(record)}"
             yield {
                 "svg": Markup(charts.ranking(title, metric, named)),
-                "caption": f"n = {len(metric.probes)} probes in {len(metric.rounds or ()) or 1} round(s); "
+                "caption": f"n = {len(probes)} probes in {len(metric.rounds) if isinstance(metric.rounds, list) else 1} round(s); "
                 f"{metric.unit}; {record.time[:10]}; {sweeps.stack_of([record])}",
                 "outliers": ", ".join(outliers) or "none",
                 "said": record.reason,
@@ -346,13 +375,15 @@ def _detail(record: Record, anchor: str) -> dict[str, Any]:
         "samples": [
             (
                 metric,
-                ", ".join(format_value(sample) for sample in list(metric.samples)[:40]),
-                "" if metric.cold is None else format_value(metric.cold),
+                ", ".join(format_value(sample) for sample in numbers(metric.samples)[:40]),
+                "".join(map(format_value, numbers([metric.cold]))),
             )
             for metric in record.metrics
         ],
         "told": told,
         "fine": len(record.findings) - len(told),
+        "tools": ", ".join(sweeps.texts(record.tools)),
+        "commands": sweeps.texts(record.commands),
         "fingerprint": identity(record.fingerprint) if record.fingerprint else "",
         "parameters": ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
     }

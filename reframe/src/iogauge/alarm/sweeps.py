@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iogauge.core.units import UnitError, parse_bytes
+from iogauge.core.untrusted import numbers
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord
 
 #: Parameters that count what shares the work: twice as many should carry twice as much.
@@ -54,6 +55,11 @@ class Dot:
     def value(self) -> float:
         """Return the median, in the metric's unit."""
         return float(self.metric.median)
+
+    @property
+    def samples(self) -> list[float]:
+        """Return the value of each repetition."""
+        return numbers(self.metric.samples)
 
     @property
     def reference(self) -> ReferenceRecord | None:
@@ -104,7 +110,7 @@ class Plot:
         """Return n, unit, span of time, nodes, tools and stack."""
         records = [dot.record for dot in self.dots]
         days = sorted({record.time[:10] for record in records})
-        samples = {len(dot.metric.samples) for dot in self.dots}
+        samples = {len(dot.samples) for dot in self.dots}
         nodes = sorted({int(r.nodes) for r in records if type(r.nodes) is int})
         return "; ".join(
             part
@@ -126,9 +132,14 @@ class Plot:
         return [source for source in dict.fromkeys(found) if source]
 
 
+def texts(values: object) -> list[str]:
+    """Return the values of a list from a record as text; what is no list has none."""
+    return [str(value) for value in values] if isinstance(values, (list, tuple)) else []
+
+
 def stack_of(records: Sequence[Record]) -> str:
     """Return the tools of some records, and the names of their stacks."""
-    tools = dict.fromkeys(str(tool) for record in records for tool in record.tools or ())
+    tools = dict.fromkeys(str(tool) for record in records for tool in texts(record.tools))
     stacks = dict.fromkeys(
         f"stack {record.stack.get('name') or record.stack.get('fingerprint')}"
         for record in records

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -251,13 +252,33 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
 
 def show_comparison(
     a: Annotated[
-        str, typer.Argument(help="A Darshan log; or a session or its .jsonl, with :case.")
+        str,
+        typer.Argument(
+            help="A Darshan log; a session or its .jsonl, with :case; or key=value,… (docs/compare.md)."
+        ),
     ],
     b: Annotated[str, typer.Argument(help="The other; it is put in relation to the first.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
+    ] = None,
+    servers: Annotated[
+        str, typer.Option(help="Servers of A and B: 4,8; as the Lustre client sees if omitted.")
+    ] = "",
+    tib: Annotated[
+        str, typer.Option(help="Capacity of A and B in TiB: 100,250; that of the price if omitted.")
+    ] = "",
+    wide: Wide = False,
 ) -> None:
-    """Compare two Darshan logs, or two records, and say what else was different."""
+    """Compare sessions, dates, stacks, targets or sites; or two records; or two Darshan logs."""
+    console = new_console()
+    records_of = [count for name in (a, b) if (count := _records_of(name))]
     try:
+        if _is_set(a) or _is_set(b) or (len(records_of) == 2 and max(records_of) > 1):
+            _show_contrast(console, (a, b), as_json, html, (_two(servers), _two(tib)), wide)
+            return
+        if html:
+            raise compare.CompareError("--html is for two sets of records: see docs/compare.md")
         comparison = compare.compare(subjects.read(a), subjects.read(b))
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
@@ -266,3 +287,53 @@ def show_comparison(
         typer.echo(compare.to_json(comparison))
     else:
         new_console(BOXES).print(compare.render(comparison))
+
+
+def _is_set(words: str) -> bool:
+    """Return whether words choose a set of records: ``system=mysite,day=2027-01-31``."""
+    return re.match("[a-z]+=", words) is not None
+
+
+def _records_of(name: str) -> int:
+    """Return the number of records of a session; 0 if there is no such session."""
+    files = paths.history_dir().glob("*/*.jsonl")
+    return sum(len(list(journal.read_whole(f))) for f in files if f.stem == name)
+
+
+def _two(text: str) -> tuple[float | None, float | None]:
+    """Return the numbers in ``4,8``; raises CompareError."""
+    try:
+        first, second = map(float, text.split(",")) if text else (0.0, 0.0)
+        if min(first, second) < 0:
+            raise ValueError("it is negative")
+    except ValueError as error:
+        raise compare.CompareError(
+            f"{text!r}: expected one number for A and one for B, such as 4,8: {error}"
+        ) from error
+    return first or None, second or None
+
+
+def _show_contrast(
+    console: Console,
+    names: tuple[str, str],
+    as_json: bool,
+    html: Path | None,
+    divisors: tuple[tuple[float | None, float | None], ...],
+    wide: bool,
+) -> None:
+    """Print the contrast of two sets of records, and write its page; raises CompareError."""
+    from iogauge.report import sides  # with SciPy and polars
+
+    servers, tib = divisors
+    a, b = (
+        sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)
+    )
+    found = sides.contrast(a, b)
+    if html:
+        from iogauge.alarm.page import comparison
+
+        html.write_text(comparison(found), encoding="utf-8")
+    if as_json:
+        typer.echo(sides.to_json(found))
+    else:
+        console.print(sides.render(found, wide), soft_wrap=True)

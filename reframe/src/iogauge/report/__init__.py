@@ -7,6 +7,7 @@
 - layout: columns of text that fit a width, without boxes
 - outcome: a session's records, and cases without one
 - plan_table: what the selected cases will cost
+- sides: two sets of records, with the uncertainty of their ratio
 - status: the newest runs of every case as marks
 - subjects: records and Darshan logs as subjects of a comparison
 - table: one row a metric
