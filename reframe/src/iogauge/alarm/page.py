@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from iogauge.alarm import charts, figure, sweeps
 from iogauge.alarm.collect import Alarm
-from iogauge.alarm.sweeps import Dot, newest
+from iogauge.alarm.sweeps import Dot
 from iogauge.alarm.trouble import DRIFT
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible
@@ -36,7 +36,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report import table
 from iogauge.report.ending import Word
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.outcome import SessionRecords, newest
 from iogauge.report.sides import HEADINGS, Contrast, cells
 from iogauge.report.status import MARKS
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from iogauge.core.units import UnitError, parse_bytes
 from iogauge.core.untrusted import numbers
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord
+from iogauge.report.outcome import newest
 
 #: Parameters that count what shares the work: twice as many should carry twice as much.
 _COUNTS: Final = frozenset(
@@ -151,16 +152,6 @@ def stack_of(records: Sequence[Record]) -> str:
 def _range(values: Sequence[int]) -> str:
     ends = dict.fromkeys([*values[:1], *values[-1:]])
     return " to ".join(map(str, ends)) or "0"
-
-
-def newest(records: Sequence[Record]) -> list[Record]:
-    """Return the newest record of each line, in the order of their first records."""
-    found: dict[str, Record] = {}
-    for record in records:
-        line = record.line
-        if line not in found or record.time >= found[line].time:
-            found[line] = record
-    return list(found.values())
 
 
 def _number(value: object) -> float | None:

@@ -14,11 +14,13 @@ from rich.console import Console
 
 from iogauge.cli.screen import BOXES, Wide, new_console, show_ending
 from iogauge.core import paths
+from iogauge.core.files import replace_file
 from iogauge.core.text import visible, visible_lines
 from iogauge.records import journal, missing
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import Record
 from iogauge.report import compare, outcome, subjects, table
+from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
@@ -133,6 +135,13 @@ def show_report(
         Path | None, typer.Option(help="Write a page: one file that needs no network.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write Markdown for a merge request.")
+    ] = None,
+    openmetrics: Annotated[
+        Path | None, typer.Option(help="Write OpenMetrics, for Prometheus and for GitLab.")
+    ] = None,
+    push: Annotated[str, typer.Option(help="Send OpenMetrics to this Pushgateway.")] = "",
     since: Since = "",
     until: Until = "",
     system: Annotated[str, typer.Option(help="Only this system, instead of sessions.")] = "",
@@ -166,11 +175,39 @@ def show_report(
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         junit.write_text(text, encoding="utf-8")
+    if markdown or openmetrics or push:
+        _export(asked.records, ending, markdown, openmetrics, push)
     if as_json:
         typer.echo(table.to_json(asked.records, ending))
     else:
         show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
+
+
+def _export(
+    records: SessionRecords,
+    ending: Ending,
+    markdown: Path | None,
+    openmetrics: Path | None,
+    gateway: str,
+) -> None:
+    """Write what other tools read; ends with status 2 if the Pushgateway does not take it."""
+    from iogauge.report import export  # with polars
+
+    if markdown:
+        markdown.write_text(export.markdown(records, ending), encoding="utf-8")
+    newest = outcome.newest(records)
+    if openmetrics:
+        replace_file(openmetrics, export.openmetrics(newest).encode())
+    if gateway:
+        try:
+            export.push(newest, gateway)
+        except (OSError, ValueError) as error:
+            typer.echo(
+                visible_lines(f"iogauge: the Pushgateway {gateway} did not take it: {error}"),
+                err=True,
+            )
+            raise typer.Exit(2) from error
 
 
 def raise_alarm(

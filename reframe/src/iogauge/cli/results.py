@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
@@ -14,6 +16,9 @@ from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
+
+if TYPE_CHECKING:
+    from iogauge.report.history_table import RecordChoice
 
 
 def explain_word(
@@ -137,6 +142,13 @@ def show_history(
         int, typer.Option(min=0, help="Number of newest records to show; 0 for all.")
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write all that fits as .parquet, or as .lp for InfluxDB, and show nothing."
+        ),
+    ] = None,
+    site: Annotated[str, typer.Option(help="For --export: the column site of a .parquet.")] = "",
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
@@ -160,6 +172,9 @@ def show_history(
             for line in query.damaged(folder):
                 typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
             return
+        if export:
+            _write_history(folder, replace(choice, limit=0), export, site)
+            return
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
     except (ValueError, OSError) as error:
@@ -172,6 +187,21 @@ def show_history(
     if contents:
         console.print(history_table.table(contents, console.width))
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
+
+
+def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:
+    """Write the chosen part of the history for other tools; raises ValueError for another name."""
+    from iogauge.report import export
+
+    if file.suffix not in (".parquet", ".lp"):
+        raise ValueError(f"{file}: expected a name that ends in .parquet, or in .lp for InfluxDB")
+    frame = export.rows(folder, choice)
+    if file.suffix == ".parquet":
+        export.parquet(frame, file, site)
+    else:
+        with file.open("w", encoding="utf-8") as lines:
+            lines.writelines(f"{line}\n" for line in export.influx(frame))
+    typer.echo(visible(f"{frame.height} row(s) in {file}"))
 
 
 def show_trend(

@@ -2,6 +2,7 @@
 
 - compare: two subjects side by side
 - ending: the word and the sentence that a session ends with
+- export: the newest results and the history for other tools
 - history_table: the history in a terminal
 - junit: a session as JUnit's XML
 - layout: columns of text that fit a width, without boxes
