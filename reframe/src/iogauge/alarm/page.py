@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -37,8 +37,10 @@ from iogauge.records.record import MetricRecord, Record
 from iogauge.report import table
 from iogauge.report.ending import Word
 from iogauge.report.outcome import SessionRecords, newest
-from iogauge.report.sides import HEADINGS, Contrast, cells
 from iogauge.report.status import MARKS
+
+if TYPE_CHECKING:
+    from iogauge.report.sides import Contrast
 
 #: Most figures of metrics without trouble, so that the page stays small.
 _FIGURES: Final = 500
@@ -125,6 +127,8 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
 
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
+    from iogauge.report.sides import HEADINGS, cells  # with SciPy
+
     rows = {
         f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
         for one in found.ratios

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from textwrap import shorten
 from typing import Any, Final
 
 from iogauge.core.units import UnitError, parse_bytes
@@ -121,7 +122,10 @@ class Plot:
                 " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
                 f"{_range(nodes)} node(s)" if nodes else "",
                 stack_of(records),
-                *(f"reference: {source:.160}" for source in self.sources),
+                *(
+                    f"reference: {shorten(source, 160, placeholder=' …')}"
+                    for source in self.sources
+                ),
             )
             if part
         )
