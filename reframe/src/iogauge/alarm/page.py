@@ -24,6 +24,7 @@ from markupsafe import Markup
 
 from iogauge.alarm import charts, figure, sweeps
 from iogauge.alarm.collect import Alarm
+from iogauge.alarm.runs import WORST
 from iogauge.alarm.sweeps import Dot
 from iogauge.alarm.trouble import DRIFT
 from iogauge.core.paths import project_root
@@ -364,7 +365,9 @@ def _calendar(alarm: Alarm) -> dict[str, Any] | None:
     columns: list[date] = [first + timedelta(days=k) for k in range((last - first).days + 1)]
     merged: dict[tuple[str, str], dict[date, Verdict]] = {}
     for line in alarm.days:
-        merged.setdefault((line.where, line.case), {}).update(line.worst)
+        mine = merged.setdefault((line.where, line.case), {})
+        for day, verdict in line.worst.items():
+            mine[day] = min(mine.get(day, verdict), verdict, key=WORST.index)
     return {"columns": columns, "rows": sorted(merged.items()), "marks": MARKS}
 
 

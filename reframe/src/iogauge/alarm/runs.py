@@ -43,7 +43,7 @@ UNCHANGED: Final = (
 )
 
 #: From the worst to the best.
-_WORST: Final = (
+WORST: Final = (
     *(Verdict.ERROR, Verdict.FAIL, Verdict.INVALID, Verdict.UNSTABLE),
     *(Verdict.CONTAMINATED, Verdict.UNREFERENCED, Verdict.PASS),
 )
@@ -213,7 +213,7 @@ class History:
             for row in rows:
                 day, verdict = row["time"].date(), Verdict(row["verdict"])
                 if day >= oldest:
-                    worst[day] = min(worst.get(day, verdict), verdict, key=_WORST.index)
+                    worst[day] = min(worst.get(day, verdict), verdict, key=WORST.index)
             last = rows[-1]
             where = visible(f"{last['system']}:{last['partition']}")
             found.append(Day(where, visible(short_name(last["case"])), worst))
