@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 
-
 def program() -> str | None:
     """Path of a Chromium; None where there is none."""
     names = ("chromium", "chromium-browser", "google-chrome", "chrome")
