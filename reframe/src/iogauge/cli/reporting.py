@@ -109,11 +109,11 @@ def _asked(console: Console, names: list[str], span: Span | None, system: str) -
 
 def _span(since: str, until: str) -> Span | None:
     """Return the span of time that two options name; None without them."""
+    if not since and not until:
+        return None
     from iogauge.alarm.runs import Span  # with polars
     from iogauge.report.history_table import moment
 
-    if not since and not until:
-        return None
     try:
         return Span(moment(since) if since else None, moment(until, end=True) if until else None)
     except ValueError as error:

@@ -126,8 +126,7 @@ def propose_references(
 def show_history(
     system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
     name: Annotated[
-        str,
-        typer.Option("-n", "--check", help="Regular expression, found in the case's name."),
+        str, typer.Option("-n", "--check", help="Regular expression, found in the case's name.")
     ] = "",
     verdict: Annotated[
         list[Verdict] | None,
@@ -143,10 +142,7 @@ def show_history(
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write all that fits as .parquet, or as .lp for InfluxDB, and show nothing."
-        ),
+        Path | None, typer.Option(help="Write all that fits as .parquet, or as .lp for InfluxDB.")
     ] = None,
     site: Annotated[str, typer.Option(help="For --export: the column site of a .parquet.")] = "",
     damaged: Annotated[
@@ -154,8 +150,7 @@ def show_history(
     ] = False,
 ) -> None:
     """Show the records, the newest first."""
-    from iogauge.records import query  # imported here because polars starts slowly
-    from iogauge.report import history_table
+    from iogauge.report import history_table  # imported here because polars starts slowly
 
     folder, console = paths.history_dir(), new_console(BOXES)
     try:
@@ -169,12 +164,9 @@ def show_history(
             limit=limit,
         )
         if damaged:
-            for line in query.damaged(folder):
-                typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
-            return
+            return _show_damaged(folder)
         if export:
-            _write_history(folder, replace(choice, limit=0), export, site)
-            return
+            return _write_history(folder, replace(choice, limit=0), export, site)
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
     except (ValueError, OSError) as error:
@@ -187,6 +179,14 @@ def show_history(
     if contents:
         console.print(history_table.table(contents, console.width))
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
+
+
+def _show_damaged(folder: Path) -> None:
+    """Print the lines of a history that are no records."""
+    from iogauge.records import query
+
+    for line in query.damaged(folder):
+        typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
 
 
 def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:
