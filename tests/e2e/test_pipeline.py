@@ -133,6 +133,7 @@ def test_healthy_is_green_and_slowed_is_red(
     ):
         assert re.search(rf"iogauge-judge +> .*{words}", slowed.out), f"{words}\n{slowed.out}"
     (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
+    assert "iogauge_median{" in (project.out / "default" / "metrics.txt").read_text()
     reasons = [str(failure.get("message")) for failure in suite.iter("failure")]
     assert len(reasons) == 2 and all(r.startswith("FAIL: read_bw: median ") for r in reasons)
 

@@ -304,6 +304,11 @@ def test_a_lasting_gain_and_the_newest_run_are_never_clipped() -> None:
     assert figure.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
 
 
+def test_the_newest_run_makes_no_axis_if_it_is_not_valid() -> None:
+    verdicts = [*[Verdict.PASS] * 9, Verdict.INVALID]
+    assert figure.scale_of(curve_of([320.0] * 9 + [4363.0], verdicts))[1] < 400
+
+
 def test_an_axis_is_close_only_without_a_large_drop() -> None:
     assert figure.scale_of(curve_of([100.0, 99.0]))[0] > 90
     assert figure.scale_of(curve_of([100.0, 60.0]))[0] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
@@ -109,6 +110,22 @@ def test_line_protocol_has_a_line_a_metric(home: Path) -> None:
     assert r"case=IorPosix\ %files\=shared\ %order\=sequential" in tags
     assert "median=540.75" in fields and 'valid=true,verdict="PASS"' in fields
     assert stamp == "1798977600000000000"
+
+
+@pytest.mark.parametrize("option", ["--html", "--junit", "--markdown", "--openmetrics"])
+def test_a_file_that_cannot_be_written_is_named(home: Path, option: str) -> None:
+    file = home / "nowhere" / "file"
+    done = CliRunner().invoke(app.app, ["report", option, str(file)])
+    assert done.exit_code == 2 and f"{file} was not written" in done.output.replace("\n", "")
+
+
+def test_what_is_no_file_is_written_and_not_replaced(home: Path) -> None:
+    pipe = home / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run("report", "--markdown", str(pipe))
+    assert os.read(reader, 100).startswith(b"**iogauge") and pipe.is_fifo()
+    os.close(reader)
 
 
 def test_an_unknown_suffix_is_refused(home: Path) -> None:

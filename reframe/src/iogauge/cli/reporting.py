@@ -169,12 +169,12 @@ def show_report(
             span=span or ALWAYS,
         )
         ending = alarm.ending
-        html.write_text(page(alarm, asked.records), encoding="utf-8")
+        _write(html, page(alarm, asked.records))
     if junit:
         from iogauge.report.junit import junit as as_junit
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
-        junit.write_text(text, encoding="utf-8")
+        _write(junit, text)
     if markdown or openmetrics or push:
         _export(asked.records, ending, markdown, openmetrics, push)
     if as_json:
@@ -182,6 +182,20 @@ def show_report(
     else:
         show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file at once, as readers may look at any time; ends with status 2 if that fails."""
+    data = text.encode("utf-8", "replace")
+    try:
+        if file.exists() and not file.is_file():  # such as /dev/stdout
+            file.write_bytes(data)
+        else:
+            replace_file(file, data)
+    except OSError as error:
+        message = f"iogauge: {file} was not written: {error.strerror}; give a path in a directory that is there"
+        typer.echo(visible_lines(message), err=True)
+        raise typer.Exit(2) from error
 
 
 def _export(
@@ -195,10 +209,10 @@ def _export(
     from iogauge.report import export  # with polars
 
     if markdown:
-        markdown.write_text(export.markdown(records, ending), encoding="utf-8")
+        _write(markdown, export.markdown(records, ending))
     newest = outcome.newest(records)
     if openmetrics:
-        replace_file(openmetrics, export.openmetrics(newest).encode())
+        _write(openmetrics, export.openmetrics(newest))
     if gateway:
         try:
             export.push(newest, gateway)
@@ -369,7 +383,7 @@ def _show_contrast(
     if html:
         from iogauge.alarm.page import comparison
 
-        html.write_text(comparison(found), encoding="utf-8")
+        _write(html, comparison(found))
     if as_json:
         typer.echo(sides.to_json(found))
     else:
