@@ -17,10 +17,12 @@ import pytest
 from iogauge.alarm import collect, figure, page
 from iogauge.alarm.collect import Alarm
 from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.runs import Span
 from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
+from iogauge.report import status
 from iogauge.report.ending import conclude
 from iogauge.report.junit import junit
 from iogauge.report.outcome import SessionRecords
@@ -441,3 +443,40 @@ def test_junit_says_why() -> None:
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
     assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)
+
+
+# --- a span of time -------------------------------------------------------------------------------
+
+
+def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path: Path) -> None:
+    runs = [record(day, 100.0 + day) for day in range(4)]
+    other = record(1, 50.0, partition="home")
+    collected(tmp_path, [*runs, other])
+    span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
+    found, damaged = status.newest_records(tmp_path, "site", span.since, span.until)
+    assert [(r.partition, r.session) for r in found] == [("home", "s1"), ("scratch", "s2")]
+    assert damaged == [] and status.newest_records(tmp_path, "elsewhere") == ([], [])
+    alarm = collect.collect(tmp_path, SessionRecords(found), gate=False, span=span)
+    curve = next(one for one in alarm.curves if one.title.startswith("scratch"))
+    assert [run.session for run in curve.points] == ["s1", "s2"]
+
+
+def test_the_calendar_has_the_worst_verdict_of_a_day(tmp_path: Path) -> None:
+    again = record(1, 100.0, session="s1b", time="2026-01-06T03:00:00Z")
+    found = [record(0), record(1, 60.0, "FAIL"), again, record(3)]
+    alarm = collected(tmp_path, found)
+    (line,) = alarm.days
+    days = {day.day: verdict for day, verdict in line.worst.items()}
+    assert days == {5: Verdict.PASS, 6: Verdict.FAIL, 8: Verdict.PASS}
+    text = page.page(alarm, found[-1:])
+    (row,) = re.findall(r'<th scope="row">site:scratch IorPosix shared</th>(.*?)</tr>', text, re.S)
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row) == ["P", "F", "", "P"]
+
+
+def test_a_conclusion_names_the_gravest_failure_and_the_guards(tmp_path: Path) -> None:
+    invalid = record(2, verdict="INVALID", findings=[{**records.FINDING, "outcome": "invalid"}] * 2)
+    found = [record(0, 60.0, "FAIL"), record(1, 80.0, "FAIL", partition="home"), invalid]
+    said = page.conclusion(collected(tmp_path, found, 3), SessionRecords(found))
+    assert said.startswith("Not accepted. The gravest failure: write_bw of IorPosix shared on ")
+    assert "site:scratch is -40.0% against its reference." in said
+    assert said.endswith("Guards refuse 1 case(s), most often G4 (1 x).")
