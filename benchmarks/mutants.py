@@ -170,7 +170,7 @@ MUTANTS = (
         "a gate passes though a case that it always measured is gone",
     ),
     Mutant(
-        "report-of-damage", "cli", "results.py",
+        "report-of-damage", "cli", "reporting.py",
         "asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))",
         "asked.records.ending(asked.gate, asked.unmeasured)",
         "tests/e2e/test_history.py::test_a_line_that_is_no_record_may_have_been_a_failure",

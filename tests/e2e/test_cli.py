@@ -270,7 +270,7 @@ def told(rig: Rig) -> dict[str, str]:
     (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
     text = html.unescape(page.read_text())
     (word,) = re.findall(r'<h1><span class="word">(.*?)</span>', text)
-    (sentence,) = re.findall(r"</h1>\s*<p>(.*?)</p>", text)
+    (sentence,) = re.findall(r'<p class="conclusion">.*?</p>\s*<p>(.*?)</p>', text)
     (alarm,) = re.findall(r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE)
     junit = str(ElementTree.parse(xml).getroot().get("name")).removeprefix("iogauge: ")
     return {"report": line, "page": f"{word}: {sentence}", "junit": junit, "alarm": alarm}

@@ -17,10 +17,12 @@ import pytest
 from iogauge.alarm import collect, figure, page
 from iogauge.alarm.collect import Alarm
 from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.runs import Span
 from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
+from iogauge.report import status
 from iogauge.report.ending import conclude
 from iogauge.report.junit import junit
 from iogauge.report.outcome import SessionRecords
@@ -79,7 +81,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
         "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
         "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",
         "  cause:    changed just before: kernel: 5.14 -> 5.15; client: None -> 2.15",
-        "  runs:     █▆▅",
+        "  runs:     ▇▆▅",
     ]
 
 
@@ -293,9 +295,57 @@ def shapes(text: str, name: str) -> list[ElementTree.Element]:
     return ElementTree.fromstring(text).findall(f".//{{http://www.w3.org/2000/svg}}{name}")
 
 
-def test_bars_begin_at_nothing() -> None:
-    assert figure.bars([100.0, 50.0, 1.0]) == "█▅▁"
-    assert figure.bars([]) == ""
+def curve_of(values: Sequence[float], verdicts: Sequence[Verdict] = (), **more: Any) -> Curve:
+    runs = points(list(values))
+    every = verdicts or [Verdict.PASS] * len(runs)
+    runs = [replace(run, verdict=v) for run, v in zip(runs, every, strict=True)]
+    return Curve(title="t", unit="MiB/s", points=runs, **more)
+
+
+def test_bars_have_the_scale_of_the_figure() -> None:
+    assert figure.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
+    assert figure.bars(curve_of([]), 30) == ""
+    # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
+    values, verdicts = [4363.0, *[320.0] * 6, *[224.0] * 3], [Verdict.UNSTABLE, *[Verdict.PASS] * 9]
+    outlier = curve_of(values, verdicts)
+    assert figure.bars(outlier, 30) == "↑▇▇▇▇▇▇▆▆▆"
+    assert figure.scale_of(outlier)[1] < 400
+    text = figure.svg(outlier)
+    assert text.count('class="run clip off"') == 1 and "beyond the axis" in text
+
+
+def test_a_lasting_gain_and_the_newest_run_are_never_clipped() -> None:
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0] * 3))[1] > 900
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0]))[1] > 900
+    assert figure.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
+
+
+def test_the_newest_run_makes_no_axis_if_it_is_not_valid() -> None:
+    verdicts = [*[Verdict.PASS] * 9, Verdict.INVALID]
+    assert figure.scale_of(curve_of([320.0] * 9 + [4363.0], verdicts))[1] < 400
+
+
+def test_an_axis_is_close_only_without_a_large_drop() -> None:
+    assert figure.scale_of(curve_of([100.0, 99.0]))[0] > 90
+    assert figure.scale_of(curve_of([100.0, 60.0]))[0] == 0
+
+
+def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
+    runs = points([100.0] * 20 + [70.0] * 5)
+    curve = Curve(
+        title="t",
+        unit="s",
+        points=runs,
+        level=100.0,
+        low=97.0,
+        high=103.0,
+        steps=(runs[20].session,),
+        since=runs[20].session,
+        under="ior 4.0.0",
+    )
+    text = figure.svg(curve)
+    assert text.count('class="limit"') == 2 and "the level changed here" in text
+    assert curve.caption == "n = 25 runs; s; 2026-01-05 to 2026-01-29; ior 4.0.0"
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
@@ -304,7 +354,7 @@ def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool)
     curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
     text = figure.svg(curve, alone=alone)
     found = shapes(text, "circle")
-    assert len(found) == len(values)
+    assert len(found) + text.count('class="run clip') == len(values)
     assert all(20 <= float(c.get("cy", "-1")) <= 210 for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
@@ -326,12 +376,14 @@ class Page(HTMLParser):
         super().__init__()
         self.tags: list[str] = []
         self.links: list[str | None] = []
+        self.names: set[str | None] = set()
         self.words = ""
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href")]
+        self.names |= {value for name, value in attrs if name == "id"}
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -342,9 +394,11 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     both = [record(0), bad]
     text = page.page(collected(tmp_path, both, 2), both)
     seen = Page(text)
-    assert "script" not in seen.tags and seen.links == [] and "@import" not in text
+    assert seen.tags.count("script") == 1 and "@import" not in text
+    assert all(str(link).startswith("#") for link in seen.links)
     assert "\x1b" not in text
-    assert seen.tags.count("svg") == 2
+    assert {str(link)[1:] for link in seen.links} <= seen.names
+    assert seen.tags.count("svg") == 2  # gauges: a line of one run needs no figure
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
 
@@ -353,7 +407,9 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
 def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
     records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
     text = page.page(collected(tmp_path, records), records)
-    assert text.count(f'<td class="{verdict.value}"><span class="word">{verdict.value}<') == 2
+    sign = page.SIGNS[verdict]
+    said = f'<td class="{verdict.value}"><span class="word">{sign} {verdict.value}<'
+    assert text.count(said) == 2
     assert ("What somebody must look at" in text) == collected(tmp_path, records).failed
 
 
@@ -371,8 +427,8 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
     )
     text = page.page(alarm, [])
     seen = Page(text)
-    assert "script" not in seen.tags and "\x1b" not in text
-    assert seen.words.count("<script>alert(1)</script>") == 5  # four times around the trouble
+    assert seen.tags.count("script") == 1 and "\x1b" not in text
+    assert seen.words.count("<script>alert(1)</script>") == 6  # five times around the trouble
 
 
 def test_junit_calls_nothing_but_pass_a_pass() -> None:
@@ -401,3 +457,40 @@ def test_junit_says_why() -> None:
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
     assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)
+
+
+# --- a span of time -------------------------------------------------------------------------------
+
+
+def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path: Path) -> None:
+    runs = [record(day, 100.0 + day) for day in range(4)]
+    other = record(1, 50.0, partition="home")
+    collected(tmp_path, [*runs, other])
+    span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
+    found, damaged = status.newest_records(tmp_path, "site", span.since, span.until)
+    assert [(r.partition, r.session) for r in found] == [("home", "s1"), ("scratch", "s2")]
+    assert damaged == [] and status.newest_records(tmp_path, "elsewhere") == ([], [])
+    alarm = collect.collect(tmp_path, SessionRecords(found), gate=False, span=span)
+    curve = next(one for one in alarm.curves if one.title.startswith("scratch"))
+    assert [run.session for run in curve.points] == ["s1", "s2"]
+
+
+def test_the_calendar_has_the_worst_verdict_of_a_day(tmp_path: Path) -> None:
+    again = record(1, 100.0, session="s1b", time="2026-01-06T03:00:00Z")
+    found = [record(0), record(1, 60.0, "FAIL"), again, record(3)]
+    alarm = collected(tmp_path, found)
+    (line,) = alarm.days
+    days = {day.day: verdict for day, verdict in line.worst.items()}
+    assert days == {5: Verdict.PASS, 6: Verdict.FAIL, 8: Verdict.PASS}
+    text = page.page(alarm, found[-1:])
+    (row,) = re.findall(r'<th scope="row">site:scratch IorPosix shared</th>(.*?)</tr>', text, re.S)
+    assert re.findall(r"<td[^>]*>(.*?)</td>", row) == ["P", "F", "", "P"]
+
+
+def test_a_conclusion_names_the_gravest_failure_and_the_guards(tmp_path: Path) -> None:
+    invalid = record(2, verdict="INVALID", findings=[{**records.FINDING, "outcome": "invalid"}] * 2)
+    found = [record(0, 60.0, "FAIL"), record(1, 80.0, "FAIL", partition="home"), invalid]
+    said = page.conclusion(collected(tmp_path, found, 3), SessionRecords(found))
+    assert said.startswith("Not accepted. The gravest failure: write_bw of IorPosix shared on ")
+    assert "site:scratch is -40.0% against its reference." in said
+    assert said.endswith("Guards refuse 1 case(s), most often G4 (1 x).")

@@ -460,7 +460,7 @@ def test_the_command(home: Path) -> None:
 
 
 def test_the_command_refuses_bad_input(home: Path) -> None:
-    done = CliRunner().invoke(app.app, ["compare", "s1", "s2"])
+    done = CliRunner().invoke(app.app, ["compare", "s1", "s2:IorPosix"])
     assert done.exit_code == 2
     assert "iogauge: s1: 3 records, expected 1" in done.stderr
     assert done.stdout == ""

@@ -191,7 +191,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(
 
 
 def test_each_word_has_a_colour_of_its_own_on_the_page() -> None:
-    text = Path(page.__file__).with_name("page.html").read_text()
+    text = Path(page.__file__).with_name("page.css").read_text()
     colours = {word: text.partition(f".{word.style}{{--tone:")[2][:12] for word in Word}
     assert "green" in colours[Word.OK]
     assert all("green" not in colour for word, colour in colours.items() if word is not Word.OK)

@@ -217,7 +217,13 @@ _SAFE_CALLS |= {
     "plan_table.table",
 }
 _SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
-_SAFE_CALLS |= {"table.to_json", "plan_table.to_json", "status.table"}
+_SAFE_CALLS |= {
+    "table.to_json",
+    "plan_table.to_json",
+    "status.table",
+    "sides.render",
+    "sides.to_json",
+}
 _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED", "now"}
 
 

@@ -11,51 +11,36 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import polars as pl
-
-from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.figure import Curve
+from iogauge.alarm.runs import ALWAYS, UNCHANGED, Day, History, Span
 from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
-from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, query
+from iogauge.records import journal
 from iogauge.records.missing import Unmeasured
-from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
+from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.report.ending import Ending
 from iogauge.report.outcome import SessionRecords, of_damage, same_fault
-from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
-
-#: Runs in a figure.
-SHOWN: Final = 60
-
-#: Most changes of a fingerprint to name.
-_NAMED: Final = 6
-
-#: Bounds of a reference larger than this are not drawn.
-_MOST: Final = 1e300
-_COLUMNS: Final = (
-    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
-    *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
-)
-_UNCHANGED: Final = (
-    "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
-    "storage itself, its servers and its load"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """The state of some sessions; the ending may be FAILED without any trouble."""
+    """The state of some sessions; the ending may be FAILED without any trouble.
+
+    ``missing`` counts what was asked for and has no record.
+    """
 
     sessions: tuple[str, ...]
     systems: tuple[str, ...]
     ending: Ending
     troubles: tuple[Trouble, ...]
     curves: tuple[Curve, ...]
+    days: tuple[Day, ...] = ()
+    missing: int = 0
 
     @property
     def failed(self) -> bool:
@@ -82,6 +67,7 @@ def collect(
     expected: Iterable[str] = (),
     damaged: Sequence[journal.Damaged] = (),
     unmeasured: Unmeasured | None = None,
+    span: Span = ALWAYS,
 ) -> Alarm:
     """Return what the records of some sessions, and the trend of what they measured, have to say.
 
@@ -89,13 +75,14 @@ def collect(
     been measured. ``damaged`` are lines of the sessions that are not records: each is a trouble,
     since it may have been one. In a gate everything but PASS is a trouble. Failures that a second
     run refuted are not, nor are those that a reference says to expect. ``unmeasured`` is what the
-    sessions were asked for and did not measure.
+    sessions were asked for and did not measure. ``span`` is the part of the history that counts.
     """
-    history = _History(folder, {record.line for record in records})
+    history = History(folder, records, span)
     named: set[tuple[str, str]] = set()
     failures = _of_records(records, history, gate, named)
     drifts = _of_trend(history, named)
     absent = _of_absent(records, expected)
+    lack = unmeasured or Unmeasured()
     damage = [_of_damage(line) for line in damaged]
     troubles = [*failures, *drifts, *absent, *damage]
     problems = [
@@ -112,101 +99,13 @@ def collect(
         ending=ending,
         troubles=tuple(troubles),
         curves=tuple(history.curve(*key) for key in history.measured()),
+        days=history.days(),
+        missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
 
 
-class _History:
-    """The history of the lines that the sessions measured."""
-
-    def __init__(self, folder: Path, lines: Collection[str]) -> None:
-        frame = query.load(folder, columns=_COLUMNS)
-        rows = frame.filter(pl.col("line").is_in(sorted(lines)))
-        judged = states.states_of(rows)
-        self.judged = {(series.line, series.metric): series for series in judged}
-        ids = view.fingerprint_ids(judged)
-        ids |= set(rows["fingerprint"].drop_nulls().unique())
-        self.fingerprints = query.fingerprints(folder, ids)
-        self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
-        for row in rows.iter_rows(named=True):
-            self._rows.setdefault((row["line"], row["metric"]), []).append(row)
-        self._cases: dict[str, list[dict[str, Any]]] = {}
-        for row in rows.unique("record", keep="first", maintain_order=True).iter_rows(named=True):
-            self._cases.setdefault(row["line"], []).append(row)
-        self._references: dict[tuple[str, str], ReferenceRecord] = {}
-
-    def measured(self) -> list[tuple[str, str]]:
-        """Return line and metric of everything that has a value."""
-        return [(line, metric) for line, metric in self._rows if metric]
-
-    def refer(self, line: str, metric: MetricRecord) -> None:
-        """Remember the reference of a newest record's metric."""
-        if metric.reference:
-            self._references[line, metric.name] = metric.reference
-
-    def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Return the runs of a metric (of the case if empty), oldest first, with an ``outcome``."""
-        if metric:
-            return [
-                r | {"outcome": r["metric_verdict"]} for r in self._rows.get((line, metric), [])
-            ]
-        return [r | {"outcome": r["verdict"]} for r in self._cases.get(line, [])]
-
-    def curve(self, line: str, metric: str, since: str = "") -> Curve:
-        """Return the newest runs of a metric that have the unit of the last run.
-
-        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
-        alarm.
-        """
-        rows = self._rows[line, metric][-SHOWN:]
-        last, series = rows[-1], self.judged.get((line, metric))
-        alarmed = series is not None and series.state is State.ALARM and series.change is not None
-        reference = self._references.get((line, metric))
-
-        def bound(share: float | None) -> float | None:
-            """Return the value of a share of the reference; returns None if it cannot be drawn."""
-            if share is None or reference is None:
-                return None
-            drawn = float(reference.value) * (1 + share)
-            return drawn if abs(drawn) < _MOST else None
-
-        return Curve(
-            title=f"{last['partition']} {short_name(last['case'])} {metric}",
-            unit=str(last["unit"]),
-            points=[
-                Run(
-                    row["time"],
-                    row["session"],
-                    row["median"],
-                    Verdict(row["metric_verdict"]),
-                    row["series"],
-                    row["fingerprint"],
-                )
-                for row in rows
-                if row["unit"] == last["unit"]
-                and row["metric_verdict"] is not None
-                and row["median"] is not None
-                and row["median"] > 0
-            ],
-            reference=bound(0.0),
-            least=bound(reference.lower if reference else None),
-            most=bound(reference.upper if reference else None),
-            since=series.change.session if alarmed and series and series.change else since or None,
-        )
-
-    def changed(self, before: str | None, after: str | None) -> str:
-        """Return a sentence on how two fingerprints differ, or that they do not."""
-        if before is None or after is None:
-            return ""
-        old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
-        keys = [visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)]
-        if not keys:
-            return _UNCHANGED
-        more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        return "changed just before: " + "; ".join(keys[:_NAMED]) + more
-
-
 def _of_records(
-    records: SessionRecords, history: _History, gate: bool, named: set[tuple[str, str]]
+    records: SessionRecords, history: History, gate: bool, named: set[tuple[str, str]]
 ) -> list[Trouble]:
     """Return the troubles of the records that count; adds their lines and metrics to ``named``."""
     troubles: list[Trouble] = []
@@ -216,7 +115,7 @@ def _of_records(
     return troubles[::-1]
 
 
-def _of_trend(history: _History, named: Collection[tuple[str, str]]) -> list[Trouble]:
+def _of_trend(history: History, named: Collection[tuple[str, str]]) -> list[Trouble]:
     """Return a trouble for each series that has become worse, but for those in ``named``."""
     worse = {key: series for key, series in history.judged.items() if series.state is State.ALARM}
     return [
@@ -258,12 +157,10 @@ def _of_damage(damaged: journal.Damaged) -> Trouble:
 
 
 def _of_record(
-    record: Record, history: _History, gate: bool, named: set[tuple[str, str]]
+    record: Record, history: History, gate: bool, named: set[tuple[str, str]]
 ) -> list[Trouble]:
     """Return the troubles of one case by metric; of the case if no metric explains its verdict."""
     line = record.line
-    for metric in record.metrics:
-        history.refer(line, metric)
     bad = [m for m in record.metrics if m.is_trouble(gate) and same_fault(record, m) is m]
     where = visible(f"{record.system}:{record.partition}")
     case = visible(record.short_name)
@@ -280,7 +177,7 @@ def _of_record(
                 case=case,
                 reason=visible(record.reason),
                 since=since,
-                cause="" if remedy and cause == _UNCHANGED else cause,
+                cause="" if remedy and cause == UNCHANGED else cause,
                 remedy=remedy,
             )
         ]
@@ -305,7 +202,7 @@ def _of_record(
                 reason="" if metric.verdict is Verdict.FAIL else visible(metric.reason),
                 since=since,
                 trend=_trend_words(series) if series and alarmed else "",
-                cause="" if remedy and cause == _UNCHANGED else cause,
+                cause="" if remedy and cause == UNCHANGED else cause,
                 remedy=remedy,
                 # A record that the history takes for damaged has failed all the same.
                 curve=history.curve(line, name, session) if history.runs(line, name) else None,
@@ -335,7 +232,7 @@ def _expectation(metric: MetricRecord) -> str:
 
 
 def _since_when(
-    runs: Sequence[dict[str, Any]], verdict: Verdict, history: _History
+    runs: Sequence[dict[str, Any]], verdict: Verdict, history: History
 ) -> tuple[str, str, str]:
     """Return since when a verdict holds, what changed after the last PASS, and the first bad
     session.
@@ -392,7 +289,7 @@ def _trend_words(series: Judged) -> str:
     )
 
 
-def _drift(series: Judged, history: _History) -> Trouble:
+def _drift(series: Judged, history: History) -> Trouble:
     curve, change = history.curve(series.line, series.metric), series.change
     last = curve.points[-1].value
     return Trouble(
@@ -406,7 +303,7 @@ def _drift(series: Judged, history: _History) -> Trouble:
         else visible(f"level of {format_value(series.level)} {series.unit}"),
         since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
         trend=_trend_words(series),
-        cause=_UNCHANGED
+        cause=UNCHANGED
         if change is None or change.before is None
         else history.changed(change.before, change.after),
         curve=curve,

@@ -1,38 +1,399 @@
-"""A session as one page of HTML that opens everywhere: no network, no script. Its form is page.html."""
+"""Sessions, or a span of time, as one page of HTML that opens everywhere.
+
+Nothing leaves the file: its policy forbids requests, and lets no script run but page.js, by digest.
+All that the page says can be read without scripts. Its form is page.html and page.css.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import getpass
+import hashlib
+import re
+import socket
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iogauge.alarm import figure
+from iogauge.alarm import charts, figure, sweeps
 from iogauge.alarm.collect import Alarm
+from iogauge.alarm.runs import WORST
+from iogauge.alarm.sweeps import Dot
+from iogauge.alarm.trouble import DRIFT
+from iogauge.core.paths import project_root
 from iogauge.core.text import visible
-from iogauge.records.record import Record
+from iogauge.core.units import format_bytes, format_value
+from iogauge.core.untrusted import numbers
+from iogauge.evidence.fingerprint import identity
+from iogauge.guards.finding import Outcome
+from iogauge.judge.verdict import Verdict
+from iogauge.records.record import MetricRecord, Record
 from iogauge.report import table
+from iogauge.report.ending import Word
+from iogauge.report.outcome import SessionRecords, newest
+from iogauge.report.status import MARKS
+
+if TYPE_CHECKING:
+    from iogauge.report.sides import Contrast
 
 #: Most figures of metrics without trouble, so that the page stays small.
-_FIGURES: Final = 200
+_FIGURES: Final = 500
+
+#: Records whose details are printed; of more, those that the reader has opened.
+_PRINTED: Final = 60
+
+#: Sign of each verdict, which tells them apart without colours.
+SIGNS: Final = {
+    Verdict.PASS: "✓",
+    Verdict.FAIL: "✗",
+    Verdict.ERROR: "✗",
+    Verdict.INVALID: "⊘",
+    Verdict.UNREFERENCED: "?",
+    Verdict.UNSTABLE: "≈",
+    Verdict.CONTAMINATED: "≈",
+}
+
+#: Keys of a fingerprint that the header shows: name of the fact, and pattern of the keys.
+_FACTS: Final[Mapping[str, str]] = {
+    "file system": r"mount\.(type|source|options)|lustre\.client|fs\.uuid|layout\.default",
+    "servers": r"lustre\.(servers|osts|mdts)",
+    "clients": r"nodes|node\.model|cpu\.(model|cores)|mem\.bytes|os|kernel",
+    "network": r"(nic|ib)\..*\.(speed_mbps|rate|model)",
+    "software": r"tool\..*|mpi|stack",
+}
+_FOLDER: Final = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A number that one look must tell, with the verdicts that it counts."""
+
+    name: str
+    count: int
+    sign: str
+    style: str
+    meaning: str
 
 
 def page(alarm: Alarm, records: Sequence[Record]) -> str:
     """Return the page of some sessions: what is wrong, every metric, and the runs of each."""
-    times = sorted(record.time for record in records)
+    found = SessionRecords(records)
+    anchors = {(r.session, r.time, r.line): f"r{n}" for n, r in enumerate(records)}
+
+    def anchor(record: Record) -> str:
+        return anchors[record.session, record.time, record.line]
+
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
-    others = [curve for curve in alarm.curves if curve.points and curve.points not in drawn]
+    others = [c for c in alarm.curves if len(c.points) > 1 and c.points not in drawn]
+    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    by_line = {record.line: anchor(record) for record in newest(records)}
     return _TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         systems=", ".join(alarm.systems),
-        span=" to ".join(dict.fromkeys(times[:1] + times[-1:])),
-        rows=table.rows(records),
+        conclusion=conclusion(alarm, found),
+        tiles=tiles(alarm, found),
+        span=_span(records),
+        written=written_by(),
+        sessions=alarm.sessions,
+        places=_places(records),
+        results=_results(records, anchor),
+        plots=list(_plots(records, anchor)),
+        needles=list(_needles(records, anchor)),
         others=others[:_FIGURES],
+        left_out=max(len(others) - _FIGURES, 0),
+        calendar=_calendar(alarm),
+        prices=table.costs(sorted(records, key=lambda record: record.time)),
+        records=[_detail(record, anchor(record)) for record in records],
+        fingerprints={identity(r.fingerprint): r.fingerprint for r in records if r.fingerprint},
+        few=len(records) <= _PRINTED,
+        legend=[(SIGNS[v], MARKS[v], v) for v in Verdict],
+        signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
+        by_line=by_line,
         svg=lambda curve: Markup(figure.svg(curve)),
-        figure_style=Markup(figure.STYLE),
+        gauge=lambda metric: Markup(charts.gauge(metric)) if metric else "",
+        style=_style(),
+        script=Markup(script),
+        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
+        "base-uri 'none'; form-action 'none'",
     )
+
+
+def comparison(found: Contrast) -> str:
+    """Return the page of two sets of records side by side."""
+    from iogauge.report.sides import HEADINGS, cells  # with SciPy
+
+    rows = {
+        f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
+        for one in found.ratios
+        if one.low is not None and one.high is not None
+    }
+    bare = {f"{one.case} {one.metric}": (one.ratio, one.ratio, one.ratio) for one in found.ratios}
+    both = {name: rows.get(name, line) for name, line in bare.items()}
+    sure = {f"{r.case} {r.metric}" for r in found.ratios if r.mark in ("better", "worse")}
+    drawn = {name: (*line, name in sure) for name, line in both.items()}
+    return _TEMPLATES.get_template("compare.html").render(
+        found=found,
+        rows=[(one, cells(one)) for one in found.ratios],
+        headings=HEADINGS,
+        figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
+        written=written_by(),
+        counts=Counter(one.mark for one in found.ratios),
+        style=_style(),
+        policy="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+    )
+
+
+def _style() -> Markup:
+    css = (_FOLDER / "page.css").read_text(encoding="utf-8")
+    return Markup(css + figure.STYLE + charts.STYLE)
+
+
+def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
+    """Return how many cases are accepted, failed, invalid, unproven and missing."""
+    counts = Counter(record.verdict for record in records if records.counts(record))
+    unproven = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
+    failed = counts[Verdict.FAIL] + counts[Verdict.ERROR]
+    return [
+        Tile("accepted", counts[Verdict.PASS], "✓", "PASS", "proven, and as the reference demands"),
+        Tile("failed", failed, "✗", "FAIL", "below the reference, or the tool failed"),
+        Tile("invalid", counts[Verdict.INVALID], "⊘", "INVALID", "the number is not the storage's"),
+        Tile("unproven", sum(counts[v] for v in unproven), "?", "UNREFERENCED", "nothing decided"),
+        Tile("missing", alarm.missing, "–", "MISSING", "asked for, and not measured"),
+    ]
+
+
+_CONCLUSIONS: Final = {
+    Word.OK: "Everything that was asked for is accepted.",
+    Word.PARTLY_PROVEN: "Accepted in part: what is unproven or missing stays open.",
+    Word.NOTHING_PROVEN: "Nothing is accepted: no case is proven against a reference.",
+    Word.FAILED: "Not accepted.",
+}
+
+
+def conclusion(alarm: Alarm, records: SessionRecords) -> str:
+    """Return what follows from the records, in sentences: the decision, and its gravest reason."""
+    said = [_CONCLUSIONS[alarm.ending.word]]
+    worst = min(
+        (
+            (_loss(metric), metric, record)
+            for record in records
+            if records.counts(record)
+            for metric in record.metrics
+            if metric.verdict is Verdict.FAIL and metric.reference
+        ),
+        key=lambda found: found[0],
+        default=None,
+    )
+    if worst:
+        _, metric, record = worst
+        change = metric.median / metric.reference.value - 1 if metric.reference else 0.0
+        said.append(
+            f"The gravest failure: {metric.name} of {record.short_name} on {record.system}:{record.partition} "
+            f"is {change:+.1%} against its reference."
+        )
+    drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
+    if drifts:
+        said.append(f"{len(drifts)} metric(s) became worse over time.")
+    invalid = [r for r in records if r.verdict is Verdict.INVALID]
+    guards = Counter(
+        guard
+        for record in invalid
+        for guard in {f.guard for f in record.findings if f.objects(Verdict.INVALID)}
+    ).most_common(3)
+    if guards:
+        names = ", ".join(f"{guard} ({count} x)" for guard, count in guards)
+        said.append(f"Guards refuse {len(invalid)} case(s), most often {names}.")
+    return " ".join(said)
+
+
+def _loss(metric: MetricRecord) -> float:
+    """Return ln(value over reference), signed so that a loss is below 0."""
+    value = float(metric.median) / float(metric.reference.value) if metric.reference else 1.0
+    return (value - 1) if metric.better == "more" else (1 - value)
+
+
+def written_by() -> str:
+    """Return who wrote the page when, with which commit of the suite."""
+    try:
+        who = getpass.getuser()
+    except (OSError, KeyError):
+        who = "somebody"
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return (
+        f"{now} by {who} on {socket.gethostname()}, iogauge {_commit() or 'of an unknown commit'}"
+    )
+
+
+def _commit() -> str:
+    """Return the commit of the suite that writes the page; empty if it is not a clone."""
+    words = ["git", "-C", str(project_root()), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return f"commit {done.stdout.strip()}" if done.returncode == 0 else ""
+
+
+def _span(records: Sequence[Record]) -> str:
+    times = sorted(record.time for record in records)
+    return " to ".join(dict.fromkeys(times[:1] + times[-1:]))
+
+
+def _where(record: Record) -> str:
+    return f"{record.system}:{record.partition}"
+
+
+def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
+    """Return what is known of each partition, from its newest record with a fingerprint."""
+    found: dict[str, Record] = {}
+    for record in sorted(records, key=lambda r: (bool(r.fingerprint), r.time)):
+        found[_where(record)] = record
+    places = []
+    for where, record in sorted(found.items()):
+        mine = [r for r in records if _where(r) == where]
+        facts = {"target": record.target_path}
+        for name, pattern in _FACTS.items():
+            values = [
+                f"{key} {format_bytes(value) if key == 'mem.bytes' and type(value) is int else value}"
+                for key, value in record.fingerprint.items()
+                if re.fullmatch(pattern, key)
+            ]
+            facts[name] = ", ".join(values)
+        if not facts["software"]:
+            facts["software"] = sweeps.stack_of(mine)
+        limits = {str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from}
+        facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
+        facts["records"] = f"{len(mine)}, {_span(mine)}"
+        places.append((where, {name: text for name, text in facts.items() if text}))
+    return places
+
+
+_Anchor = Callable[[Record], str]
+
+
+def _results(records: Sequence[Record], anchor: _Anchor) -> list[dict[str, Any]]:
+    """Return, by target, the rows of every metric, and the notes that they refer to by number."""
+    groups: dict[str, dict[str, Any]] = {}
+    for record in records:
+        target = f"{_where(record)} at {record.target_path}"
+        group = groups.setdefault(target, {"target": target, "rows": [], "notes": {}})
+        metrics = {metric.name: metric for metric in record.metrics}
+        for row in table.rows([record]):
+            metric = metrics.get(row.metric)
+            reference = metric.reference if metric else None
+            group["rows"].append(
+                {
+                    "row": row,
+                    "metric": metric,
+                    "measured": row.measured.replace(" 1 ", " ").removesuffix(" 1"),
+                    "samples": len(numbers(metric.samples)) if metric else 0,
+                    "source": _note(group["notes"], reference.source if reference else None),
+                    "limits": _note(group["notes"], metric.ceiling_from if metric else None),
+                    "why": [_note(group["notes"], reason) for reason in row.reasons],
+                    "record": anchor(record),
+                    "system": record.system,
+                    "time": record.time[:10],
+                }
+            )
+    return list(groups.values())
+
+
+def _note(notes: dict[str, int], text: object) -> int:
+    """Return the number of a note, which is added if it is new; 0 without text."""
+    return notes.setdefault(str(text), len(notes) + 1) if text else 0
+
+
+def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, Any]]:
+    def of(dot: Dot) -> str:
+        return anchor(dot.record)
+
+    for plot in sweeps.plots(records):
+        yield {
+            "svg": Markup(charts.sweep(plot, of)),
+            "caption": plot.caption,
+            "system": plot.system,
+            "text": plot.title,
+            "dots": [
+                (trace.name, dot.text, dot.value, dot.metric.verdict.value)
+                for trace in plot.traces
+                for dot in trace.dots
+            ],
+        }
+
+
+def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, Any]]:
+    """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
+    for record in newest(records):
+        for metric in record.metrics:
+            probes = charts.probes_of(metric)
+            if not probes:
+                continue
+            said = " ".join([record.reason, *(m.reason for m in record.metrics)])
+            slow = metric.verdict is Verdict.FAIL or record.verdict is Verdict.FAIL
+
+            def named(name: str, said: str = said, slow: bool = slow) -> bool:
+                return slow and bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said))
+
+            outliers = [name for name in probes if named(name)]
+            title = f"{record.short_name} {metric.name} on {_where(record)}"
+            yield {
+                "svg": Markup(charts.ranking(title, metric, named)),
+                "caption": f"n = {len(probes)} probes in {len(metric.rounds) if isinstance(metric.rounds, list) else 1} round(s); "
+                f"{metric.unit}; {record.time[:10]}; {sweeps.stack_of([record])}",
+                "outliers": ", ".join(outliers) or "none",
+                "said": record.reason,
+                "record": anchor(record),
+                "system": record.system,
+                "text": title,
+            }
+
+
+def _calendar(alarm: Alarm) -> dict[str, Any] | None:
+    """Return the columns and rows of the calendar; None if all was measured on one day."""
+    days = {day for line in alarm.days for day in line.worst}
+    if len(days) < 2:
+        return None
+    first, last = min(days), max(days)
+    columns: list[date] = [first + timedelta(days=k) for k in range((last - first).days + 1)]
+    merged: dict[tuple[str, str], dict[date, Verdict]] = {}
+    for line in alarm.days:
+        mine = merged.setdefault((line.where, line.case), {})
+        for day, verdict in line.worst.items():
+            mine[day] = min(mine.get(day, verdict), verdict, key=WORST.index)
+    return {"columns": columns, "rows": sorted(merged.items()), "marks": MARKS}
+
+
+def _detail(record: Record, anchor: str) -> dict[str, Any]:
+    """Return what the page keeps of a record: commands, findings, samples, and where it is."""
+    told = [f for f in record.findings if f.outcome != Outcome.OK.value]
+    return {
+        "anchor": anchor,
+        "record": record,
+        "where": _where(record),
+        "file": f"history/{record.system}/{record.session}.jsonl",
+        "samples": [
+            (
+                metric,
+                ", ".join(format_value(sample) for sample in numbers(metric.samples)[:40]),
+                "".join(map(format_value, numbers([metric.cold]))),
+            )
+            for metric in record.metrics
+        ],
+        "told": told,
+        "fine": len(record.findings) - len(told),
+        "tools": ", ".join(sweeps.texts(record.tools)),
+        "commands": sweeps.texts(record.commands),
+        "fingerprint": identity(record.fingerprint) if record.fingerprint else "",
+        "parameters": ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
+    }
 
 
 def _shown(value: object) -> object:
@@ -41,7 +402,7 @@ def _shown(value: object) -> object:
 
 
 _TEMPLATES: Final = Environment(
-    loader=FileSystemLoader(Path(__file__).parent),
+    loader=FileSystemLoader(_FOLDER),
     autoescape=True,
     undefined=StrictUndefined,
     finalize=_shown,

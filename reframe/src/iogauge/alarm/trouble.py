@@ -66,7 +66,7 @@ class Trouble:
             "trend": self.trend,
             "cause": self.cause,
             "remedy": self.remedy,
-            "runs": bars([p.value for p in self.curve.points[-BARS:]]) if self.curve else "",
+            "runs": bars(self.curve, BARS) if self.curve else "",
         }
         lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
         return "\n".join([self.headline, *lines])

@@ -6,7 +6,8 @@
 - lustre: the same of a target on Lustre
 - newsite: describe this machine as a new site
 - remark: a line of the doctor's report
-- results: report, status, explain, alarm, compare, calibrate, history, trend
+- reporting: report, alarm, compare
+- results: status, explain, calibrate, history, trend
 - running: run and bench
 - screen: the console, the table of a session, and its ending
 - site: doctor, validate, plan, clean, allow

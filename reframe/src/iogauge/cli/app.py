@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli import newsite, results, running, site
+from iogauge.cli import newsite, reporting, results, running, site
 from iogauge.site import folders
 
 #: Options that a command does not know are passed on to ReFrame.
@@ -41,12 +41,12 @@ def choose_sites(
 
 app.command(context_settings=_PASS_ON)(running.run)
 app.command(context_settings=_PASS_ON)(running.bench)
-app.command("report")(results.show_report)
-app.command("alarm")(results.raise_alarm)
+app.command("report")(reporting.show_report)
+app.command("alarm")(reporting.raise_alarm)
 app.command("explain")(results.explain_word)
 app.command("status")(results.show_status)
 app.command("ceilings")(site.show_ceilings)
-app.command("compare")(results.show_comparison)
+app.command("compare")(reporting.show_comparison)
 app.command("doctor")(site.show_doctor)
 app.command(context_settings=_PASS_ON)(site.plan)
 app.command()(site.clean)

@@ -1,129 +1,24 @@
-"""Commands that show what was measured: report, alarm, compare, calibrate, history, trend."""
+"""Commands that show what was measured: explain, status, calibrate, history, trend."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, new_console, show_ending
+from iogauge.cli.screen import BOXES, Wide, new_console
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, missing
-from iogauge.records.missing import Unmeasured
-from iogauge.records.record import Record
-from iogauge.report import compare, outcome, subjects, table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
 if TYPE_CHECKING:
-    from iogauge.alarm.collect import Alarm
-    from iogauge.alarm.receivers import Message, Receiver
-
-
-#: Columns of a log for the tables that have boxes and do not fold well.
-_BOXES = 200
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is known of some sessions: records, damaged lines, and what they did not measure."""
-
-    records: SessionRecords = field(default_factory=SessionRecords)
-    unmeasured: Unmeasured = field(default_factory=Unmeasured)
-    damaged: tuple[journal.Damaged, ...] = ()
-
-    @property
-    def gate(self) -> bool:
-        """Return whether any of the sessions ran as a gate."""
-        return self.unmeasured.gate or any(record.gate for record in self.records)
-
-
-def _sessions(console: Console, names: list[str]) -> _Asked:
-    """Return what is known of the named sessions; without names, of the newest session.
-
-    Raises BadParameter for an unknown session.
-    """
-    files = sorted(paths.history_dir().glob("*/*.json*"), key=lambda file: file.name)
-    files = [file for file in files if file.suffix in (".json", ".jsonl")]
-    sessions = list(dict.fromkeys(file.stem for file in files))
-    wanted = names or sessions[-1:]
-    for name in wanted or [""]:
-        if name not in sessions:
-            newest = ", ".join(sessions[-5:]) or "none"
-            raise typer.BadParameter(
-                visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
-            )
-    records: list[Record] = []
-    damaged: list[journal.Damaged] = []
-    lacks: list[Unmeasured] = []
-    for file in files:
-        if file.stem not in wanted:
-            continue
-        if file.suffix == ".json":
-            try:
-                lacks.append(missing.load(file))
-            except (OSError, ValueError, TypeError) as error:
-                damaged.append(journal.Damaged(file, 0, f"cannot be read: {error}"))
-            continue
-        for record in journal.read_whole(file):
-            if isinstance(record, journal.Damaged):
-                damaged.append(record)
-            else:
-                records.append(record)
-    for line in damaged:
-        console.print(plain(f"{line.file}:{line.line}: skipped: {line.problem}"))
-    return _Asked(SessionRecords(records), missing.joined(lacks), tuple(damaged))
-
-
-def show_report(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page: one file that needs no network.")
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
-    wide: Wide = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
-    ] = False,
-) -> None:
-    """Show the table of a session again; with --html and --junit also write files."""
-    console = Console(stderr=True) if as_json else new_console()
-    asked = _sessions(console, names or [])
-    ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
-    if html:
-        from iogauge.alarm.collect import collect  # with SciPy and polars
-        from iogauge.alarm.page import page
-
-        alarm = collect(
-            paths.history_dir(),
-            asked.records,
-            gate=asked.gate,
-            damaged=asked.damaged,
-            unmeasured=asked.unmeasured,
-        )
-        ending = alarm.ending
-        html.write_text(page(alarm, asked.records), encoding="utf-8")
-    if junit:
-        from iogauge.report.junit import junit as as_junit
-
-        text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
-        junit.write_text(text, encoding="utf-8")
-    if as_json:
-        typer.echo(table.to_json(asked.records, ending))
-    else:
-        show_ending(console, asked.records, ending, wide)
-    raise typer.Exit(ending.status)
+    from iogauge.report.history_table import RecordChoice
 
 
 def explain_word(
@@ -180,102 +75,6 @@ def show_status(
     console.print(plain(f"iogauge: {alarm.ending}"), soft_wrap=True)
 
 
-def raise_alarm(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
-    ] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option(help="system:partition that must have been measured; may be repeated."),
-    ] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="Everything but PASS is trouble.")] = False,
-    send: Annotated[
-        bool,
-        typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
-    ] = False,
-    link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
-    figures: Annotated[
-        Path | None, typer.Option(help="Directory for a figure of each trouble.")
-    ] = None,
-) -> None:
-    """Say what failed in a session and which metrics have become worse, and send it.
-
-    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
-    3: trouble that a receiver did not get. Nothing is sent without trouble.
-    """
-    from iogauge.alarm import receivers  # with SciPy and polars
-    from iogauge.alarm.collect import collect
-
-    console = new_console()
-    try:
-        wanted = receivers.receivers(os.environ) if send else {}
-        asked = _Asked() if expect and not names else _sessions(console, names or [])
-        alarm = collect(
-            paths.history_dir(),
-            asked.records,
-            gate=gate or asked.gate,
-            expected=expect or (),
-            damaged=asked.damaged,
-            unmeasured=asked.unmeasured,
-        )
-    except ValueError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    typer.echo(visible_lines(alarm.text))
-    if figures:
-        _write_figures(figures, alarm)
-    if alarm.failed:
-        everybody_has_it = _send(receivers.Message(alarm, link), wanted)
-        raise typer.Exit(1 if everybody_has_it else 3)
-
-
-def _write_figures(folder: Path, alarm: Alarm) -> None:
-    """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
-    from iogauge.alarm import figure
-
-    curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
-    try:
-        for number, curve in enumerate(curves, 1):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
-    except OSError as error:
-        typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
-
-
-def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
-    """Send a message to all receivers; return whether each has it."""
-    from iogauge.alarm.receivers import SendError
-
-    sent = True
-    for name, receiver in receivers.items():
-        try:
-            receiver(message)
-            typer.echo(visible(f"iogauge: alarm sent: {name}"))
-        except SendError as error:
-            typer.echo(visible_lines(f"iogauge: ALARM NOT SENT: {name}: {error}"), err=True)
-            sent = False
-    return sent
-
-
-def show_comparison(
-    a: Annotated[
-        str, typer.Argument(help="A Darshan log; or a session or its .jsonl, with :case.")
-    ],
-    b: Annotated[str, typer.Argument(help="The other; it is put in relation to the first.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Compare two Darshan logs, or two records, and say what else was different."""
-    try:
-        comparison = compare.compare(subjects.read(a), subjects.read(b))
-    except compare.CompareError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    if as_json:
-        typer.echo(compare.to_json(comparison))
-    else:
-        new_console(_BOXES).print(compare.render(comparison))
-
-
 def propose_references(
     system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
     name: Annotated[
@@ -327,8 +126,7 @@ def propose_references(
 def show_history(
     system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
     name: Annotated[
-        str,
-        typer.Option("-n", "--check", help="Regular expression, found in the case's name."),
+        str, typer.Option("-n", "--check", help="Regular expression, found in the case's name.")
     ] = "",
     verdict: Annotated[
         list[Verdict] | None,
@@ -343,15 +141,18 @@ def show_history(
         int, typer.Option(min=0, help="Number of newest records to show; 0 for all.")
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
+    export: Annotated[
+        Path | None, typer.Option(help="Write all that fits as .parquet, or as .lp for InfluxDB.")
+    ] = None,
+    site: Annotated[str, typer.Option(help="For --export: the column site of a .parquet.")] = "",
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
 ) -> None:
     """Show the records, the newest first."""
-    from iogauge.records import query  # imported here because polars starts slowly
-    from iogauge.report import history_table
+    from iogauge.report import history_table  # imported here because polars starts slowly
 
-    folder, console = paths.history_dir(), new_console(_BOXES)
+    folder, console = paths.history_dir(), new_console(BOXES)
     try:
         choice = history_table.RecordChoice(
             system=system,
@@ -363,9 +164,9 @@ def show_history(
             limit=limit,
         )
         if damaged:
-            for line in query.damaged(folder):
-                typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
-            return
+            return _show_damaged(folder)
+        if export:
+            return _write_history(folder, replace(choice, limit=0), export, site)
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
     except (ValueError, OSError) as error:
@@ -378,6 +179,29 @@ def show_history(
     if contents:
         console.print(history_table.table(contents, console.width))
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
+
+
+def _show_damaged(folder: Path) -> None:
+    """Print the lines of a history that are no records."""
+    from iogauge.records import query
+
+    for line in query.damaged(folder):
+        typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
+
+
+def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:
+    """Write the chosen part of the history for other tools; raises ValueError for another name."""
+    from iogauge.report import export
+
+    if file.suffix not in (".parquet", ".lp"):
+        raise ValueError(f"{file}: expected a name that ends in .parquet, or in .lp for InfluxDB")
+    frame = export.rows(folder, choice)
+    if file.suffix == ".parquet":
+        export.parquet(frame, file, site)
+    else:
+        with file.open("w", encoding="utf-8") as lines:
+            lines.writelines(f"{line}\n" for line in export.influx(frame))
+    typer.echo(visible(f"{frame.height} row(s) in {file}"))
 
 
 def show_trend(
@@ -408,7 +232,7 @@ def show_trend(
 
     try:
         status = command.command(
-            new_console(_BOXES),
+            new_console(BOXES),
             paths.history_dir(),
             command.Question(
                 system=system,

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
@@ -22,6 +22,9 @@ from iogauge.report.table import plain
 Wide = Annotated[
     bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
 ]
+
+#: Columns of a log for the tables that have boxes and do not fold well.
+BOXES: Final = 200
 
 
 def new_console(log_columns: int = 120) -> Console:

@@ -180,3 +180,13 @@ def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
     if wrong := [str(name) for name in value if name not in names]:
         raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
     return kind(**{n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip(".")) for n in names})
+
+
+def numbers(values: object) -> list[float]:
+    """Return the finite numbers of a list; what is no list has none."""
+    found = values if isinstance(values, (list, tuple)) else ()
+    return [
+        float(value)
+        for value in found
+        if type(value) in (int, float) and abs(value) < 1e300  # false for NaN
+    ]

@@ -53,6 +53,16 @@ class SessionRecords(tuple[Record, ...]):
         )
 
 
+def newest(records: Sequence[Record]) -> list[Record]:
+    """Return the newest record of each line, in the order of their first records."""
+    found: dict[str, Record] = {}
+    for record in records:
+        line = record.line
+        if line not in found or record.time >= found[line].time:
+            found[line] = record
+    return list(found.values())
+
+
 def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     """Return the operations per second that a bandwidth repeats, or the metric itself.
 

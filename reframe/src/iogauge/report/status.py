@@ -11,7 +11,7 @@ from typing import Final
 import polars as pl
 
 from iogauge.judge.verdict import Verdict
-from iogauge.records import query
+from iogauge.records import journal, query
 from iogauge.records.record import Record, short_name
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.table import STYLE
@@ -78,6 +78,36 @@ def read(folder: Path, system: str = "", since: datetime | None = None) -> list[
                 )
             )
     return found
+
+
+def newest_records(
+    folder: Path,
+    system: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> tuple[list[Record], list[journal.Damaged]]:
+    """Return the newest record of every line in a span of time, by system, partition and case.
+
+    A record that lacks keys is returned as damaged. Raises OSError for a file that cannot be read.
+    """
+    frame = query.load(folder, columns=(*_CASE, "time", "line", *_ORIGIN))
+    if system:
+        frame = frame.filter(pl.col("system") == system)
+    if since:
+        frame = frame.filter(pl.col("time") >= since)
+    if until:
+        frame = frame.filter(pl.col("time") <= until)
+    rows = frame.unique("line", keep="last", maintain_order=True).sort(_CASE, maintain_order=True)
+    contents = query.records(folder, rows)
+    found: list[Record] = []
+    damaged: list[journal.Damaged] = []
+    for source, number in rows.select(_ORIGIN).iter_rows():
+        try:
+            if (source, number) in contents:
+                found.append(Record.from_json(contents[source, number]))
+        except (TypeError, ValueError) as error:
+            damaged.append(journal.Damaged(folder, number, str(error)))
+    return found, damaged
 
 
 def table(cases: Sequence[CaseStatus], wide: bool = False) -> Table:

@@ -220,7 +220,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
     ``records`` come in the order in which they were made. The newest valid value of each case
     counts, and for each metric the best case. Partitions without a price are left out.
     """
-    newest: dict[tuple[str, str], dict[str, tuple[float, Record, PriceRecord]]] = {}
+    newest: dict[tuple[str, ...], dict[str, tuple[float, Record, PriceRecord]]] = {}
     for record in records:
         price = record.price
         for metric in record.metrics if price else ():
@@ -229,10 +229,10 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
             if price is None or metric.median <= 0:
                 continue
             bytes_s = convert(metric.median, metric.unit, "B/s")
-            cases = newest.setdefault((record.partition, metric.name), {})
+            cases = newest.setdefault((record.system, record.partition, metric.name), {})
             cases[record.case] = (bytes_s, record, price)
     prices = []
-    for (_, name), cases in newest.items():
+    for (*_, name), cases in newest.items():
         bytes_s, record, price = max(cases.values(), key=lambda measured: measured[0])
         prices.append(
             BandwidthPrice(

@@ -1,0 +1,178 @@
+"""What other tools read: OpenMetrics, line protocol, Parquet, Markdown and Grafana's dashboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from typer.testing import CliRunner
+
+from iogauge.cli import app
+from iogauge.judge.verdict import Verdict
+from iogauge.records.columns import COLUMNS
+from iogauge.report import export
+from iogauge.report.outcome import SessionRecords
+from support import records
+from support.records import append, metric
+
+NASTY = 'a "b" \\ c,d=e f\n<script> | x'
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """Values by name and verdict, as Prometheus' own reader finds them."""
+    return {
+        (sample.name, sample.labels.get("verdict", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_a_valid_result_has_its_median_its_reference_and_its_ceiling() -> None:
+    found = samples(export.openmetrics([records.record()]))
+    assert found["iogauge_median", ""] == 540.75
+    assert found["iogauge_reference", ""] == 500.0
+    assert found["iogauge_reference_least", ""] == 450.0
+    assert found["iogauge_ceiling", ""] == 600.0
+    assert found["iogauge_verdict", "PASS"] == 1 and found["iogauge_verdict", "FAIL"] == 0
+    assert found["iogauge_measured_timestamp_seconds", ""] == 1801396800.0
+    assert {name for name, _ in found} <= set(export.GAUGES)
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if not v.is_valid])
+def test_what_is_not_valid_is_no_measurement(verdict: Verdict) -> None:
+    found = samples(export.openmetrics([records.record(verdict.value)]))
+    assert ("iogauge_median", "") not in found
+    assert found["iogauge_verdict", verdict.value] == 1
+
+
+def test_labels_from_outside_are_read_as_they_were() -> None:
+    text = export.openmetrics([records.record(system=NASTY)])
+    found = {s.labels["system"] for f in text_string_to_metric_families(text) for s in f.samples}
+    assert found == {NASTY.replace("\n", "\\n")}
+
+
+def test_the_dashboard_asks_only_for_what_is_exported() -> None:
+    text = DASHBOARD.read_text()
+    assert set(re.findall(r"iogauge_\w+", text)) <= set(export.GAUGES)
+    labels = set(re.findall(r"(\w+)(?:=~|!=|=)\\\"", text)) | set(re.findall(r"{{(\w+)}}", text))
+    assert labels <= {*export.LABELS, "verdict"}
+    panels = json.loads(text)["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A history of three records, of which one is a failure."""
+    for day, verdict in enumerate(("PASS", "FAIL", "PASS"), 1):
+        values = records.values(
+            verdict, session=f"2027010{day}T1-n-1", time=f"2027-01-0{day}T12:00:00Z"
+        )
+        append(tmp_path / "history" / "mysite" / f"2027010{day}T1-n-1.jsonl", values)
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def run(*words: str) -> str:
+    done = CliRunner().invoke(app.app, list(words))
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_parquet_has_the_documented_columns_and_the_site(home: Path) -> None:
+    file = home / "h.parquet"
+    assert "3 row(s)" in run("history", "--export", str(file), "--site", "here")
+    frame = pl.read_parquet(file)
+    assert dict(frame.schema) == {"site": pl.String, **COLUMNS}
+    assert frame["site"].unique().to_list() == ["here"]
+    assert frame["median"].to_list() == [540.75] * 3
+    run("history", "--verdict", "FAIL", "--export", str(file))
+    assert pl.read_parquet(file)["session"].to_list() == ["20270102T1-n-1"]
+
+
+def test_line_protocol_has_a_line_a_metric(home: Path) -> None:
+    file = home / "h.lp"
+    run("history", "--since", "2027-01-03", "--export", str(file))
+    (line,) = file.read_text().splitlines()
+    tags, fields, stamp = re.split(r"(?<!\\) ", line)
+    assert tags.startswith("iogauge,system=mysite,partition=lustre,")
+    assert r"case=IorPosix\ %files\=shared\ %order\=sequential" in tags
+    assert "median=540.75" in fields and 'valid=true,verdict="PASS"' in fields
+    assert stamp == "1798977600000000000"
+
+
+@pytest.mark.parametrize("option", ["--html", "--junit", "--markdown", "--openmetrics"])
+def test_a_file_that_cannot_be_written_is_named(home: Path, option: str) -> None:
+    file = home / "nowhere" / "file"
+    done = CliRunner().invoke(app.app, ["report", option, str(file)])
+    assert done.exit_code == 2 and f"{file} was not written" in done.output.replace("\n", "")
+
+
+def test_what_is_no_file_is_written_and_not_replaced(home: Path) -> None:
+    pipe = home / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    run("report", "--markdown", str(pipe))
+    assert os.read(reader, 100).startswith(b"**iogauge") and pipe.is_fifo()
+    os.close(reader)
+
+
+def test_an_unknown_suffix_is_refused(home: Path) -> None:
+    done = CliRunner().invoke(app.app, ["history", "--export", str(home / "h.csv")])
+    assert done.exit_code == 2 and not (home / "h.csv").exists()
+
+
+def test_markdown_makes_no_markup_of_text_from_outside() -> None:
+    bad = records.record("FAIL", system=NASTY, metrics=[metric(verdict="FAIL", reason=NASTY)])
+    found = SessionRecords([bad])
+    text = export.markdown(found, found.ending(False))
+    assert "<script" not in text and text.startswith("**iogauge: FAILED: 1 failed (FAIL)**")
+    (row,) = [line for line in text.splitlines() if line.startswith("| ❌")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 7
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[str]:
+    """Address of a real Pushgateway."""
+    program = shutil.which("prometheus-pushgateway") or shutil.which("pushgateway")
+    if program is None:
+        pytest.skip("no Pushgateway here: apt-get install prometheus-pushgateway")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    process = subprocess.Popen([program, f"--web.listen-address={address}"], stderr=subprocess.PIPE)
+    try:
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(f"http://{address}/-/ready", timeout=5).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_a_pushgateway_takes_the_newest_results(home: Path, gateway: str) -> None:
+    run("report", "--since", "2027-01-01", "--push", gateway)
+    with urllib.request.urlopen(f"http://{gateway}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    (line,) = [line for line in text.splitlines() if line.startswith("iogauge_median{")]
+    assert line.endswith(" 540.75") and 'job="iogauge"' in line
+
+
+def test_a_gateway_that_is_not_there_is_said(home: Path) -> None:
+    done = CliRunner().invoke(app.app, ["report", "--push", "127.0.0.1:1"])
+    assert done.exit_code == 2 and "the Pushgateway 127.0.0.1:1 did not take it" in done.output

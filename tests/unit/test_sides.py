@@ -1,0 +1,140 @@
+"""Two sets of records side by side: which belong together, their ratio and how sure it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from iogauge.cli import app
+from iogauge.report import sides
+from iogauge.report.compare import CompareError
+from support import records
+from support.records import append, metric
+
+
+def measure(folder: Path, session: str, value: float, **more: Any) -> None:
+    """Append a record; its samples differ by 1 %."""
+    measured = metric(median=value, samples=[value * s for s in (0.99, 1.0, 1.01)])
+    measured |= more.pop("metric", {})
+    day = session[:8]
+    values = records.values(
+        session=session,
+        time=f"{day[:4]}-{day[4:6]}-{day[6:]}T12:00:00Z",
+        metrics=[measured],
+        price=None,
+        **more,
+    )
+    append(folder / "mysite" / f"{session}.jsonl", values)
+
+
+def compared(folder: Path, a: str, b: str, **more: Any) -> sides.Contrast:
+    return sides.contrast(sides.read(folder, a, **more), sides.read(folder, b, **more))
+
+
+@pytest.fixture
+def upgraded(tmp_path: Path) -> Path:
+    """Four runs before an upgrade and four after it, 20 % slower."""
+    for day in range(1, 9):
+        value = (100.0 if day < 5 else 80.0) + day % 3
+        kernel = {"kernel": "5.14" if day < 5 else "5.15"}
+        measure(tmp_path, f"2027010{day}T120000-n1-1", value, fingerprint=kernel)
+    return tmp_path
+
+
+BEFORE, AFTER = "until=2027-01-04", "since=2027-01-05"
+
+
+def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded: Path) -> None:
+    found = compared(upgraded, BEFORE, AFTER)
+    (ratio,) = found.ratios
+    assert (ratio.runs, ratio.over, ratio.mark) == ((4, 4), "runs", "worse")
+    assert ratio.low is not None and ratio.high is not None
+    assert 0.77 < ratio.low <= ratio.ratio <= ratio.high < 0.84
+    assert [(c.name, c.a, c.b) for c in found.changes] == [("kernel", "5.14", "5.15")]
+    assert compared(upgraded, BEFORE, AFTER) == found  # the same records, the same interval
+
+
+def test_the_same_runs_are_alike(upgraded: Path) -> None:
+    (ratio,) = compared(upgraded, BEFORE, BEFORE).ratios
+    assert (ratio.ratio, ratio.mark) == (1.0, "alike")
+
+
+def test_single_runs_prove_no_more_than_their_noise(tmp_path: Path) -> None:
+    measure(tmp_path, "20270101T1-n-1", 100.0)
+    measure(tmp_path, "20270102T1-n-1", 80.0)
+    found = compared(tmp_path, "day=2027-01-01", "session=20270102T1-n-1")
+    assert (found.ratios[0].over, found.ratios[0].mark) == ("samples", "differs")
+    assert "within a run, not between runs" in found.notes[0]
+
+
+def test_without_two_values_there_is_no_interval() -> None:
+    assert sides.interval([1.0], [1.0, 2.0]) == (None, None)
+
+
+def test_units_and_directions(tmp_path: Path) -> None:
+    for day in range(1, 5):
+        measure(tmp_path, f"2027010{day}T1-n-1", 2.0 + day / 100, metric={"unit": "GiB/s"})
+        measure(tmp_path, f"2027020{day}T1-n-1", 1024.0 + day)
+    (ratio,) = compared(tmp_path, "until=2027-01-31", "since=2027-02-01").ratios
+    assert ratio.unit == "GiB/s" and ratio.ratio == pytest.approx(0.495, abs=0.005)
+
+
+def test_per_server_and_per_tib(tmp_path: Path) -> None:
+    measure(tmp_path, "20270101T1-n-1", 100.0, fingerprint={"lustre.servers": 4})
+    measure(tmp_path, "20270102T1-n-1", 180.0, fingerprint={"lustre.servers": 8})
+    (ratio,) = compared(tmp_path, "day=2027-01-01", "day=2027-01-02", tib=3.0).ratios
+    assert ratio.per_server == pytest.approx(0.9) and ratio.per_tib == pytest.approx(1.8)
+
+
+def test_places_are_not_mixed(tmp_path: Path) -> None:
+    for partition in ("home", "scratch"):
+        measure(tmp_path, "20270101T1-n-1", 100.0, partition=partition)
+    measure(tmp_path, "20270102T1-n-1", 100.0, partition="scratch")
+    with pytest.raises(CompareError, match=r"mysite:home .* choose one of them, for example day="):
+        compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
+    # If both sides have the same places, each is compared with itself.
+    assert len(compared(tmp_path, "day=2027-01-01", "day=2027-01-01").ratios) == 2
+
+
+@pytest.mark.parametrize(
+    ("a", "said"),
+    [
+        ("sytem=x", "expected key=value, with a key of session, system"),
+        ("system=nowhere", "no record in .* fits"),
+        ("since=tomorrow", "is no time"),
+        ("check=Other", "no record"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(upgraded: Path, a: str, said: str) -> None:
+    with pytest.raises(CompareError, match=said):
+        compared(upgraded, a, AFTER)
+
+
+def test_values_that_are_not_valid_do_not_count(tmp_path: Path) -> None:
+    measure(tmp_path, "20270101T1-n-1", 100.0)
+    measure(tmp_path, "20270102T1-n-1", 500.0, metric={"verdict": "INVALID"})
+    with pytest.raises(CompareError, match=r"no valid metric .* in common"):
+        compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
+
+
+def test_the_command_prints_and_writes_both(
+    upgraded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "history").symlink_to(upgraded)
+    monkeypatch.setenv("IOGAUGE_HOME", str(home))
+    page = tmp_path / "page.html"
+    done = CliRunner().invoke(app.app, ["compare", BEFORE, AFTER, "--html", str(page)])
+    assert done.exit_code == 0, done.output
+    assert "worse" in done.output and "kernel: 5.14 -> 5.15" in done.output
+    text = page.read_text()
+    assert "worse in 1" in text and "<svg" in text and "<script" not in text
+    done = CliRunner().invoke(app.app, ["compare", BEFORE, AFTER, "--json", "--servers", "1,2"])
+    assert json.loads(done.output)["ratios"][0]["per_server"] < 0.5
+    done = CliRunner().invoke(app.app, ["compare", BEFORE, AFTER, "--servers", "4"])
+    assert done.exit_code == 2

@@ -1,0 +1,128 @@
+"""Which records make a curve over a parameter, and the figures of it: what each shows and names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from iogauge.alarm import charts, sweeps
+from iogauge.alarm.sweeps import Plot
+from iogauge.records.record import MetricRecord, Record
+from support import records
+from support.records import metric
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def point(x: Any, value: float, name: str = "tasks", verdict: str = "PASS", **more: Any) -> Record:
+    reference = {**metric()["reference"], "value": more.pop("published", value)}
+    measured = metric(
+        median=value,
+        samples=[value, value * 0.99],
+        verdict=verdict,
+        ceiling=more.pop("ceiling", 1300.0),
+        reference=reference,
+        **more.pop("metric", {}),
+    )
+    more.setdefault("parameters", {name: x})
+    values = {"check": "TaskScaling", "case": f"TaskScaling %{name}={x}", **more}
+    return records.record(verdict, metrics=[measured], **values)
+
+
+def drawn(plot: Plot) -> ElementTree.Element:
+    return ElementTree.fromstring(charts.sweep(plot, lambda dot: "r1"))
+
+
+def texts(figure: ElementTree.Element, name: str) -> list[str]:
+    return [str(found.text) for found in figure.iter(f"{SVG}{name}")]
+
+
+def shapes(figure: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+    return [found for found in figure.iter() if kind in found.get("class", "").split()]
+
+
+def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() -> None:
+    found = [point(32, 1200.0, published=1250.0), point(1, 100.0), point(16, 1190.0)]
+    (plot,) = sweeps.plots(found)
+    assert [dot.x for dot in plot.dots] == [1, 16, 32]
+    assert plot.proportional and plot.ceilings == {1300.0: "1 device(s)"}
+    figure = drawn(plot)
+    assert len(shapes(figure, "ideal")) == 2  # and one in the legend
+    assert len(shapes(figure, "published")) == 4
+    assert len(shapes(figure, "dot")) == 4
+    words = " ".join([*texts(figure, "text"), *texts(figure, "title")])
+    for said in ("tasks", "reference 1250 MiB/s: acceptance", "ceiling 1300 MiB/s: 1 device(s)"):
+        assert said in words
+    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node(s); ior 4.0.0" in plot.caption
+
+
+def test_the_newest_record_of_a_point_counts() -> None:
+    late = point(1, 90.0, time="2027-02-01T12:00:00Z")
+    (plot,) = sweeps.plots([late, point(1, 100.0), point(2, 200.0)])
+    assert [dot.value for dot in plot.dots] == [90.0, 200.0]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [point(1, 100.0)],
+        [point("shared", 100.0, "files"), point("per-process", 90.0, "files")],
+        [point(1, 100.0), point(2, 200.0, environment="other")],
+        [point(1, 100.0), point(2, 200.0, tier="quick")],
+    ],
+    ids=["a single point", "no number", "another environment", "another tier"],
+)
+def test_what_cannot_be_compared_makes_no_curve(found: Sequence[Record]) -> None:
+    assert sweeps.plots(found) == []
+
+
+def test_a_size_has_no_ideal_and_is_ordered_by_its_bytes() -> None:
+    found = [point(size, 10.0, "block") for size in ("128KiB", "4KiB", "32KiB")]
+    (plot,) = sweeps.plots(found)
+    assert [dot.text for dot in plot.dots] == ["4KiB", "32KiB", "128KiB"]
+    assert not shapes(drawn(plot), "ideal")
+
+
+def test_partitions_have_a_plot_each_and_one_together() -> None:
+    found = [point(x, 10.0 * x, partition=name) for name in ("oss4", "oss8") for x in (1, 2)]
+    plots = sweeps.plots(found)
+    assert [plot.title for plot in plots] == [
+        "TaskScaling on mysite:oss4",
+        "TaskScaling on mysite:oss8",
+        "TaskScaling write_bw on mysite",
+    ]
+    assert [len(plot.traces) for plot in plots] == [1, 1, 2]
+    assert plots[2].ceilings == {}
+
+
+def test_nodes_that_vary_from_outside_make_a_curve() -> None:
+    found = [point(1, 10.0 * n, nodes=n, parameters={}) for n in (1, 4)]
+    (plot,) = sweeps.plots(found)
+    assert (plot.x_name, [dot.x for dot in plot.dots]) == ("nodes", [1, 4])
+
+
+def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis() -> None:
+    found = [point(1, 100.0), point(2, 200.0), point(4, 9000.0, verdict="INVALID", ceiling=None)]
+    found[2] = point(4, 9000.0, verdict="INVALID", ceiling=None, published=400.0)
+    (plot,) = sweeps.plots(found)
+    (clipped,) = shapes(drawn(plot), "clip")
+    assert "off" in clipped.get("class", "") and "beyond" in texts(clipped, "title")[0]
+
+
+def test_a_needle_is_ranked_and_its_outlier_named() -> None:
+    probes = {f"OST{n:04}": 100.0 + n for n in range(60)} | {"OST0030": 40.0}
+    needle = MetricRecord.from_json(metric("target_median", median=129.0, probes=probes))
+    figure = ElementTree.fromstring(charts.ranking("t", needle, lambda name: name == "OST0030"))
+    (slow,) = shapes(figure, "slow")
+    assert texts(slow, "title") == ["OST0030: 40.00 MiB/s, -69.0% against the median"]
+    said = texts(figure, "text")
+    assert said[1].startswith("OST0030") and "28 more" in said
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e299])
+def test_a_gauge_is_drawn_whatever_the_values(value: float) -> None:
+    text = charts.gauge(MetricRecord.from_json(metric(median=value, samples=[value, None, "x"])))
+    assert "nan" not in text and ElementTree.fromstring(text).get("role") == "img"
