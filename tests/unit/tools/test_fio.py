@@ -356,6 +356,8 @@ def test_arguments() -> None:
         ({"pattern": "write", "checksum_bytes": 256}, "at least 512"),
         ({"fsync_at_end": True}, "acts on writes"),
         ({"no_random_map": True}, "random patterns"),
+        ({"shared": True, "files": 2}, "shared is for one file"),
+        ({"shared": True, "pattern": "randread"}, "shared is for one file"),
         ({"engine": "filecreate"}, "which is 'write' here"),
         ({"engine": "filestat"}, "needs one block"),
         ({"engine": "filestat", "file_bytes": 4096, "sync": True}, "means nothing to filestat"),

@@ -9,6 +9,7 @@
 - judged: the base class of every case, measured or computed
 - mdtest: scenarios that run mdtest
 - needle: every storage target alone, every metadata target alone, every node alone
+- sequential: sequential writes and reads with fio
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
@@ -32,6 +33,7 @@ from iogauge.check.ior import (
 )
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.sequential import FioSequentialCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Layout
@@ -48,6 +50,7 @@ __all__ = [
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
+    "FioSequentialCheck",
     "IorCheck",
     "Layout",
     "MdtNeedleCheck",
