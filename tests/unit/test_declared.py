@@ -540,7 +540,7 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
 
     def said(**change: Any) -> list[tuple[str, str]]:
         folder = site(tmp_path / "here", **change)
-        assert doctor.site_of_host([folder]) == folder
+        assert settings.site_of_host([folder]) == folder
         return [(check.state, check.text[:24]) for check in doctor._declared_nodes(folder)]
 
     big = {"cores": 4, "memory": "24 GiB"}
@@ -562,16 +562,7 @@ def test_the_doctor_names_no_site_for_a_foreign_host(
     folder = site(tmp_path / "here")
     text = (folder / "settings.yaml").read_text().replace(".*", "elsewhere[0-9]$")
     (folder / "settings.yaml").write_text(text)
-    assert doctor.site_of_host([folder]) is None
-
-
-def test_a_site_has_ceilings_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
-    assert not settings.has_ceilings(site(tmp_path / "here"))
-    rates = {"source": "x", "devices": {"count": 4}}
-    assert not settings.has_ceilings(site(tmp_path / "here", topology=rates))
-    rates["devices"] = {"read": "1 GB/s"}
-    assert settings.has_ceilings(site(tmp_path / "here", topology=rates))
+    assert settings.site_of_host([folder]) is None
 
 
 def test_cores_are_those_that_this_process_may_use(

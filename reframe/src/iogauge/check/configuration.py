@@ -20,13 +20,13 @@ from iogauge.session import life
 from iogauge.session.current import current, is_gate, runs_cases
 from iogauge.session.gate import guard_gate
 from iogauge.site.machine import LACKS
+from iogauge.site.mistakes import STACK
 from iogauge.site.references import FILE as REFERENCES
 from iogauge.site.settings import (
     COMMON,
     MISTAKES,
     NOT_INSTALLED,
     SETTINGS,
-    STACK,
     read_site,
     site_folders,
 )
@@ -60,8 +60,9 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
-    # A listing tells what would run: only software that is installed counts.
-    runs = selected.LISTING in os.environ or runs_cases(sys.argv[1:])
+    # A listing tells what would run: only software that is installed counts. A dry run runs nothing.
+    listing = selected.LISTING in os.environ and "--dry-run" not in sys.argv
+    runs = listing or runs_cases(sys.argv[1:])
     for site in site_folders(base):
         data, mistakes = read_site(site, current().name, runs)
         parts.append(data)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -189,6 +189,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 systems=tuple(self.valid_systems),
                 environments=tuple(self.valid_prog_environs),
                 runs_on=tuple(place.fullname for place, fits in fitting.items() if fits),
+                values={
+                    **{name: (getattr(self, name),) for name in type(self).param_space.params},
+                    "tier": get_args(words.Tier),
+                    "variant": self.variants,
+                },
             )
         )
 

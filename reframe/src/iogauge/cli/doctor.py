@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +36,7 @@ from iogauge.workspace import directory, lock, permission
 NEEDED_FOR: Final = {
     "ior": "bandwidth with IOR (IorPosix, IorMpiio)",
     "mdtest": "metadata rates with mdtest (MdtestEasy, MdtestHard)",
-    "fio": "random reads and metadata with fio (FioRandomRead, FioMetadata)",
+    "fio": "bandwidth, random reads and metadata with fio (FioSequential, FioRandomRead, FioMetadata)",
     "mpirun": "everything that runs IOR or mdtest",
 }
 
@@ -278,16 +276,6 @@ def _target_sessions(
         )
 
 
-def site_of_host(folders: Sequence[Path]) -> Path | None:
-    """Return the folder of the site that ReFrame selects on this host, or None."""
-    host = socket.gethostname()
-    for folder in folders:
-        for system in settings.read_site(folder)[0]["systems"]:
-            if any(re.match(pattern, host) for pattern in system.get("hostnames", [])):
-                return folder
-    return None
-
-
 def _declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
@@ -321,7 +309,7 @@ def examine() -> list[Check]:
     launch = launch_check(machine)
     checks += [launch] if launch else []
     folders = settings.site_folders(paths.sites_dir())
-    here = site_of_host(folders)
+    here = settings.site_of_host(folders)
     for place in _places(here):
         checks += _target(place)
     for folder in folders:

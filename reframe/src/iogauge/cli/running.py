@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -66,6 +67,18 @@ class _Ran:
     status: int
     records: list[Record]
     details: Path
+
+
+def say_unclaimed(arguments: list[str]) -> None:
+    """Say which target is used if no site claims this host, and nobody has named a site."""
+    named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
+    here = None if named else settings.site_of_host(settings.site_folders(sites_dir()))
+    if here and here.name == settings.LOCAL:
+        text = (
+            f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
+            f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
+        )
+        typer.echo(visible_lines(text), err=True)
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
@@ -302,6 +315,7 @@ def run(
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
+    say_unclaimed(arguments)
     chosen = _selection(arguments)
     if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
         ran = [_run(arguments, gate)]
@@ -376,14 +390,18 @@ def _probe(target: str) -> tuple[float, int]:
         held.release()
 
 
-def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], list[str]]:
+def planned_cases(
+    arguments: list[str], notes: Path | None = None
+) -> tuple[list[PlannedCase], list[str]]:
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
-    The lines say which cases cannot run, or why there is none; they are empty if all can.
+    The lines say which cases cannot run, or why there is none; they are empty if all can. The run
+    writes what :func:`selected.noted` reads into the file ``notes``.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        quick |= {selected.LISTING: str(notes)} if notes else {}
         report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         words += ["--report-file", str(report)]

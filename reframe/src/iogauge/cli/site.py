@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,7 +16,7 @@ from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.remark import Check
-from iogauge.cli.running import planned_cases, unmeasured_remarks
+from iogauge.cli.running import planned_cases, say_unclaimed, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
@@ -23,6 +25,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
 from iogauge.plan.stage import PlannedCase
+from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
@@ -30,12 +33,24 @@ from iogauge.site import machine, settings
 from iogauge.workspace import permission
 
 
-def _beside_ceilings(folder: Path) -> tuple[list[str], list[str]]:
-    """Return a site's references that its cases refuse for their ceilings, and the doubtful ones."""
-    if not settings.has_ceilings(folder):
+def _as_planned(folder: Path) -> tuple[list[str], list[str]]:
+    """Return what a run of all cases of a site would refuse in its files, and what is doubtful.
+
+    Both are empty if the files have other mistakes, or if nobody has described the site.
+    """
+    if folder.name == settings.LOCAL or settings.read_site(folder)[1]:
         return [], []
-    cases, _ = planned_cases([f"--system={folder.name}"])
-    return plan_table.refused(cases), plan_table.doubts(cases)
+    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
+        file = Path(scratch, "notes")
+        cases, unable = planned_cases([f"--system={folder.name}"], file)
+        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
+    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
+    for case in noted.values():
+        values.setdefault(case.check, []).append(case.values)
+    found = [line for line in unable if str(folder.resolve()) in line or not cases]
+    others = [line for line in unable if line not in found and "nothing could fail" not in line]
+    mistakes = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
+    return mistakes, [*others, *plan_table.doubts(cases)]
 
 
 def show_doctor() -> None:
@@ -43,8 +58,8 @@ def show_doctor() -> None:
     console = new_console()
     healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
-    if here := doctor.site_of_host(settings.site_folders(sites_dir())):
-        refused, doubts = _beside_ceilings(here)
+    if here := settings.site_of_host(settings.site_folders(sites_dir())):
+        refused, doubts = _as_planned(here)
         subject = f"site {here.name}"
         checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
         checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
@@ -66,11 +81,14 @@ def plan(
         bool, typer.Option("--json", help="Print the cost of each case as JSON.")
     ] = False,
 ) -> None:
-    """Show what the selected cases would write and read, and whether target and budget suffice.
+    """Show what the selected cases would write and read, and whether they fit.
+
+    Compares with the target's space, the budget and the time limit.
 
     All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
     """
     console = Console(stderr=True) if as_json else new_console()
+    say_unclaimed(context.args)
     cases, unable = planned_cases(context.args)
     if as_json:
         typer.echo(plan_table.to_json(cases))
@@ -202,15 +220,18 @@ def allow(
 def validate() -> None:
     """Check every site's settings and references; list every mistake, and every doubt.
 
-    A doubt is a declaration under which a PASS means little. References are held against the
-    ceilings of the cases that a dry run selects. Lists the UUID of each target that is mounted here.
+    A doubt is a declaration under which a PASS means little, or a case that cannot run. References
+    are held against the cases of a dry run: metrics, units, points, partitions, ceilings. Lists the
+    UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
-    for folder in settings.site_folders(sites_dir()):
+    folders = settings.site_folders(sites_dir())
+    for folder in folders:
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        refused, doubted = _beside_ceilings(folder)
+        mistakes += map(str, settings.claimed_twice(folder, folders))
+        refused, doubted = _as_planned(folder)
         mistakes, doubts = mistakes + refused, doubts + doubted
         wrong += len(mistakes)
         console.print(

@@ -48,7 +48,10 @@ class NotedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedCase:
-    """A case, what it asks for in ReFrame's words, and the partitions that it can run on."""
+    """A case, what it asks for in ReFrame's words, and the partitions that it can run on.
+
+    ``values`` are the values that its parameters and variables may have.
+    """
 
     hash: str
     case: str
@@ -57,6 +60,7 @@ class NotedCase:
     systems: tuple[str, ...]
     environments: tuple[str, ...]
     runs_on: tuple[str, ...]
+    values: Mapping[str, tuple[str | int | float | bool | None, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +99,25 @@ def note(fact: NotedPlace | NotedCase) -> None:
             notes.write(json.dumps(asdict(fact)) + "\n")
 
 
-def select(listed: Sequence[str], notes: str) -> Selected:
-    """Return what is selected: ``listed`` are the names and hashes of a listing without features.
+def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
+    """Return the partitions and the cases of the notes, by place and by hash.
 
-    A case without a note counts as one that can run. Raises ValueError or TypeError for notes of
-    another form.
+    Raises ValueError or TypeError for notes of another form.
     """
     values = [untrusted.parse_json(line) for line in notes.splitlines()]
     # ReFrame imports the package of the checks, which notes the places, more than once.
-    places = {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one}
-    cases = {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one}
+    return (
+        {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one},
+        {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one},
+    )
+
+
+def select(listed: Sequence[str], notes: str) -> Selected:
+    """Return what is selected: ``listed`` are the names and hashes of a listing without features.
+
+    A case without a note counts as one that can run. Raises what :func:`noted` raises.
+    """
+    places, cases = noted(notes)
     runnable: list[str] = []
     left_out: list[UnrunCase] = []
     unfit: list[str] = []

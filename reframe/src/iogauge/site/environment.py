@@ -16,7 +16,8 @@ from typing import Any
 from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
 from iogauge.core.yamlfile import YamlError, load
-from iogauge.site.settings import SETTINGS, STACK, site_folders
+from iogauge.site.mistakes import STACK
+from iogauge.site.settings import SETTINGS, site_folders
 
 
 def _settings(folder: Path) -> dict[str, Any]:
