@@ -23,6 +23,14 @@ def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> N
     times = record["repetitions"]
     assert ("read_bw", "G1", "ok", f"page cache emptied and proven empty {times} times") in said
     assert any(f[:3] == ("write_bw", "G2", "ok") for f in said)
+    # No reference, and yet a line for each metric in ReFrame's performance log.
+    (log,) = (rig.home / "perflogs").rglob("*.log")
+    heading, *lines = [line.split("|") for line in log.read_text().splitlines()]
+    logged = [dict(zip(heading, line, strict=True)) for line in lines]
+    assert [(one["perf_var"], one["verdict"], one["perf_value"]) for one in logged] == [
+        (metric["name"], record["verdict"], f"{metric['median']:.6g}")
+        for metric in record["metrics"]
+    ]
     jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
     for way, text in jobs.items():
         assert {"filename=shared", "filesize=32m", "size=16m", "offset_increment=16m"} <= set(

@@ -60,18 +60,22 @@ class FioSequentialCheck(FioCheck):
         return self.fio_phase(job, rates, self._access(way), verifies=checked)
 
     def plan(self) -> CasePlan:
-        """Divide the case's bytes among the processes; raises ValueError if the sizes do not fit."""
+        """Give each process its share of the case's bytes; raises ValueError if they do not fit.
+
+        ``limits.case_bytes`` is for all nodes of the site's scale.
+        """
         if self.nodes != 1:
             raise ValueError(
                 f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
             )
         block, limits = parse_bytes(self.block), self.site.limits
-        each = limits.case_bytes // self.tasks_per_node // block * block
+        shares = max(1, self.site.scale.nodes) * self.tasks_per_node
+        each = limits.case_bytes // shares // block * block
         if each < 2 * block:
             raise ValueError(
                 f"limits.case_bytes is {format_bytes(limits.case_bytes)}: less than two requests of "
-                f"{self.block} for each of {self.tasks_per_node} task(s). Raise it to "
-                f"{format_bytes(2 * block * self.tasks_per_node)} or lower the tasks"
+                f"{self.block} for each of {shares} task(s). Raise it to {format_bytes(2 * block * shares)} "
+                "or lower the tasks"
             )
         write = sequential_job(
             "write",

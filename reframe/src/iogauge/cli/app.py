@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import platform
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from iogauge.cli import results, running, site
@@ -11,10 +15,30 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        reframe = f"ReFrame-HPC {version('ReFrame-HPC')}"
+        typer.echo(f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
 app.command(context_settings=_PASS_ON)(running.run)
 app.command(context_settings=_PASS_ON)(running.bench)
 app.command("report")(results.show_report)

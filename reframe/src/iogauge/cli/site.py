@@ -106,7 +106,7 @@ def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
         console.print(plain(line), soft_wrap=True)
-    over = plan_table.over_budget(cases)
+    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in plan_table.doubts(cases):
