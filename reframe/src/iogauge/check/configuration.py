@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -63,9 +64,10 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
-    for early in log_files():  # ReFrame's log until it has this configuration
-        if Path(early).match("rfm-*.log"):
-            Path(early).unlink(missing_ok=True)
+    with contextlib.suppress(AttributeError):  # ReFrame does not run
+        for early in log_files():  # ReFrame's log until it has this configuration
+            if Path(early).match("rfm-*.log"):
+                Path(early).unlink(missing_ok=True)
     try:
         logs_dir().mkdir(parents=True, exist_ok=True)  # ReFrame makes no directory for its log
     except OSError as error:

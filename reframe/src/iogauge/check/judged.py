@@ -258,12 +258,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric, reference = decided.metric, decided.reference
-            judged = decided.verdict in (Verdict.PASS, Verdict.FAIL)
-            median, value = _rounded(decided.median, reference if judged else None)
+            median, value = _rounded(decided.median, reference)
             self.perf_variables[metric.name] = sn.make_performance_function(
                 sn.defer(median), metric.unit
             )
-            if reference is not None and judged:
+            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
                 bounds = (value, reference.lower, reference.upper, reference.unit)
                 scope[metric.name] = (
                     builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from iogauge.cli import results, running, site
+from iogauge.core.text import visible
 
 #: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -23,7 +24,8 @@ app = typer.Typer(
 def _show_version(asked: bool) -> None:
     if asked:
         reframe = f"ReFrame-HPC {version('ReFrame-HPC')}"
-        typer.echo(f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})")
+        text = f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})"
+        typer.echo(visible(text))
         raise typer.Exit
 
 

@@ -19,10 +19,10 @@ from iogauge.cli.remark import Check, State
 from iogauge.core import deadline, paths
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
-from iogauge.guards.cache import loop_remedy
 from iogauge.guards.finding import Outcome
 from iogauge.guards.nodes import as_declared
 from iogauge.guards.preflight import cores
+from iogauge.node.below import loop_remedy
 from iogauge.node.cores import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import look

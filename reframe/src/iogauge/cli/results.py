@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, new_console, show_ending
+from iogauge.cli.screen import Wide, drawn, new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
@@ -347,12 +348,13 @@ def show_history(
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
+    wide: Wide = False,
 ) -> None:
     """Show the records, the newest first."""
     from iogauge.records import query  # imported here because polars starts slowly
     from iogauge.report import history_table
 
-    folder, console = paths.history_dir(), new_console(_BOXES)
+    folder, console = paths.history_dir(), new_console()
     try:
         choice = history_table.RecordChoice(
             system=system,
@@ -377,7 +379,7 @@ def show_history(
             typer.echo(json.dumps(record, separators=(",", ":")))
         return
     if contents:
-        console.print(history_table.table(contents, console.width))
+        console.print(history_table.table(contents, wide), soft_wrap=True)
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
 
 
@@ -398,6 +400,7 @@ def show_trend(
     ] = False,
     method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Say which metrics have become worse, since when, by how much, and what changed just before.
 
@@ -409,7 +412,7 @@ def show_trend(
 
     try:
         status = command.command(
-            new_console(_BOXES),
+            new_console(),
             paths.history_dir(),
             command.Question(
                 system=system,
@@ -421,6 +424,7 @@ def show_trend(
                 method=method,
                 as_json=as_json,
             ),
+            partial(drawn, wide),
         )
     except (ValueError, MissingExtra) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

@@ -52,6 +52,15 @@ def _reframe_command(arguments: list[str]) -> list[str]:
     return [program, *paths, *arguments]
 
 
+def settled(context: typer.Context) -> list[str]:
+    """Return the arguments for ReFrame; end the command at a slip in ``-S``."""
+    try:
+        return selected.with_variables(context.args)
+    except ValueError as error:
+        typer.echo(visible(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+
+
 def _environment(**extra: str) -> dict[str, str]:
     source = str(LIBRARY.parent)
     python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
@@ -304,14 +313,14 @@ def run(
     failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
+    arguments = given = settled(context)
     if gate:
-        os.environ["IOGAUGE_SELECTION"] = selection(context.args)
+        os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(sites_dir()):
-        _keep_budget(context.args)
-    arguments = context.args
+        _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
@@ -323,7 +332,7 @@ def run(
         ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing, wide))
+    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
 
 
 def _keep_budget(arguments: list[str]) -> None:
@@ -344,7 +353,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
 
     All other options are ReFrame's: -n NAME, -S repetitions=1, ...
     """
-    console = new_console()
+    console, given = new_console(), settled(context)
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(machine.machine()):
@@ -363,7 +372,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
                 f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
-    arguments += context.args
+    arguments += given
     chosen, gate = _selection(arguments), current.is_gate()
     raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
 

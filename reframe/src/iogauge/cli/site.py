@@ -16,7 +16,7 @@ from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.remark import Check
-from iogauge.cli.running import planned_cases, say_unclaimed, unmeasured_remarks
+from iogauge.cli.running import planned_cases, say_unclaimed, settled, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
 from iogauge.core.paths import sites_dir
@@ -88,14 +88,15 @@ def plan(
     All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
     """
     console = Console(stderr=True) if as_json else new_console()
-    say_unclaimed(context.args)
-    cases, unable = planned_cases(context.args)
+    arguments = settled(context)
+    say_unclaimed(arguments)
+    cases, unable = planned_cases(arguments)
     if as_json:
         typer.echo(plan_table.to_json(cases))
     fits = bool(cases) and _show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
-    for line in unmeasured_remarks(context.args):
+    for line in unmeasured_remarks(arguments):
         console.print(plain(line), soft_wrap=True)
     raise typer.Exit(0 if fits and not unable else 1)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -10,6 +9,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.node.below import loop_remedy
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
 
@@ -84,12 +84,6 @@ def client_cache(
             return rule.ok(f"page cache emptied and proven empty {times} times ({dropped} dropped)")
         reasons.append(reason)
     return rule.invalid(", ".join(reasons))
-
-
-def loop_remedy(why: str) -> str:
-    """Return what gives a loop device below a target direct I/O; empty if that is not what lacks."""
-    loop = re.search(r"\b(loop\d+), whose file [^,]* \(losetup --direct-io\)", why)
-    return f"Run: losetup --direct-io=on /dev/{loop[1]}" if loop else ""
 
 
 def _remedy(traits: Traits, bytes_per_node: int, enough: str) -> str:
