@@ -6,8 +6,40 @@ version. A build tool of another version is only told: the stack is as good, and
 
 import glob
 import os
+import re
+import subprocess
 
 import find_externals as found
+
+TIMEOUT_S = 120
+
+
+class Failed(Exception):
+    """A check failed: says what is wrong, then what to do."""
+
+
+class Skipped(Exception):
+    """A check does not apply, or was not to be run."""
+
+
+def run(command, environment=None, cwd=None):
+    """Exit status and output (both streams) of a command."""
+    try:
+        done = subprocess.run(
+            [str(word) for word in command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+            cwd=cwd,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{command[0]} did not end within {TIMEOUT_S} s") from None
+    except OSError as error:
+        raise Failed(f"{command[0]}: {error.strerror}") from None
+    return done.returncode, done.stdout.decode(errors="replace")
+
 
 # What must be below the prefix of a package: patterns, | is or.
 NEEDED = {
@@ -78,3 +110,13 @@ def notes_of(spec):
         told = found.version_in(found.output(path, "--version"), regex)
         if told and _differs(told, spec["version"]):
             yield f"{_name(spec)} is {told}"
+
+
+def compilers_wrong_in(text):
+    """What is wrong with the compilers that a packages.yaml names, before Spack has solved anything.
+
+    Without them Spack only says that nothing provides C. Read by lines: nothing but Python is needed here.
+    """
+    for language, path in re.findall(r"^\s+(c|cxx|fortran): (/\S+)\s*$", text, re.MULTILINE):
+        if not os.access(path, os.X_OK):
+            yield f"its {language} compiler {path} does not exist"

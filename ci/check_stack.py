@@ -2,12 +2,14 @@
 """Whether an installed stack is what its environment promises; then write its fingerprint.
 
     ci/check_stack.py ENVIRONMENT [--launcher 'srun -n'] [--no-run]
-    ci/check_stack.py --before ENVIRONMENT      of what was solved and not yet built: the externals alone
+    ci/check_stack.py --before ENVIRONMENT      of what was solved and not yet built: the externals alone;
+                                                of what was not solved yet: its compilers
 
 Compares the programs of ENVIRONMENT's view with its lock file:
 
-    MPI's parts the fabrics, schedulers and Lustre that the spec of an Open MPI names are in it
     externals   each prefix exists and holds what a build needs; compiler and MPI are of the declared version
+    MPI         the fabrics, schedulers and Lustre that the spec of an Open MPI names are in it; what its
+                tasks talk by, whether its MPI-IO knows Lustre, and which PMI Slurm offers it
     ior         offers the back ends of its variants, is linked with the environment's MPI and Lustre
     run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON
     fio         offers the engines of its variants
@@ -24,71 +26,19 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_externals
+import check_mpi
 import stack_facts as facts
-
-TIMEOUT_S = 120
+from check_externals import Failed, Skipped, run
 
 # What ior's usage calls the back end of a variant, and fio's list the engine.
 APIS = {"aio": "AIO", "hdf5": "HDF5", "ncmpi": "NCMPI"}
 ENGINES = {"libaio": "libaio", "io_uring": "io_uring", "http": "http"}
-# What --version of a launcher says of the MPI; the others are told by the library alone.
-LAUNCHERS = {
-    "openmpi": r"Open MPI\) (\d+[\d.]*)",
-    "mpich": r"Version:\s*(\d+[\d.]*)",
-    "mvapich": r"Version:\s*(\d+[\d.]*)",
-}
-
-
-# The component of Open MPI that a value of its variants brings: one of these.
-PARTS = {
-    "fabrics": {
-        "ucx": ["pml:ucx"],
-        "ofi": ["mtl:ofi", "btl:ofi"],
-        "verbs": ["btl:openib"],
-        "psm2": ["mtl:psm2"],
-        "cxi": ["mtl:ofi"],
-    },
-    "schedulers": {
-        "slurm": ["plm:slurm", "ras:slurm"],
-        "tm": ["plm:tm", "ras:tm"],
-        "lsf": ["plm:lsf", "ras:lsf"],
-    },
-    "lustre": {True: ["fs:lustre"]},
-}
-
-
-class Failed(Exception):
-    """A check failed: says what is wrong, then what to do."""
-
-
-class Skipped(Exception):
-    """A check does not apply, or was not to be run."""
-
-
-def run(command, environment=None, cwd=None):
-    """Exit status and output (both streams) of a command."""
-    try:
-        done = subprocess.run(
-            [str(word) for word in command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **(environment or {})},
-            cwd=cwd,
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise Failed(f"{command[0]} did not end within {TIMEOUT_S} s") from None
-    except OSError as error:
-        raise Failed(f"{command[0]}: {error.strerror}") from None
-    return done.returncode, done.stdout.decode(errors="replace")
 
 
 def libraries_of(path):
@@ -185,64 +135,6 @@ def externals(stack):
     notes = [text for spec in used for text in check_externals.notes_of(spec)]
     told = f"; of another version than declared: {', '.join(notes)}" if notes else ""
     return f"{len(used)} are here{told}"
-
-
-def check_mpi(stack):
-    mpi = stack.mpi
-    if mpi is None:
-        raise Failed("the lock file has no MPI; this is not an environment of this repository")
-    if not facts.is_external(mpi):
-        return f"{mpi['name']}@{facts.version_of(mpi)}, built by Spack"
-    prefix, declared = facts.external_prefix(mpi), facts.version_of(mpi)
-    launcher = os.path.join(prefix, "bin", "mpirun")
-    regex = LAUNCHERS.get(mpi["name"])
-    if regex is None or not os.access(launcher, os.X_OK):
-        return f"{mpi['name']}@{declared} at {prefix}; its version cannot be asked"
-    _, text = run([launcher, "--version"])
-    match = re.search(regex, text)
-    told = match.group(1) if match else None
-    if told is None:
-        first = text.strip().splitlines()[:1]
-        raise Failed(
-            f"{launcher} is not of {mpi['name']}, as packages.yaml says; it says of itself: {first};"
-            " correct the external's spec or prefix"
-        )
-    if not (told == declared or told.startswith(declared + ".")):
-        raise Failed(
-            f"{launcher} is {mpi['name']} {told}, but packages.yaml declares {declared};"
-            " correct the external's spec or prefix, then install again"
-        )
-    return f"{mpi['name']}@{declared} at {prefix}"
-
-
-def check_mpi_parts(stack):
-    """Only Open MPI lists its parts; what the spec does not name may be there or not."""
-    mpi = stack.mpi
-    prefix = stack.prefix_of(mpi)
-    ompi_info = os.path.join(prefix or "", "bin", "ompi_info")
-    if mpi["name"] != "openmpi" or not os.access(ompi_info, os.X_OK):
-        raise Skipped(f"{mpi['name']} does not list its parts")
-    _, text = run([ompi_info, "--parsable"])
-    has = set(re.findall(r"^mca:(\w+:\w+):version", text, re.MULTILINE))
-    missing = []
-    for variant, parts in PARTS.items():
-        values = mpi.get("parameters", {}).get(variant)
-        for value in values if isinstance(values, list) else [values]:
-            if value in parts and not has & set(parts[value]):
-                told = variant if value is True else f"{variant}={value}"
-                missing.append(f"{told} (no {' or '.join(parts[value])})")
-    if missing:
-        raise Failed(
-            f"{ompi_info} lacks what its spec says: {', '.join(missing)};"
-            " correct the spec of the external, or load the MPI that has it"
-        )
-    used = sorted(
-        has & {one for parts in PARTS.values() for name in parts.values() for one in name}
-    )
-    lustre = "" if "fs:lustre" in has else "; OMPIO takes Lustre for any file system"
-    return (", ".join(used) or "no fabric, no scheduler") + (
-        lustre if stack.has("ior", "lustre") else ""
-    )
 
 
 def check_programs(stack):
@@ -443,10 +335,11 @@ def check_darshan_run(stack):
         return "a log of 2 tasks with their MPI-IO"
 
 
+# What can be told before anything is built.
+BEFORE = ("externals", "mpi", "MPI's parts")
 CHECKS = (
     ("externals", externals),
-    ("mpi", check_mpi),
-    ("MPI's parts", check_mpi_parts),
+    *(check for check in check_mpi.CHECKS if check[0] in BEFORE),
     ("recipes", check_namespace),
     ("programs", check_programs),
     ("loader", check_loader),
@@ -456,13 +349,25 @@ CHECKS = (
     ("fio's engines", check_fio),
     ("Darshan", check_darshan),
     ("run", check_run),
+    *(check for check in check_mpi.CHECKS if check[0] not in BEFORE),
     ("Darshan's log", check_darshan_run),
 )
 
-# What can be told before anything is built.
-BEFORE = ("externals", "mpi", "MPI's parts")
 # Where one of these fails, the checks after it would say the same once more.
 BASES = {"externals", "programs", "run"}
+
+
+def before_the_solve(environment):
+    """The compilers alone: without them Spack finds no answer, and says only that nothing provides C."""
+    path = Path(os.environ.get("IOGAUGE_SPACK_PACKAGES") or environment / "packages.yaml")
+    wrong = list(check_externals.compilers_wrong_in(path.read_text())) if path.exists() else []
+    if wrong:
+        print(
+            f"check_stack: !!  externals         {path}: {'; '.join(wrong)};"
+            " load the module that brings it, or correct that file"
+        )
+        return 1
+    return 0
 
 
 def main():
@@ -475,6 +380,8 @@ def main():
     parser.add_argument("--before", action="store_true", help="the externals alone; write nothing")
     arguments = parser.parse_args()
 
+    if arguments.before and not (arguments.environment / "spack.lock").exists():
+        return before_the_solve(arguments.environment)
     try:
         stack = Stack(arguments.environment, arguments.launcher, not arguments.no_run)
     except facts.StackError as error:

@@ -45,10 +45,28 @@ LIBRARIES = (
     ("parallel-netcdf", "pnetcdf.h", None),
 )
 
+# The component of Open MPI that a value of its variants brings: one of these. The last is read in its library.
+PARTS = {
+    "fabrics": {
+        "ucx": ["pml:ucx"],
+        "ofi": ["mtl:ofi", "btl:ofi"],
+        "verbs": ["btl:openib"],
+        "psm2": ["mtl:psm2"],
+    },
+    "schedulers": {
+        "slurm": ["plm:slurm", "ras:slurm"],
+        "tm": ["plm:tm", "ras:tm"],
+        "lsf": ["plm:lsf", "ras:lsf"],
+    },
+    "lustre": {True: ["fs:lustre"]},
+    "romio-filesystem": {"lustre": ["romio:lustre"]},
+}
+
 # What is provided by an external must not be built a second time under its general name.
 VIRTUAL = {"zlib": "zlib-api", "pkgconf": "pkgconfig"}
 # Spack may not build these: a second MPI beside the machine's is how a wrong one gets used.
 VIRTUAL_MPI = "mpi"
+MPIS = {"openmpi", "mpich", "mvapich"}
 
 
 def say(*words):
@@ -91,7 +109,8 @@ class External:
     def lines(self):
         yield f"  {self.name}:"
         yield "    buildable: false"
-        yield "    externals:"
+        # The double colon: a compiler that Spack finds does not take the place of this one.
+        yield "    externals::" if self.name == "gcc" else "    externals:"
         yield f'      - spec: "{self.name}@{self.version}{self.options}"'
         yield f"        prefix: {self.prefix}"
         for line in self.extra:
@@ -147,6 +166,39 @@ def find_library(name, header, module):
     return None
 
 
+def romio_knows_lustre(prefix):
+    """Whether the ROMIO of an MPI was built with Lustre: its functions have names."""
+    told = output(os.path.join(prefix, "bin", "ompi_info"), "--parsable", "--path", "pkglibdir")
+    components = re.findall(r"^path:pkglibdir:(.*)$", told, re.MULTILINE)
+    patterns = [os.path.join(folder, "mca_io_romio*.so") for folder in components]
+    patterns += [os.path.join(prefix, lib, "libmpi*.so") for lib in ("lib64", "lib", "lib/*")]
+    return any(
+        b"ADIOI_LUSTRE_" in Path(path).read_bytes()
+        for pattern in patterns
+        for path in glob.glob(pattern)
+    )
+
+
+def parts_of(prefix):
+    """The components of an Open MPI, as framework:component."""
+    text = output(os.path.join(prefix, "bin", "ompi_info"), "--parsable")
+    parts = set(re.findall(r"^mca:(\w+:\w+):version", text, re.MULTILINE))
+    return parts | {"romio:lustre"} if parts and romio_knows_lustre(prefix) else parts
+
+
+def options_of_openmpi(prefix):
+    """What an Open MPI has, in the words of Spack's variants: the self-check will ask for it."""
+    parts = parts_of(prefix)
+    words = []
+    for variant, kinds in PARTS.items():
+        has = [value for value, names in kinds.items() if parts & set(names)]
+        if variant == "lustre":
+            words.append("+lustre" if has else "~lustre")
+        else:
+            words.append(f"{variant}={','.join(has) or 'none'}")
+    return " " + " ".join(words) if parts else ""
+
+
 def find_mpi():
     """The MPI whose compiler comes first on PATH, or that MPICC names."""
     mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
@@ -169,7 +221,8 @@ def find_mpi():
     ):
         version = version_in(text, regex)
         if version:
-            return External(name, version, prefix)
+            options = options_of_openmpi(prefix) if name == "openmpi" else ""
+            return External(name, version, prefix, options=options)
     say(f"{mpicc} is neither of Open MPI, MPICH nor MVAPICH: not used")
     return None
 
@@ -214,10 +267,32 @@ def find_lustre():
     return External("lustre", version, prefix)
 
 
+def find_slurm():
+    """Slurm with the header that an MPI built here needs; asked only if there is no MPI."""
+    srun = shutil.which("srun")
+    version = srun and version_in(output(srun, "--version"), r"slurm\S* (\d+[\d.]*)")
+    if not version or not os.path.exists(os.path.join(prefix_of(srun), "include/slurm/pmi2.h")):
+        return None
+    return External("slurm", version.replace(".", "-"), prefix_of(srun))
+
+
+def built_openmpi(names):
+    """The Open MPI that Spack builds if there is none: fabric, scheduler and file systems written out."""
+    words = ["@4.1 fabrics=ucx +romio"]
+    words.append(
+        "schedulers=slurm +pmi +legacylaunchers" if "slurm" in names else "schedulers=none"
+    )
+    lustre = "lustre" in names
+    words.append(
+        "+lustre romio-filesystem=lustre,nfs,ufs" if lustre else "~lustre romio-filesystem=none"
+    )
+    return f'  mpi:\n    require: openmpi\n  openmpi:\n    require: "{" ".join(words)}"'
+
+
 def find_all():
     compiler = find_compiler()
     mpi = find_mpi()
-    found = [compiler, mpi]
+    found = [compiler, mpi or find_slurm()]
     found += [find_program(*program) for program in PROGRAMS]
     found += [find_library(*library) for library in LIBRARIES]
     found += [find_hdf5(mpi), find_lustre()]
@@ -230,8 +305,11 @@ def text_of(externals):
     for external in externals:
         lines += external.lines()
     lines += [f"  {VIRTUAL[name]}:\n    buildable: false" for name in names if name in VIRTUAL]
-    if set(names) & {"openmpi", "mpich", "mvapich"}:
-        lines.append(f"  {VIRTUAL_MPI}:\n    buildable: false")
+    if set(names) & MPIS:
+        mpi = next(name for name in names if name in MPIS)
+        lines.append(f"  {VIRTUAL_MPI}:\n    buildable: false\n    require: {mpi}")
+    else:
+        lines.append(built_openmpi(names))
     return "\n".join(lines) + "\n"
 
 
@@ -249,8 +327,8 @@ def main():
         say(f"{external.name:16} {external.version:10} {external.prefix}")
     wanted = ["gcc", *(p[0] for p in PROGRAMS), "zlib", "libaio"]
     missing = [name for name in wanted if name not in names]
-    if not set(names) & {"openmpi", "mpich", "mvapich"}:
-        missing.append("an MPI")
+    if not set(names) & MPIS:
+        missing.append("Open MPI over UCX" + (" and Slurm" if "slurm" in names else ""))
     if missing:
         say("not here, so Spack builds it:", ", ".join(name for name in missing if name != "gcc"))
     if "gcc" not in names:

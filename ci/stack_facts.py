@@ -10,6 +10,8 @@ Writes beside the environment's view (ENVIRONMENT/.spack-env/):
                    programs, whatever MPI and compiler they have
     activate.sh    puts the programs and their MPI on PATH and the fingerprint into the environment of a
                    job; starts no process. The paths are absolute: run this again after moving the tree.
+    modules/       the same as a module file, for Lmod and Environment Modules:
+                   module use ENVIRONMENT/.spack-env/modules && module load iogauge-stack
 
 Nothing but Python 3.6 is needed.
 """
@@ -181,9 +183,8 @@ def path_of(environment):
     return front
 
 
-def activate_text(environment, facts):
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
+def variables_of(environment, facts):
+    """What a job is told of the stack, by name of the variable."""
     packages = facts["packages"]
     values = {
         "IOGAUGE_SPACK_ENVIRONMENT": facts["environment"],
@@ -195,6 +196,34 @@ def activate_text(environment, facts):
         if name in packages:
             key = "IOGAUGE_STACK_HASH_" + name.split("-")[0].upper()
             values[key] = packages[name]["hash"]
+    return values
+
+
+def module_text(environment, facts):
+    """The stack as a module file in Tcl, which Lmod reads too."""
+    environment = Path(environment).resolve()
+    mpi = mpi_of(reachable(read_lock(environment)))
+
+    def quoted(text):
+        return "{" + text + "}"
+
+    lines = [
+        "#%Module1.0",
+        "# Written by ci/stack_facts.py.",
+        f"module-whatis {quoted('IOR, mdtest, fio, IO500 and Darshan; stack ' + facts['stack'])}",
+        "conflict iogauge-stack",
+    ]
+    lines += [f"module load {quoted(name)}" for name in (external_modules(mpi) if mpi else [])]
+    # The last that is put in front comes first.
+    lines += [f"prepend-path PATH {quoted(path)}" for path in reversed(path_of(environment))]
+    values = variables_of(environment, facts)
+    lines += [f"setenv {name} {quoted(value)}" for name, value in values.items()]
+    return "\n".join(lines) + "\n"
+
+
+def activate_text(environment, facts):
+    environment = Path(environment).resolve()
+    mpi = mpi_of(reachable(read_lock(environment)))
     lines = [
         "# shellcheck shell=sh",
         "# Written by ci/stack_facts.py. Sourced by a job; starts no process.",
@@ -203,6 +232,7 @@ def activate_text(environment, facts):
         lines.append(f"module load {shlex.quote(module)} || return 1")
     front = ":".join(shlex.quote(directory) for directory in path_of(environment))
     lines.append(f'export PATH={front}"${{PATH:+:$PATH}}"')
+    values = variables_of(environment, facts)
     lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
     return "\n".join(lines) + "\n"
 
@@ -225,6 +255,9 @@ def write_facts(environment):
     directory = environment / ".spack-env"
     replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
     replace(directory / "activate.sh", activate_text(environment, facts))
+    version = facts["packages"].get("iogauge-stack", {}).get("version", "0")
+    (directory / "modules/iogauge-stack").mkdir(parents=True, exist_ok=True)
+    replace(directory / "modules/iogauge-stack" / version, module_text(environment, facts))
     return facts
 
 

@@ -28,10 +28,10 @@ _MEMORY = ("tmpfs", "ramfs")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a program that is not there, and say which."""
     needs = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
-    for item in items:
-        for marker, programs in needs.items():
-            missing = [name for name in programs if shutil.which(name) is None]
-            if missing and item.get_closest_marker(marker):
+    for marker, programs in needs.items():
+        missing = [name for name in programs if shutil.which(name) is None]
+        for item in items if missing else ():
+            if item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(missing)}"))
 
 

@@ -53,7 +53,9 @@ class TestDoctor:
 
     def test_broken_site_is_a_problem(self, rig: Rig) -> None:
         rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        run = rig.iogauge("doctor", IOGAUGE_SITES=str(rig.sites), IOGAUGE_TARGET=str(rig.target))
+        run = rig.iogauge(
+            "doctor", IOGAUGE_CONFIGURATION=str(rig.sites), IOGAUGE_TARGET=str(rig.target)
+        )
         assert run.rc == 1, run.out
         assert "FioMetadta" in flat(run.out) and "did you mean FioMetadata" in flat(run.out)
 
@@ -333,6 +335,8 @@ def test_bench(rig: Rig) -> None:
     assert run.record["verdict"] in run.out and "read_iops" in run.out
     assert str(rig.target) in run.out.replace("\n", "")
     assert "iogauge: nothing proven: 1 proves nothing" in run.out
+    first, *_ = [line.split() for line in run.out.splitlines()[-3:]]
+    assert first == ["iogauge", "site", "new", "NAME", "--target", str(rig.target)]
     rig.assert_clean()
 
 

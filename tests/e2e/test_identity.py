@@ -17,13 +17,14 @@ import pytest
 from e2e.rig import Rig, Run, mounted
 from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
+from e2e.test_values import METADATA
+from e2e.test_values import RANDOM_READ as CASE
 from iogauge.node.lustre_targets import look
 from iogauge.workspace.permission import MARKER
 from support import hosts as support
 from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
-CASE = ("-n", "^FioMetadata")
 
 
 class Disks:
@@ -168,7 +169,7 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(
         exchange = f"cp -a {disks.point}/. {other} && mount --bind {other} {disks.point}"
     rig.damage("fio", "*remove.1.json", exchange)
     with mounted(other, "ext4", 256 << 20, disks.folder / "c.img"):
-        run = rig.run(*CASE)
+        run = rig.run(*METADATA)
         last = disks.uuid
         disks.remove()
     assert last != a

@@ -5,9 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
+
+from support import made_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,6 +41,22 @@ def compare():
 @pytest.fixture(scope="session")
 def externals():
     return load_script("find_externals")
+
+
+@pytest.fixture(scope="session")
+def check_stack():
+    return load_script("check_stack")
+
+
+@pytest.fixture(scope="session")
+def check_mpi(check_stack):
+    return check_stack.check_mpi
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """Make an environment whose programs are small scripts: `environment(tasks=1, ...)` returns its folder."""
+    return partial(made_stack.environment, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -13,105 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from support.made_stack import MPIRUN, check, lock_of, script
+
 ROOT = Path(__file__).resolve().parents[2]
-CHECK = ROOT / "ci/check_stack.py"
-
-IOR = """#!/bin/sh
-for word in "$@"; do
-    case $word in
-        --help) echo "  -a=POSIX  API for I/O [POSIX|{apis}DUMMY|MPIIO|MMAP]"; exit 1 ;;
-        summaryFile=*) file=${{word#summaryFile=}} ;;
-    esac
-done
-[ -z "${{file:-}}" ] || echo '{{"tests": [{{"Options": {{"tasks": {tasks}}}}}]}}' >"$file"
-"""
-MPIRUN = """#!/bin/sh
-if [ "$1" = --version ]; then echo "mpirun (Open MPI) {version}"; exit; fi
-shift 2
-exec "$@"
-"""
-DARSHAN = '#!/bin/sh\ncase $1 in --mpiio-mod) echo "{mpiio}" ;; *) echo no ;; esac\n'
-PARSER = "#!/bin/sh\necho '# nprocs: 2'\necho MPIIO_INDEP_WRITES\n"
-RECORDER = '#!/bin/sh\n[ -z "$DARSHAN_LOGFILE" ] || echo log >"$DARSHAN_LOGFILE"\n'
-
-
-def script(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-def spec(name, version, needs=(), prefix=None, **parameters):
-    made = {
-        "name": name,
-        "version": version,
-        "namespace": "iogauge" if prefix is None else "builtin",
-        "arch": {"platform": "linux", "platform_os": "debian12", "target": "x86_64_v3"},
-        "parameters": {"build_system": "x", "cflags": [], **parameters},
-        "package_hash": f"recipe-of-{name}",
-        "hash": hashlib.sha1(f"{name}{version}".encode()).hexdigest()[:32],
-        "dependencies": [
-            {"hash": need["hash"], "parameters": {"deptypes": kinds.split(), "virtuals": virtuals}}
-            for need, kinds, virtuals in needs
-        ],
-    }
-    if prefix:
-        made["external"] = {"path": str(prefix), "module": None}
-    return made
-
-
-def lock_of(mpi_prefix, mpi_version="4.1.4", **ior):
-    gcc = spec("gcc", "12.2.0", prefix="/usr")
-    mpi = spec("openmpi", mpi_version, prefix=mpi_prefix)
-    build = [(gcc, "build", ["c"]), (mpi, "build link", ["mpi"])]
-    tools = [
-        spec("ior", "4.0.0", build, **{"lustre": False, "aio": False, "hdf5": False, **ior}),
-        spec("fio", "3.42", libaio=True, io_uring=True),
-        spec("darshan-runtime", "3.5.0", build, mpi=True, lustre=False, hdf5=False),
-        spec("darshan-util", "3.5.0"),
-    ]
-    stack = spec("iogauge-stack", "2026.1", [(t, "run", []) for t in (*tools, mpi)], lustre=False)
-    return {
-        "spack": {"version": "1.2.0"},
-        "roots": [{"hash": stack["hash"], "spec": "iogauge-stack"}],
-        "concrete_specs": {s["hash"]: s for s in (gcc, mpi, *tools, stack)},
-    }
-
-
-@pytest.fixture
-def environment(tmp_path):
-    """An environment whose programs are small scripts that say what the real ones say."""
-
-    def make(apis="", tasks=2, engines="libaio io_uring", mpiio="yes", mpi_told="4.1.4", **lock):
-        mpi = tmp_path / "openmpi"
-        script(mpi / "bin/mpirun", MPIRUN.format(version=mpi_told))
-        script(mpi / "bin/mpicc", "#!/bin/sh\n")
-        folder = tmp_path / "environments/here"
-        bin_ = folder / ".spack-env/view/bin"
-        script(bin_ / "ior", IOR.format(apis=apis, tasks=tasks) + RECORDER.partition("\n")[2])
-        script(bin_ / "fio", f"#!/bin/sh\nprintf '%s\\n' {engines}\n")
-        script(bin_ / "darshan-config", DARSHAN.format(mpiio=mpiio))
-        script(bin_ / "darshan-parser", PARSER)
-        for name in ("mdtest", "md-workbench"):
-            script(bin_ / name, "#!/bin/sh\n")
-        library = folder / ".spack-env/view/lib/libdarshan.so"
-        library.parent.mkdir(exist_ok=True)
-        library.write_bytes(b"\x7fELF MPI_File_open")
-        (folder / "spack.lock").write_text(json.dumps(lock_of(mpi, **lock)))
-        return folder
-
-    return make
-
-
-def check(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, CHECK, folder, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    failed = re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE)
-    return done.returncode, {name.strip(): text for name, text in failed}, done.stdout
 
 
 def test_a_right_stack_passes_and_leaves_its_fingerprint(environment):
@@ -248,7 +152,7 @@ def test_login_node_starts_nothing(environment, tmp_path):
     script(tmp_path / "openmpi/bin/mpirun", MPIRUN.format(version="4.1.4") + "touch started\n")
     status, failed, text = check(folder, "--no-run")
     assert (status, failed) == (0, {})
-    assert text.count("not checked: --no-run") == 2
+    assert text.count("not checked: --no-run") == 4
 
 
 def test_activate_costs_a_job_nothing(environment, facts):
@@ -275,6 +179,45 @@ def test_activate_costs_a_job_nothing(environment, facts):
     told = json.loads(Path(values["IOGAUGE_STACK_JSON"]).read_text())
     assert values["IOGAUGE_STACK_FINGERPRINT"] == told["stack"]
     assert values["IOGAUGE_STACK_HASH_IOR"] == told["packages"]["ior"]["hash"]
+
+
+MODULES = """
+proc module-whatis {text} {}
+proc conflict {name} {}
+proc module {word name} { puts "load $name" }
+proc prepend-path {name path} { set ::env($name) "$path:$::env($name)" }
+proc setenv {name value} { set ::env($name) $value }
+"""
+
+
+def test_the_module_file_says_what_activate_says(environment, facts, tmp_path):
+    """The module file is Tcl: run by it, with the five words of Lmod and Environment Modules that it uses."""
+    if not shutil.which("tclsh"):
+        pytest.skip("no tclsh")
+    folder = environment()
+    lock = json.loads((folder / "spack.lock").read_text())
+    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
+    mpi["external"]["module"] = ["mpi/openmpi"]
+    (folder / "spack.lock").write_text(json.dumps(lock))
+    facts.write_facts(folder)
+    module = folder / ".spack-env/modules/iogauge-stack/2026.1"
+    program = (
+        MODULES + f"source {module}\nforeach name [array names env] {{ puts $name=$env($name) }}\n"
+    )
+    (tmp_path / "run.tcl").write_text(program)
+    tcl = subprocess.run(
+        ["tclsh", tmp_path / "run.tcl"], capture_output=True, text=True, check=True
+    )
+    assert module.read_text().startswith("#%Module1.0\n")
+    assert tcl.stdout.splitlines()[0] == "load mpi/openmpi"
+    loads = f"module() {{ :; }}; . {folder}/.spack-env/activate.sh; env"
+    shell = subprocess.run(["bash", "-euc", loads], capture_output=True, text=True, check=True)
+
+    def told(text):
+        pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        return {k: v for k, v in pairs.items() if k == "PATH" or k.startswith("IOGAUGE_ST")}
+
+    assert told(tcl.stdout) == told(shell.stdout)
 
 
 def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):

@@ -29,7 +29,7 @@ from iogauge.plan import cost
 from iogauge.plan.case import Access
 from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
-from iogauge.site import doubts, settings
+from iogauge.site import doubts, folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -353,7 +353,7 @@ def test_how_much_worse_passes(
 def test_wide_bounds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaf: list[Any], doubtful: str, refused: str
 ) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
     (tmp_path / "here" / "references.yaml").write_text(yaml.safe_dump(data))
@@ -508,7 +508,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(
 
 def test_shipped_sites_are_as_they_should_be() -> None:
     sites = Path(__file__).parents[2] / "site-configs"
-    said = [d.key for folder in settings.site_folders(sites) for d in settings.doubts(folder)]
+    said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
     assert said == []
 
 
@@ -534,13 +534,13 @@ def site(folder: Path, **change: Any) -> Path:
 
 
 def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
     monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)
 
     def said(**change: Any) -> list[tuple[str, str]]:
         folder = site(tmp_path / "here", **change)
-        assert settings.site_of_host([folder]) == folder
+        assert doctor.site_of_host([folder]) == folder
         return [(check.state, check.text[:24]) for check in doctor._declared_nodes(folder)]
 
     big = {"cores": 4, "memory": "24 GiB"}
@@ -558,11 +558,11 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_doctor_names_no_site_for_a_foreign_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     folder = site(tmp_path / "here")
     text = (folder / "settings.yaml").read_text().replace(".*", "elsewhere[0-9]$")
     (folder / "settings.yaml").write_text(text)
-    assert settings.site_of_host([folder]) is None
+    assert doctor.site_of_host([folder]) is None
 
 
 def test_cores_are_those_that_this_process_may_use(

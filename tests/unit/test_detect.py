@@ -340,7 +340,7 @@ def test_a_missing_target_is_a_problem() -> None:
 def test_a_site_is_examined_with_its_references(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     (tmp_path / "checks").mkdir()
     (tmp_path / "here").mkdir()

@@ -151,7 +151,7 @@ def test_the_report_fits_a_terminal_of_80_columns(
         site, "new_console", lambda: Console(width=80, force_terminal=True, color_system=None)
     )
     monkeypatch.setattr(doctor, "examine", lambda: found)
-    monkeypatch.setattr(doctor.settings, "site_of_host", lambda _: None)
+    monkeypatch.setattr(doctor, "site_of_host", lambda _: None)
     with pytest.raises(typer.Exit):
         site.show_doctor()
     lines = capsys.readouterr().out.splitlines()

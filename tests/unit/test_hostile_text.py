@@ -186,7 +186,7 @@ def test_what_a_site_says_of_itself(
         json.dumps({"systems": [{"name": text, text: 1}], text: text, "environments": []})
     )
     (folder / "references.yaml").write_text(json.dumps({text: {text: text}, "$sources": {text: 5}}))
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path / "sites"))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path / "sites"))
     configuration.load(tmp_path / "sites")
     printed = capsys.readouterr()
     assert "site mysite is disabled" in printed.err

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import configparser
+import functools
 import itertools
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,11 +33,11 @@ LONG_MODULES = {
 }
 
 
-def modules() -> Iterator[tuple[str, ast.Module, str]]:
+@functools.cache
+def modules() -> list[tuple[str, ast.Module, str]]:
     """Path below the library, tree and text of every module."""
-    for file in sorted(LIBRARY.rglob("*.py")):
-        text = file.read_text(encoding="utf-8")
-        yield str(file.relative_to(LIBRARY)), ast.parse(text), text
+    texts = {file: file.read_text(encoding="utf-8") for file in sorted(LIBRARY.rglob("*.py"))}
+    return [(str(f.relative_to(LIBRARY)), ast.parse(text), text) for f, text in texts.items()]
 
 
 def test_no_function_has_more_than_60_lines() -> None:

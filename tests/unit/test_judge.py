@@ -229,6 +229,7 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
     [
         ("[rr]\nrw=randread\nbs=4k\ndirectory=${IOG_DIR}/fio\n", ""),
         ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k where bs=8k was asked for"),
+        ("[rr]\nsync=0\n", "it says sync=1 where sync=0 was asked for"),
         ("[rr]\niodepth=4\n", "it says iodepth=nothing where iodepth=4 was asked for"),
         ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio where directory=/tmp/tb/x was"),
         (

@@ -13,7 +13,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import convert
 from iogauge.core.yamlfile import load
 from iogauge.plan.cost import metric_ceiling
-from iogauge.site import settings
+from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 
@@ -106,7 +106,7 @@ ABOUT = {
 
 @pytest.fixture(autouse=True)
 def _sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("IOGAUGE_SITES", str(SITES))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(SITES))
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
 
 
@@ -167,9 +167,7 @@ def test_a_site_uses_the_stack_of_its_name_and_says_what_is_not_verified(name: s
     assert "Not verified" in (SITES / name / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "folder", settings.site_folders(SITES), ids=lambda folder: str(folder.name)
-)
+@pytest.mark.parametrize("folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name))
 def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None:
     """Declared targets are mount points of the site; space that the job is given belongs to its user."""
     (system,) = load(folder / "settings.yaml")["systems"]

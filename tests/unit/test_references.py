@@ -22,7 +22,7 @@ HEAD = {"$sources": {"Ior": "acceptance run"}}
 
 @pytest.fixture
 def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     return tmp_path
 

@@ -10,7 +10,7 @@ import pytest
 
 from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
-from iogauge.guards import cache, figures, preflight
+from iogauge.guards import cache, contents, figures, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
@@ -41,6 +41,25 @@ def phase(left: Evidence, index: int, **access: Any) -> PhaseSeen:
     seen: PhaseSeen = case(left).phases[index]
     altered = dataclasses.replace(seen.access, **access)
     return dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, access=altered))
+
+
+@pytest.mark.parametrize(
+    ("api", "facts", "words"),
+    [
+        ("MPIIO", {"ior.uncounted": True}, ["does not ask MPI-IO"]),
+        ("MPIIO", {}, []),
+        ("POSIX", {"ior.uncounted": True}, []),
+    ],
+)
+def test_an_ior_that_does_not_count_matters_to_mpi_io(
+    left: Evidence, api: str, facts: dict[str, bool], words: list[str]
+) -> None:
+    plan = stage.plan()
+    repeat = [dataclasses.replace(one, command=["ior", "-a", api]) for one in plan.repeat]
+    seen = case(dataclasses.replace(left, nodes=(facts,)), dataclasses.replace(plan, repeat=repeat))
+    found = list(contents.counted_of(seen))
+    assert [finding.outcome for finding in found] == [Outcome.WARN] * len(words)
+    assert all(word in str(finding) for word, finding in zip(words, found, strict=True))
 
 
 ALWAYS = {"G22", "G6", "G7"}

@@ -231,6 +231,11 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told(IOGAUGE_ENVIRONMENT="environments/mysite-gpu") == (0, "environments/mysite-gpu")
     assert told("mysite", IOGAUGE_ENVIRONMENT="mysite-gpu") == (0, "environments/mysite")
     assert told("nowhere")[0] == 2
+    outside = project.root.parent / "repository/environments/mine"  # of a site outside the clone
+    outside.mkdir(parents=True)
+    (outside / "spack.yaml").touch()
+    stub(project.root / ".venv/bin/python", f"echo {outside}")
+    assert told() == (0, str(outside))
     stub(project.root / ".venv/bin/python", "exit 1")
     assert told()[0] == 2
 

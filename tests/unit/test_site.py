@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from iogauge.check import configuration
+from iogauge.site import folders, settings
 from iogauge.site import mistakes as mistakes_of
-from iogauge.site import settings
 from support.stack import write_facts
 
 GOOD: dict[str, Any] = {
@@ -299,7 +299,7 @@ def test_detection_does_not_lift_the_limits_of_a_partition(key: str) -> None:
 @pytest.fixture
 def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("IOGAUGE_SITES", "restored afterwards")
+    monkeypatch.setenv("IOGAUGE_CONFIGURATION", "restored afterwards")
     monkeypatch.delenv("IOGAUGE_GATE", raising=False)
     (tmp_path / "sites").mkdir()
     return tmp_path / "sites"
@@ -397,7 +397,7 @@ def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
     sites: Path, capsys: pytest.CaptureFixture[str], make: Any
 ) -> None:
     (sites / "broken").mkdir()
-    file = sites / "broken" / settings.SETTINGS
+    file = sites / "broken" / folders.SETTINGS
     make(file)
     assert not settings.any_budget(sites)
     put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega") + "# budget\n")
@@ -583,8 +583,8 @@ def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
         data["systems"][0]["name"], data["environments"][0]["target_systems"] = name, [name]
         (sites / name).mkdir()
         (sites / name / "settings.yaml").write_text(yaml.safe_dump(data))
-    folders = settings.site_folders(sites)
-    said = {f.name: [str(m) for m in settings.claimed_twice(f, folders)] for f in folders}
+    every = folders.site_folders(sites)
+    said = {f.name: [str(m) for m in settings.claimed_twice(f, every)] for f in every}
     assert (said["a"], said["c"]) == ([], [])
     (clash,) = said["b"]
     assert "login1.site; site a claims it too and is selected there" in clash

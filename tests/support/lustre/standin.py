@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import getopt
 import json
 import os
@@ -163,6 +164,14 @@ def on_lustre(path: str) -> bool:
 # --- what is remembered ---------------------------------------------------------------------------
 
 
+@functools.cache
+def _system() -> Any:
+    """The C library."""
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def identity(path: str) -> str:
     """Names a file as long as it exists: an inode number alone may be given to the next file."""
     import ctypes
@@ -170,7 +179,7 @@ def identity(path: str) -> str:
     if below := os.environ.get("LFS_BELOW"):
         path = os.path.join(below, os.path.relpath(os.path.realpath(path), mount()))
     found, info = os.stat(path), ctypes.create_string_buffer(256)
-    status = ctypes.CDLL(None, use_errno=True).statx(-100, os.fsencode(path), 0, 0x800, info)
+    status = _system().statx(-100, os.fsencode(path), 0, 0x800, info)
     if status != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
     # linux/stat.h: the second of the timestamps is the birth, seconds in eight bytes and nanoseconds in four.

@@ -125,6 +125,18 @@ def of_this_case() -> Any:
     return standin
 
 
+def _once(default_above: Any) -> Any:
+    """The default of a directory, remembered by its path."""
+    known: dict[str, Any] = {}
+
+    def found(state: dict[str, Any], path: str) -> Any:
+        if path not in known:
+            known[path] = default_above(state, path)
+        return known[path]
+
+    return found
+
+
 def make(sizes: dict[str, int], anew: bool) -> None:
     """Files with holes for data. ``anew``: what is there is removed first, and its layout with it."""
     for path, size in sizes.items():
@@ -137,6 +149,8 @@ def make(sizes: dict[str, int], anew: bool) -> None:
     if striped():
         lustre = of_this_case()
         with lustre.remembered() as state:
+            # Nothing sets a default meanwhile: each directory is asked once.
+            lustre.default_above = _once(lustre.default_above)
             # Tasks make their files at the same time: the first gets its targets as likely as the last.
             for path in reversed(sizes):
                 lustre.layout_of(state, path)

@@ -15,6 +15,7 @@ from iogauge.core import untrusted
 from iogauge.core.files import written_beside
 from iogauge.records import query
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import site_dir
 from iogauge.site.references import FILE
 from iogauge.site.settings import read_site
 
@@ -49,7 +50,6 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
 
 def calibrate(
     history_folder: Path,
-    sites: Path,
     choice: RunChoice,
     settings: Settings,
     *,
@@ -69,7 +69,7 @@ def calibrate(
             raise CalibrateError(
                 f"records of a system named {str(system)!r}: no site has such a name"
             )
-        file = sites / str(system) / FILE
+        file = site_dir(str(system)) / FILE
         proposal = propose(
             read_text(file),
             runs_of(frame, find, contents, choice.newest),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,17 +22,11 @@ from iogauge.records import selected
 from iogauge.session import life
 from iogauge.session.current import current, is_gate, runs_cases
 from iogauge.session.gate import guard_gate
+from iogauge.site.folders import COMMON, LOCAL, SETTINGS, site_dir, site_dirs, site_folders
 from iogauge.site.machine import LACKS
 from iogauge.site.mistakes import STACK
 from iogauge.site.references import FILE as REFERENCES
-from iogauge.site.settings import (
-    COMMON,
-    MISTAKES,
-    NOT_INSTALLED,
-    SETTINGS,
-    read_site,
-    site_folders,
-)
+from iogauge.site.settings import MISTAKES, NOT_INSTALLED, read_site
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
@@ -49,9 +45,12 @@ def _expand(value: Any) -> Any:
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return ReFrame's configuration of all sites; print their mistakes on standard error."""
+    """Return ReFrame's configuration of all sites; print their mistakes on standard error.
+
+    The sites are those of ``folder``, and of the folders that ``$IOGAUGE_SITES`` names.
+    """
     base = Path(folder).resolve()
-    os.environ["IOGAUGE_SITES"] = str(base)
+    os.environ["IOGAUGE_CONFIGURATION"] = str(base)
     if odd := sorted(set(_ODD.findall(str(state_dir())))):  # ReFrame would run the text in $(...)
         raise SystemExit(
             f"iogauge: {str(state_dir())!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = @ : - "
@@ -78,17 +77,43 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     # A listing tells what would run: only software that is installed counts. A dry run runs nothing.
     listing = selected.LISTING in os.environ and "--dry-run" not in sys.argv
     runs = listing or runs_cases(sys.argv[1:])
-    for site in site_folders(base):
+    hosts: dict[Path, list[str]] = {}
+    for site in site_folders(*site_dirs()):
+        if site.name in (other.name for other in hosts):
+            continue  # the first of the name stands for both, with the mistake
         data, mistakes = read_site(site, current().name, runs)
         parts.append(data)
+        hosts[site] = data["systems"][0].get("hostnames", [])
         for mistake in mistakes:
             message = visible(f"iogauge: site {site.name} is disabled: {mistake}")
             print(message, file=sys.stderr)
+    _tell_rivals(hosts)
     for part in parts:
         for section, entries in part.items():
             merged[section] = merged.get(section, []) + entries
     guard_gate()
     return merged
+
+
+def _tell_rivals(hosts: Mapping[Path, Sequence[str]]) -> None:
+    """Say which site the host's name selects if several claim it, and none is named.
+
+    ``hosts`` are the patterns of host names by the site's folder.
+    """
+    named = "RFM_SYSTEM" in os.environ or any(w.startswith("--system") for w in sys.argv[1:])
+    host = socket.gethostname()
+    claiming = [
+        site
+        for site, patterns in hosts.items()
+        if site.name != LOCAL and any(re.match(pattern, host) for pattern in patterns)
+    ]
+    if len(claiming) > 1 and not named:
+        message = (
+            f"iogauge: {len(claiming)} sites claim the host {host} by their hostnames: "
+            f"{', '.join(map(str, claiming))}. The first is taken; expected one: name it "
+            f"(--system={claiming[0].name}), or narrow the hostnames"
+        )
+        print(visible(message), file=sys.stderr)
 
 
 def _tell_the_listing(system: Any) -> None:
@@ -114,7 +139,7 @@ def _tell_the_listing(system: Any) -> None:
 def _why_lacking(site: str, environment: Any) -> dict[str, str]:
     """Return why a declared environment lacks a feature, and what brings it, by feature."""
     stack = environment.extras.get(STACK)
-    why = f"site-configs/{site}/{SETTINGS} does not declare it. Add it to the features of {environment.name}"
+    why = f"{site_dir(site) / SETTINGS} does not declare it. Add it to the features of {environment.name}"
     if stack:
         why = (
             f"the stack environments/{stack} is built without it. Add it there, then ci/build-stack"
@@ -163,5 +188,5 @@ def require_ready(system: Any) -> None:
             "  Set the configuration:   . ./activate        (sets RFM_CONFIG_PATH=site-configs)\n"
             "  or name it yourself:     export RFM_CONFIG_PATH=<project>/site-configs\n"
             "  and a described site:    reframe --system=<site> -c checks/ -r\n"
-            f"  References are read from site-configs/<site>/{REFERENCES}; nothing was measured."
+            f"  References are read from {site_dir('<site>') / REFERENCES}; nothing was measured."
         )

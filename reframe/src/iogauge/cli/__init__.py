@@ -4,6 +4,7 @@
 - doctor: what is here, what is missing, what to do
 - explain: what a guard, a verdict, a check or a word means
 - lustre: the same of a target on Lustre
+- newsite: describe this machine as a new site
 - remark: a line of the doctor's report
 - results: report, status, explain, alarm, compare, calibrate, history, trend
 - running: run and bench

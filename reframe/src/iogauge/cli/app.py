@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from iogauge.cli import results, running, site
+from iogauge.cli import newsite, results, running, site
 from iogauge.core.text import visible
+from iogauge.site import folders
 
 #: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -41,6 +44,23 @@ def common(
     """Take the options that belong to no command."""
 
 
+@app.callback()
+def choose_sites(
+    sites: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Folder that holds folders of sites; may be repeated. They come before those of "
+            f"${folders.VARIABLE}, and before the published ones.",
+        ),
+    ] = None,
+) -> None:
+    """Put folders of sites in front of the search path, for this command and what it starts."""
+    named = [str(folder.absolute()) for folder in sites or ()]
+    before = os.environ.get(folders.VARIABLE)
+    if named:
+        os.environ[folders.VARIABLE] = os.pathsep.join([*named, *([before] if before else [])])
+
+
 app.command(context_settings=_PASS_ON)(running.run)
 app.command(context_settings=_PASS_ON)(running.bench)
 app.command("report")(results.show_report)
@@ -56,3 +76,8 @@ app.command()(site.validate)
 app.command("calibrate")(results.propose_references)
 app.command("history")(results.show_history)
 app.command("trend")(results.show_trend)
+
+site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
+site_commands.command("new")(newsite.new)
+site_commands.command("paths")(site.show_paths)
+app.add_typer(site_commands, name="site")

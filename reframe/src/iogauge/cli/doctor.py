@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import platform
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,8 @@ from typing import Any, Final
 
 from iogauge.cli import lustre
 from iogauge.cli.remark import Check, State
-from iogauge.core import deadline, paths
+from iogauge.core import deadline
+from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Outcome
@@ -28,8 +30,8 @@ from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import look
 from iogauge.node.mounts import Below, View, traits
 from iogauge.plan.launchers import binding_options
+from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
-from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -135,13 +137,14 @@ def _programs(machine: Machine) -> list[Check]:
             )
         else:
             offers = f", offers {', '.join(program.features)}" if program.features else ""
-            checks.append(Check("ok", name, f"{program.path} {program.version}{offers}".strip()))
+            version = program.version and f" {program.version}"
+            checks.append(Check("ok", name, f"{program.path}{version}{offers}"))
     return checks
 
 
 def _state() -> Check:
     """Return the line about the directory of records, stage files and logs."""
-    place = paths.state_dir()
+    place = state_dir()
     above = next(path for path in (place, *place.parents) if path.exists())
     if os.access(above, os.W_OK | os.X_OK):
         return Check("ok", "state", f"records and logs go to {place}")
@@ -151,7 +154,7 @@ def _state() -> Check:
 
 def _places(here: Path | None) -> Iterator[PartitionExtras | str]:
     """Yield the targets of the site of this host; a path if it is the user's or nobody's choice."""
-    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == settings.LOCAL:
+    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == folders.LOCAL:
         yield site_machine.target_path()
         return
     data, mistakes = settings.read_site(here)
@@ -296,6 +299,11 @@ def _target_sessions(
         )
 
 
+def site_of_host(found: Sequence[Path]) -> Path | None:
+    """Return the folder of the site that ReFrame selects on this host, or None."""
+    return next(iter(folders.sites_of_host(found, socket.gethostname())), None)
+
+
 def _declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
@@ -328,11 +336,11 @@ def examine() -> list[Check]:
     checks = [*_versions(), _state(), *_programs(machine)]
     launch = launch_check(machine)
     checks += [launch] if launch else []
-    folders = settings.site_folders(paths.sites_dir())
-    here = settings.site_of_host(folders)
+    found = folders.site_folders(*folders.site_dirs())
+    here = site_of_host(found)
     for place in _places(here):
         checks += _target(place)
-    for folder in folders:
+    for folder in found:
         mistakes = site_mistakes(folder)
         state: State = "problem" if mistakes else "ok"
         text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"

@@ -308,7 +308,6 @@ def propose_references(
     try:
         fine = command.calibrate(
             paths.history_dir(),
-            paths.sites_dir(),
             RunChoice(
                 system=system,
                 name=name,

@@ -20,7 +20,7 @@ import typer
 from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
 from iogauge.core import deadline, untrusted
-from iogauge.core.paths import LIBRARY, history_dir, project_root, sites_dir, state_dir
+from iogauge.core.paths import LIBRARY, history_dir, project_root, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import failure
@@ -33,7 +33,7 @@ from iogauge.report import ending, outcome, plan_table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current, life
-from iogauge.site import machine, settings
+from iogauge.site import folders, machine, settings
 from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
@@ -81,8 +81,8 @@ class _Ran:
 def say_unclaimed(arguments: list[str]) -> None:
     """Say which target is used if no site claims this host, and nobody has named a site."""
     named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
-    here = None if named else settings.site_of_host(settings.site_folders(sites_dir()))
-    if here and here.name == settings.LOCAL:
+    here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    if here and here.name == folders.LOCAL:
         text = (
             f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
             f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
@@ -319,7 +319,7 @@ def run(
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
-    elif settings.any_budget(sites_dir()):
+    elif settings.any_budget(*folders.site_dirs()):
         _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
@@ -360,7 +360,8 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
-            speed, size = deadline.call(target, lambda: _probe(target))
+            speed = write_probe(target)
+            size = deadline.call(target, lambda: machine.quick_case_bytes(speed, target))
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:
@@ -374,14 +375,27 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
     chosen, gate = _selection(arguments), current.is_gate()
-    raise typer.Exit(_end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide))
+    status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
+    for line in _AFTER_BENCH:
+        typer.echo(visible_lines(line.format(target=target)))
+    raise typer.Exit(status)
 
 
-def _probe(target: str) -> tuple[float, int]:
-    """Return the rough bandwidth of the target in bytes/s, and the bytes for a case.
+#: What follows a first try.
+_AFTER_BENCH = (
+    "next, after '. ./activate' in this shell:",
+    "    iogauge site new NAME --target {target}",
+    "    iogauge run --system=NAME -t quick",
+    "    iogauge calibrate --system=NAME    # after 20 runs: references, so that a case can be PASS",
+)
 
-    Raises OSError and lock.Occupied.
-    """
+
+def write_probe(target: str) -> float:
+    """Return the rough bandwidth of the target in bytes/s; raises OSError and lock.Occupied."""
+    return deadline.call(target, lambda: _probe(target))
+
+
+def _probe(target: str) -> float:
     name = current.new_session_name()
     content = lock.describe(
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
@@ -391,8 +405,7 @@ def _probe(target: str) -> tuple[float, int]:
     directory = None
     try:
         directory = create(target, name, "probe")
-        speed = machine.probe_write(directory)
-        return speed, machine.quick_case_bytes(speed, target)
+        return machine.probe_write(directory)
     finally:
         if directory:
             remove(session_dir(target, name))

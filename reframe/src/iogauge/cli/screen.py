@@ -62,7 +62,7 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
         console.print(
             "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
-            "them with. Add references to site-configs/<site>/references.yaml."
+            "them with. Add references to the site's references.yaml (iogauge calibrate proposes them)."
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from iogauge.cli.remark import Check
 from iogauge.cli.running import planned_cases, say_unclaimed, settled, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
-from iogauge.core.paths import sites_dir
+from iogauge.core.paths import project_root
 from iogauge.core.text import visible_lines
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
@@ -29,7 +30,7 @@ from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
-from iogauge.site import machine, settings
+from iogauge.site import folders, machine, settings
 from iogauge.workspace import permission
 
 
@@ -38,7 +39,7 @@ def _as_planned(folder: Path) -> tuple[list[str], list[str]]:
 
     Both are empty if the files have other mistakes, or if nobody has described the site.
     """
-    if folder.name == settings.LOCAL or settings.read_site(folder)[1]:
+    if folder.name == folders.LOCAL or settings.read_site(folder)[1]:
         return [], []
     with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
         file = Path(scratch, "notes")
@@ -58,7 +59,7 @@ def show_doctor() -> None:
     console = new_console()
     healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
-    if here := settings.site_of_host(settings.site_folders(sites_dir())):
+    if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
         refused, doubts = _as_planned(here)
         subject = f"site {here.name}"
         checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
@@ -93,7 +94,7 @@ def plan(
     cases, unable = planned_cases(arguments)
     if as_json:
         typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and _show_plan(console, cases, wide)
+    fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in unmeasured_remarks(arguments):
@@ -101,7 +102,7 @@ def plan(
     raise typer.Exit(0 if fits and not unable else 1)
 
 
-def _show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
+def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
@@ -226,12 +227,12 @@ def validate() -> None:
     UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
-    folders = settings.site_folders(sites_dir())
-    for folder in folders:
+    every = folders.site_folders(*folders.site_dirs())
+    for folder in every:
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        mistakes += map(str, settings.claimed_twice(folder, folders))
+        mistakes += map(str, settings.claimed_twice(folder, every))
         refused, doubted = _as_planned(folder)
         mistakes, doubts = mistakes + refused, doubts + doubted
         wrong += len(mistakes)
@@ -244,3 +245,10 @@ def validate() -> None:
         for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"), soft_wrap=True)
     raise typer.Exit(1 if wrong else 0)
+
+
+def show_paths() -> None:
+    """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
+    paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
+    for variable, folder in paths.items():
+        typer.echo(f"export {variable}={shlex.quote(str(project_root() / folder))}")

@@ -9,6 +9,8 @@ from typing import Final
 
 #: The package ``iogauge``; its parent must be on Python's path.
 LIBRARY: Final = Path(__file__).resolve().parents[1]
+#: What an installed library holds of the project: checks/, site-configs/, pages (reframe/setup.py).
+BUNDLED: Final = LIBRARY / "project"
 #: Folder of the shell files that job scripts source or run.
 JOB_FILES: Final = LIBRARY / "job"
 
@@ -39,25 +41,28 @@ def expand(path: str) -> str:
     return os.path.join(value, rest) if slash else value
 
 
-def sites_dir() -> Path:
-    """Return the folder of the sites: as loaded, else ``$RFM_CONFIG_PATH``, else the project's."""
-    loaded = os.environ.get("IOGAUGE_SITES")
+def configuration_dir() -> Path:
+    """Return the folder of ReFrame's configuration: as loaded, else ``$RFM_CONFIG_PATH``, else the project's."""
+    loaded = os.environ.get("IOGAUGE_CONFIGURATION")
     configured = os.environ.get("RFM_CONFIG_PATH", "").split(os.pathsep)[0]
     return Path(loaded or configured or project_root() / "site-configs")
 
 
 def project_root() -> Path:
-    """Return the folder of checks/ and site-configs/: ``$IOGAUGE_ROOT``, or four levels up."""
+    """Return the folder of checks/ and site-configs/.
+
+    That is ``$IOGAUGE_ROOT``, or what the installed library holds, or the clone of the library.
+    """
     root = os.environ.get("IOGAUGE_ROOT")
-    return Path(root) if root else LIBRARY.parents[2]
+    return Path(root) if root else BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
 
 
 def state_dir() -> Path:
-    """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the root.
+    """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the clone.
 
     A user who may not write there has ``iogauge`` in ``$XDG_STATE_HOME``: a shared installation
-    belongs to somebody else. A relative ``$IOGAUGE_HOME`` ends the process: ReFrame changes its
-    directory, and records would go astray.
+    belongs to somebody else, and an installed library has no clone. A relative ``$IOGAUGE_HOME``
+    ends the process: ReFrame changes its directory, and records would go astray.
     """
     home = os.environ.get("IOGAUGE_HOME")
     if home and not home.startswith("/"):
@@ -65,7 +70,9 @@ def state_dir() -> Path:
     if home:
         return Path(home)
     own = project_root() / ".iogauge"
-    if os.access(own if own.exists() else own.parent, os.W_OK | os.X_OK):
+    if project_root() != BUNDLED and os.access(
+        own if own.exists() else own.parent, os.W_OK | os.X_OK
+    ):
         return own
     state = os.environ.get("XDG_STATE_HOME", "")
     return Path(state if state.startswith("/") else Path.home() / ".local/state") / "iogauge"

@@ -82,6 +82,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
     Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
     Guard("G8", "holes", contents.stored, "INVALID", "", contents.stored_of),
+    Guard("G8", "MPI-IO", contents.counted, "remark", "", contents.counted_of),
 )
 
 #: Rules for the layouts that were read back in each repetition.

@@ -10,6 +10,7 @@ from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen
 from iogauge.node.contents import GONE, Block, Held, Sample
+from iogauge.node.programs import UNCOUNTED
 
 #: Types of file systems whose st_blocks is what a file takes, as soon as it is written back.
 _COUNTED: Final = frozenset(
@@ -147,3 +148,25 @@ def stored_of(seen: CaseSeen) -> Iterator[Finding]:
         if sample.after == "write"
     ] or [stored(type=seen.extras.target.type, blocks=(), files=())]
     yield next((f for f in findings if f.outcome is Outcome.INVALID), findings[-1])
+
+
+def counted(*, uncounted: bool) -> Finding:
+    """G8: IOR asks MPI-IO how many bytes each transfer moved. An IOR that does not, as 4.0.0, yields
+    a remark: it reports a read beyond the end of a file at the rate of what was asked for.
+    """
+    return Rule(
+        "G8",
+        "an IOR that counts what MPI-IO moved",
+        "Install the stack 2026.2, whose IOR has upstream's correction: ci/build-stack",
+    ).decide(
+        not uncounted,
+        "this IOR does not ask MPI-IO how many bytes it moved" if uncounted else "IOR counts",
+        Outcome.WARN,
+    )
+
+
+def counted_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G8 for MPI-IO, if any node has an IOR that does not count."""
+    uses = any("MPIIO" in phase.command for phase in seen.plan.repeat)
+    if uses and any(facts.get(UNCOUNTED) for facts in seen.evidence.nodes):
+        yield counted(uncounted=True)

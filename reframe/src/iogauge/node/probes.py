@@ -293,6 +293,8 @@ def _between(node: _Node) -> Fingerprint:
     for tool in (FIO, IOR, MDTEST):
         with contextlib.suppress(OSError):
             facts |= programs.script(tool, os.environ)
+    with contextlib.suppress(OSError):
+        facts |= programs.uncounted(os.environ)
     return facts
 
 
@@ -336,7 +338,7 @@ KEYS: Final[dict[str, tuple[str, ...]]] = {
     "infiniband": ("ib.*",),
     "lustre": ("lustre.*", "tunable.*"),
     "hints": ("hints.environment",),
-    "between": ("preload.*", "script.*"),
+    "between": ("preload.*", "script.*", programs.UNCOUNTED),
     "mpi": ("mpi",),
 }
 

@@ -1,44 +1,33 @@
 """The Spack environments that a site's settings name, for the scripts of ``ci/``.
 
-``python -m iogauge.site.environment`` prints the folders' names for this host, one a line.
+``python -m iogauge.site.environment`` prints them for this host, one a line: a folder if it lies beside
+the site's, else the name of one in environments/.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from iogauge.core.paths import sites_dir
 from iogauge.core.text import visible_lines
-from iogauge.core.yamlfile import YamlError, load
+from iogauge.core.yamlfile import load
+from iogauge.site.folders import (
+    SETTINGS,
+    site_dirs,
+    site_folders,
+    sites_of_host,
+    spack_environments,
+)
 from iogauge.site.mistakes import STACK
-from iogauge.site.settings import SETTINGS, site_folders
 
 
 def _settings(folder: Path) -> dict[str, Any]:
     data = load(folder / SETTINGS)
     return data if isinstance(data, dict) else {}
-
-
-def _fits(system: object, host: str) -> bool:
-    patterns = system.get("hostnames", []) if isinstance(system, dict) else []
-    return any(re.match(pattern, host) for pattern in patterns)
-
-
-def _of_host(folders: Sequence[Path], host: str) -> Path | None:
-    """Return the folder of the first site that a host belongs to, or None."""
-    for folder in folders:
-        try:
-            if any(_fits(system, host) for system in _settings(folder).get("systems", [])):
-                return folder
-        except (YamlError, TypeError, re.error):
-            continue  # `iogauge validate` tells of it
-    return None
 
 
 def _environs(system: Mapping[str, Any], partition: str) -> set[str]:
@@ -54,7 +43,9 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
     Raises ValueError if the site does not exist or its settings cannot be read.
     """
     name, _, partition = system.partition(":")
-    folder = next((f for f in folders if f.name == name), None) if name else _of_host(folders, host)
+    folder = next((f for f in folders if f.name == name), None)
+    if not name:
+        folder = next(iter(sites_of_host(folders, host)), None)
     if folder is None:
         if name:
             raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
@@ -74,14 +65,15 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
         raise ValueError(
             f"{folder / SETTINGS} has mistakes ({error!r}): iogauge validate"
         ) from error
-    return list(dict.fromkeys(named))
+    places = [spack_environments(folder, one) / one for one in named]
+    return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
 
 
 def main() -> int:
     """Print the stacks of the site that the environment variables or the host select."""
     system = os.environ.get("IOGAUGE_SYSTEM") or os.environ.get("RFM_SYSTEM") or ""
     try:
-        found = stacks(site_folders(sites_dir()), system, socket.gethostname())
+        found = stacks(site_folders(*site_dirs()), system, socket.gethostname())
     except (ValueError, OSError) as error:
         print(visible_lines(f"environment: {error}"), file=sys.stderr)
         return 1

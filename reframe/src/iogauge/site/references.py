@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Reference
-from iogauge.core.paths import sites_dir
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, format_value
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site import marks
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose
+from iogauge.site.folders import site_dir
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -117,7 +117,7 @@ class References:
     @staticmethod
     def of_site(site: str) -> References:
         """Return a site's references; never raises: the file's mistakes are in ``mistakes``."""
-        return _read(sites_dir() / site / FILE)
+        return _read(site_dir(site) / FILE)
 
     @property
     def checks(self) -> list[str]:

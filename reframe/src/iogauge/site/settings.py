@@ -1,7 +1,6 @@
 """Load the settings of a site, in ReFrame's own format, and validate them before anything runs.
 
-:mod:`iogauge.check.configuration` merges the folders of site-configs/ into one ReFrame
-configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
+:mod:`iogauge.check.configuration` merges the folders of all sites into one ReFrame configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
 other sites keep working. The mistakes are printed when the configuration is loaded. If that site is
 selected, they are an error.
 """
@@ -9,7 +8,6 @@ selected, they are an error.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -26,6 +24,14 @@ from iogauge.node.mounts import traits
 from iogauge.site import machine, stack
 from iogauge.site.doubts import of_extras
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import (
+    LOCAL,
+    SETTINGS,
+    namesakes,
+    site_folders,
+    sites_of_host,
+    spack_environments,
+)
 from iogauge.site.mistakes import (
     DARSHAN,
     DETECT,
@@ -36,15 +42,6 @@ from iogauge.site.mistakes import (
     of_pydantic,
 )
 from iogauge.site.references import References, known_checks
-
-SETTINGS: Final = "settings.yaml"
-
-#: Folder of the settings that all sites share (logging, modes); not a site.
-COMMON: Final = "common"
-
-#: The site of a machine that nobody has described. Its host names match all hosts, so it comes
-#: last.
-LOCAL: Final = "local"
 
 MISTAKES: Final = "mistakes"
 
@@ -87,7 +84,7 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     }
 
 
-def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
+def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> None:
     """Fill in detected settings, implied features, and places for ReFrame's files."""
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
@@ -110,11 +107,10 @@ def _fill_in(data: dict[str, Any], session: str, runs: bool) -> dict[str, Any]:
     for environment in data["environments"]:
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
-        _install(environment, runs)
-    return data
+        _install(environment, folder, runs)
 
 
-def _install(environment: dict[str, Any], runs: bool) -> None:
+def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:
     """Let an environment use the stack that its Spack environment has built, or say why it cannot.
 
     If ``runs`` is True, cases will run with it, and a stack that is only planned is not enough.
@@ -122,7 +118,7 @@ def _install(environment: dict[str, Any], runs: bool) -> None:
     extras = environment.get("extras", {})
     if STACK not in extras:
         return
-    environments = project_root() / "environments"
+    environments = spack_environments(folder, extras[STACK])
     try:
         built = stack.of_environment(environments, extras[STACK])
         extras[INSTALLED] = built.to_record()
@@ -154,7 +150,7 @@ def read_site(
         data = load_yaml(file)
         mistakes = find_mistakes(str(file), folder.name, data)
         if not mistakes:
-            _fill_in(data, session, runs)
+            _fill_in(data, folder, session, runs)
     except YamlError as error:
         mistakes = [Mistake.of_yaml(file, error)]
     except ValidationError as error:
@@ -168,7 +164,7 @@ def read_site(
     mistakes = located(file, mistakes)
     references = References.of_site(folder.name)
     checks = project_root() / "checks"
-    mistakes += references.mistakes
+    mistakes += [*references.mistakes, *namesakes(folder)]
     if checks.is_dir():
         names = known_checks(checks)
         mistakes += references.unknown_checks(names)
@@ -196,27 +192,6 @@ def doubts(folder: Path) -> list[Mistake]:
     return found
 
 
-def site_folders(folder: Path) -> list[Path]:
-    """Return the sites' folders by name; :data:`LOCAL` last: the first matching host name wins."""
-    # A broken link counts too: its site has a mistake, and does not vanish.
-    inner = folder.iterdir() if folder.is_dir() else ()
-    sites = [entry for entry in inner if entry.name != COMMON and os.path.lexists(entry / SETTINGS)]
-    return sorted(sites, key=lambda site: (site.name == LOCAL, site.name))
-
-
-def _hosts_of(folder: Path) -> list[str]:
-    """Return the patterns of the hosts that a site claims."""
-    systems = read_site(folder)[0]["systems"]
-    return [pattern for system in systems for pattern in system.get("hostnames", [])]
-
-
-def site_of_host(folders: Sequence[Path], host: str = "") -> Path | None:
-    """Return the folder of the site that ReFrame selects on a host, or None; else of this host."""
-    host = host or socket.gethostname()
-    claims = (f for f in folders if any(re.match(p, host) for p in _hosts_of(f)))
-    return next(claims, None)
-
-
 def claimed_twice(folder: Path, others: Sequence[Path]) -> list[Mistake]:
     """Return mistakes: hosts of a site that ReFrame gives to a site before it in the order.
 
@@ -224,11 +199,12 @@ def claimed_twice(folder: Path, others: Sequence[Path]) -> list[Mistake]:
     """
     before = [other for other in others[: others.index(folder)] if other.name != LOCAL]
     found: dict[tuple[str, str], str] = {}
-    for pattern in _hosts_of(folder) if folder.name != LOCAL else ():
+    systems = read_site(folder)[0]["systems"] if folder.name != LOCAL else []
+    for pattern in (p for system in systems for p in system.get("hostnames", [])):
         for host in (socket.gethostname(), *host_examples(pattern)):
-            first = site_of_host(before, host) if re.match(pattern, host) else None
-            if first:
-                found.setdefault((pattern, first.name), host)
+            claims = sites_of_host(before, host) if re.match(pattern, host) else []
+            if claims:
+                found.setdefault((pattern, claims[0].name), host)
     file, key = folder / SETTINGS, f"systems.{folder.name}.hostnames"
     mistakes = [
         Mistake(
@@ -262,9 +238,9 @@ def unfitting(
     ]
 
 
-def any_budget(folder: Path) -> bool:
+def any_budget(*directories: Path) -> bool:
     """Return whether any site may have a budget; mistakes are found elsewhere."""
-    for site in site_folders(folder):
+    for site in site_folders(*directories):
         with contextlib.suppress(OSError):
             if "budget" in untrusted.read_text(site / SETTINGS):
                 return True

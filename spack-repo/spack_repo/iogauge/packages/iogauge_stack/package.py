@@ -10,9 +10,11 @@ class IogaugeStack(BundlePackage):
     variants measure with the same programs. A change of a pin is a new version.
     """
 
-    homepage = "https://github.com/hpc/ior"
+    homepage = "https://io500.org"
 
-    version("2026.1")
+    # 2026.2: IOR with upstream's corrections of MPI-IO's byte counts and of asynchronous I/O.
+    version("2026.2")
+    version("2026.1", deprecated=True)
 
     variant("lustre", default=False, description="Striping in IOR, and Darshan's Lustre module")
     variant("hdf5", default=False, description="HDF5 back end of IOR, and Darshan's module")
@@ -21,15 +23,25 @@ class IogaugeStack(BundlePackage):
     variant("io500", default=True, description="The IO500 benchmark")
     variant("darshan", default=True, description="Darshan: what a program reads and writes")
 
+    # For a cause behind a slow file system: of builtin as they are.
+    variant("elbencho", default=False, description="elbencho: storage, with one process a node")
+    variant("iperf3", default=False, description="iperf3: the network between two nodes")
+    variant("osu", default=False, description="OSU micro-benchmarks: MPI's latency and bandwidth")
+
     # Type run: the view of an environment holds what runs, and what that needs.
     depends_on("mpi", type="run")
 
-    with when("@2026.1"):
+    with when("@2026.1:2026.2"):
         depends_on("ior@4.0.0", type="run")
         depends_on("fio@3.42+io_uring~libnuma~http~gui~doc", type="run")
         depends_on("io500@sc25_v1", type="run", when="+io500")
         depends_on("darshan-runtime@3.5.0+mpi", type="run", when="+darshan")
         depends_on("darshan-util@3.5.0", type="run", when="+darshan")
+
+    with when("@2026.2"):
+        depends_on("elbencho@3.0-37", type="run", when="+elbencho")
+        depends_on("iperf3@3.17.1", type="run", when="+iperf3")
+        depends_on("osu-micro-benchmarks@7.5.2", type="run", when="+osu")
 
     for switch in ("lustre", "hdf5", "ncmpi", "aio"):
         depends_on(f"ior+{switch}", type="run", when=f"+{switch}")

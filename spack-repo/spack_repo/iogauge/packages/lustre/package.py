@@ -60,17 +60,18 @@ class Lustre(AutotoolsPackage):
     def determine_variants(cls, exes, version_str):
         prefix = os.path.dirname(os.path.dirname(exes[0]))
         header = join_path(prefix, "include", "lustre", "lustreapi.h")
-        library = cls._find_library(prefix)
-        if os.path.exists(header) and library:
-            return "", {"liblustreapi": library[0]}
-        return "", {}
+        library = cls._find_library(prefix) if os.path.exists(header) else []
+        return "", {"liblustreapi": library[0] if library else ""}
 
     @classmethod
     def validate_detected_spec(cls, spec, extra_attributes):
-        # builtin's own recipe detects the client too, without looking; that finding ends here.
+        # builtin's own recipe looks too, for lfs alone; its finding is without the attribute.
         assert "liblustreapi" in extra_attributes, (
-            "nobody looked for liblustreapi and its headers beside it, or they are not there; "
-            "the package is called lustre-client-devel"
+            "builtin's recipe looked for lfs alone; what this repository's recipe found counts"
+        )
+        assert extra_attributes["liblustreapi"], (
+            "beside lfs are not both liblustreapi.so and include/lustre/lustreapi.h; "
+            "the package lustre-client-devel brings them"
         )
 
     @classmethod

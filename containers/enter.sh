@@ -1,0 +1,26 @@
+#!/bin/sh
+# Run a program of the image's stack: enter.sh ior -a MPIIO ...
+#
+# IOGAUGE_HOST_MPI=DIR: the host's MPI, bound into the image at DIR, takes the place of the image's. The program is
+# refused if it would not be used, as tasks of another MPI than the launcher's would each run alone.
+set -eu
+
+here=$(cd -- "$(dirname -- "$0")/.." >/dev/null && pwd -P)
+# shellcheck source=/dev/null
+. "$here/environments/local/.spack-env/activate.sh"
+if [ -n "${IOGAUGE_HOST_MPI:-}" ]; then
+    for folder in "$IOGAUGE_HOST_MPI/lib64" "$IOGAUGE_HOST_MPI/lib"; do
+        [ ! -d "$folder" ] || LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    done
+    export LD_LIBRARY_PATH PATH="$IOGAUGE_HOST_MPI/bin:$PATH"
+    library=$(ldd "$(command -v ior)" | awk '$1 ~ /^libmpi[a-z_]*\.so/ { print $3; exit }')
+    case $library in
+        "$IOGAUGE_HOST_MPI"/*) ;;
+        *)
+            echo "enter: ior would run with ${library:-no MPI}, not with the host's MPI at $IOGAUGE_HOST_MPI" >&2
+            echo "enter: bind an MPI whose libmpi.so has the same number: apptainer run --bind HOST_DIR:$IOGAUGE_HOST_MPI" >&2
+            exit 1
+            ;;
+    esac
+fi
+exec "$@"

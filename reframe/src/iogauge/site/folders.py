@@ -1,0 +1,109 @@
+"""Where sites are: the search path of folders that hold them, and the site that a host name selects.
+
+A site is a folder with :data:`SETTINGS`. The search path is ``$IOGAUGE_SITES``, then the folder of
+ReFrame's configuration, which is site-configs/ of the project.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from iogauge.core.paths import configuration_dir, project_root
+from iogauge.core.yamlfile import Mistake, YamlError, load
+
+SETTINGS: Final = "settings.yaml"
+
+#: Folder of the settings that all sites share (logging, modes); not a site.
+COMMON: Final = "common"
+
+#: The site of a machine that nobody has described. Its host names match all hosts, so it comes
+#: last.
+LOCAL: Final = "local"
+
+#: Variable with the folders of a user's own sites, absolute, separated by colons.
+VARIABLE: Final = "IOGAUGE_SITES"
+
+
+def site_dirs() -> tuple[Path, ...]:
+    """Return the folders that hold sites: those of ``$IOGAUGE_SITES``, then the configuration's.
+
+    A folder that cannot hold sites ends the process: its sites would be missed in silence.
+    """
+    named = [Path(one) for one in os.environ.get(VARIABLE, "").split(os.pathsep) if one]
+    for one in named:
+        why = ""
+        if not one.is_absolute():
+            why = "is not an absolute path"
+        elif not one.is_dir():
+            why = "is not a directory (make it: mkdir -p)"
+        elif os.path.lexists(one / SETTINGS):
+            why = f"is a site itself; name the folder above it, {one.parent}"
+        if why:
+            raise SystemExit(
+                f"iogauge: {VARIABLE}: {str(one)!r} {why}; expected folders that hold the folders of "
+                f"sites, absolute, separated by {os.pathsep!r}"
+            )
+    return tuple(dict.fromkeys(one.resolve() for one in (*named, configuration_dir())))
+
+
+def site_dir(name: str) -> Path:
+    """Return the folder of a site by its name, the first of the search path; it need not exist."""
+    places = [folder / name for folder in site_dirs()]
+    return next((place for place in places if os.path.lexists(place)), places[-1])
+
+
+def site_folders(*directories: Path) -> list[Path]:
+    """Return the folders of the sites in some directories, in the order in which host names select.
+
+    That is the order of the directories, and by name in each; :data:`LOCAL` comes last.
+    """
+    # A broken link counts too: its site has a mistake, and does not vanish.
+    sites = [
+        (entry.name == LOCAL, number, entry.name, entry)
+        for number, folder in enumerate(directories)
+        for entry in (folder.iterdir() if folder.is_dir() else ())
+        if entry.name != COMMON and os.path.lexists(entry / SETTINGS)
+    ]
+    return [entry for *_, entry in sorted(sites)]
+
+
+def namesakes(folder: Path) -> list[Mistake]:
+    """Return a mistake if the search path has several sites of this one's name."""
+    places = [one / folder.name for one in site_dirs()]
+    found = [str(place) for place in places if os.path.lexists(place / SETTINGS)]
+    if len(found) < 2:
+        return []
+    saw = f"{len(found)} sites named {folder.name}: {', '.join(found)}"
+    allowed = f"one: rename a folder and its system, or take its folder out of {VARIABLE}"
+    return [Mistake(str(folder / SETTINGS), "systems", saw, allowed)]
+
+
+def _claims(folder: Path, host: str) -> bool:
+    try:
+        data = load(folder / SETTINGS)
+        patterns = [p for system in data["systems"] for p in system.get("hostnames", [])]
+        return any(re.match(pattern, host) for pattern in patterns)
+    except (YamlError, KeyError, TypeError, AttributeError, re.error):
+        return False  # `iogauge validate` tells of it
+
+
+def sites_of_host(folders: Sequence[Path], host: str) -> list[Path]:
+    """Return the sites that claim a host, of which ReFrame takes the first.
+
+    :data:`LOCAL` claims every host, and counts only if no other site does.
+    """
+    claiming = [folder for folder in folders if _claims(folder, host)]
+    return [folder for folder in claiming if folder.name != LOCAL] or claiming
+
+
+def spack_environments(folder: Path, name: str) -> Path:
+    """Return the folder ``environments`` that has the Spack environment of a site.
+
+    It lies beside the folder that holds the site's, else in the project.
+    """
+    beside = folder.resolve().parent.parent / "environments"
+    return beside if (beside / name).is_dir() else project_root() / "environments"

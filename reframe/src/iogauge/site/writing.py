@@ -1,0 +1,349 @@
+"""The files of a new site, from what was seen and what was answered: settings, and a repository.
+
+Nothing is invented: what was not found out is a comment in the file, and a line for the user.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from iogauge.core.paths import project_root
+from iogauge.core.units import format_bytes
+from iogauge.core.words import Fingerprint, Tier
+from iogauge.node.mounts import traits
+from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
+from iogauge.site.survey import NodeSeen, Queue, Slurm
+
+#: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
+SHARE: Final = 0.1
+USED: Final = 0.05
+
+#: Seconds that a phase of tier daily shall last: G4 demands 30 s.
+DAILY_SECONDS: Final = 45
+
+#: File systems of one machine; others are reached over a network.
+_LOCAL_TYPES: Final = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"}
+)
+
+#: Facts that stay as they are until somebody changes the storage, and those that are a client's.
+_STAYS: Final[tuple[str, ...]] = ("lustre.osts", "lustre.mdts", "lustre.servers")
+_TUNED: Final[tuple[str, ...]] = (
+    "tunable.osc.checksums",
+    "tunable.osc.max_pages_per_rpc",
+    "cpu.governor",
+)
+
+
+#: Options of a mount that change what is measured.
+_MOUNTED: Final = re.compile(
+    r"noatime|relatime|lazytime|sync|dirsync|discard|nobarrier|flock|localflock|hard|soft"
+    r"|(no)?checksum|(barrier|data|rsize|wsize|nconnect|vers|proto|compress(-force)?)=.*"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the user said, or left at its default.
+
+    ``ceiling`` is a bandwidth with its unit, of each client's network or of a local device. An empty
+    text means that nobody knows it. ``said`` is true if it is the user's own.
+    """
+
+    name: str
+    target: str
+    queue: Queue | None
+    nodes: int
+    account: str
+    ceiling: str
+    said: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was found out. ``speed_bytes_s`` is the expected bandwidth of a case, 0 if unknown."""
+
+    seen: NodeSeen
+    slurm: Slurm | None
+    features: Sequence[str]
+    mpirun: bool
+    speed_bytes_s: float
+    login: str
+    day: str
+
+
+@dataclass(frozen=True, slots=True)
+class TierSizes:
+    """TierSizes of a case in a tier."""
+
+    case_bytes: int
+    case_files: int
+    phase_seconds: int
+    tier: Tier
+
+
+def is_remote(fstype: str) -> bool:
+    """Return whether a file system is reached over a network."""
+    return fstype not in _LOCAL_TYPES
+
+
+def sizes_of(found: Found, nodes: int) -> tuple[TierSizes, TierSizes]:
+    """Return the sizes of usual cases and of quick ones.
+
+    Usual cases are of tier daily if the speed is known and a twentieth of the free space suffices.
+    """
+    space, speed = found.seen.view.space, found.speed_bytes_s
+    room = int(space.bytes_free * USED) >> 20 << 20
+    files = QUICK_FILES if is_remote(_type_of(found.seen)) else QUICK_FILES_LOCAL
+    most = int(space.inodes_free * USED) if space.inodes_total else 1 << 40
+    quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30) >> 20, 16) << 20
+    quick = TierSizes(quick_bytes, max(min(files, most), 100), 2, "quick")
+    usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
+    if not 0 < usual_bytes <= room:
+        return quick, quick
+    usual = TierSizes(usual_bytes, min(400_000 * nodes, most), DAILY_SECONDS, "daily")
+    return usual, quick
+
+
+def host_pattern(host: str) -> str:
+    """Return a pattern of a host's name and of those that differ in their numbers."""
+    return re.sub(r"\d+", "[0-9]+", re.escape(host)).replace(r"\-", "-") + "$"
+
+
+def partition_name(seen: NodeSeen) -> str:
+    """Return a name for a partition, from the directory where the target is mounted."""
+    point = seen.view.mount.point if seen.view.mount else ""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(point)).strip("_-") or "target"
+    return name if name[0].isalpha() else f"t{name}"
+
+
+def _type_of(seen: NodeSeen) -> str:
+    return seen.view.mount.type if seen.view.mount else "unknown"
+
+
+def shown_bytes(size: int) -> str:
+    """Return bytes as settings have them, rounded down: whole GiB, else whole MiB."""
+    mebibytes = size >> 20
+    return f"{mebibytes} MiB" if not mebibytes or mebibytes % 1024 else f"{mebibytes >> 10} GiB"
+
+
+def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
+    """Return the text of settings.yaml."""
+    lines = [
+        f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/sites.md.",
+        "# Check it with: iogauge validate",
+        "systems:",
+        f"  - name: {answers.name}",
+        f"    descr: {json.dumps(f'{_type_of(found.seen)} at {answers.target}')}",
+        "    # Regular expressions, of the hosts where you start iogauge or reframe.",
+        f"    hostnames: [{json.dumps(host_pattern(found.login))}]",
+        "    partitions:",
+        f"      - name: {partition_name(found.seen)}",
+        *_scheduling(answers, found),
+        "        environs: [tools]",
+        "        max_jobs: 1",
+        "        # Storage that hangs must end: three times what the longest case should take.",
+        f"        time_limit: {time_limit}",
+        "        extras:",
+        *(f"          {line}" for line in _extras(answers, found)),
+        "environments:",
+        "  - name: tools",
+        f"    target_systems: [{answers.name}]",
+        *_programs(answers, found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
+    queue, slurm = answers.queue, found.slurm
+    if queue is None or slurm is None:
+        yield "        scheduler: local"
+        yield f"        launcher: {'mpirun' if found.mpirun else 'local'}"
+    else:
+        options = [f"--partition={queue.name}"]
+        options += [f"--account={answers.account}"] if answers.account else []
+        if not slurm.accounting:
+            yield "        # This Slurm keeps no accounts, so ReFrame asks squeue."
+        yield f"        scheduler: {'slurm' if slurm.accounting else 'squeue'}"
+        yield f"        launcher: {'srun' if slurm.starts_mpi or not found.mpirun else 'mpirun'}"
+        yield f"        access: {json.dumps(options)}"
+    if os.getuid() == 0:
+        yield "        # Found as root; Open MPI refuses root without these."
+        names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+        yield f"        env_vars: {json.dumps([[name, '1'] for name in names])}"
+
+
+def _programs(answers: Answers, found: Found) -> Iterator[str]:
+    if found.features:
+        yield "    # The programs on PATH. For those that Spack built in environments/NAME instead:"
+        yield f"    #   extras: {{stack: {answers.name}}}"
+        yield f"    features: [{', '.join(found.features)}]"
+    else:
+        yield f"    # No benchmark program is on PATH: Spack builds them, in environments/{answers.name}."
+        yield f"    extras: {{stack: {answers.name}}}"
+
+
+def _extras(answers: Answers, found: Found) -> Iterator[str]:
+    seen = found.seen
+    yield from _target(answers, seen)
+    yield f"# One node, as {seen.host} sees itself; cores are physical ones, not threads."
+    yield f"node: {{cores: {seen.cores}, memory: {shown_bytes(seen.memory_bytes)}}}"
+    tasks = min(seen.cores, 16)
+    yield f"scale: {{nodes: {answers.nodes}, tasks_per_node: {tasks}}}"
+    usual, quick = sizes_of(found, answers.nodes)
+    if usual.tier == "daily":
+        yield f"# About {DAILY_SECONDS} s a phase at {format_bytes(found.speed_bytes_s)}/s; G4 demands 30 s in tier daily."
+    else:
+        yield "# Short phases, rough figures. For tier daily a phase must last 30 s (G4): raise case_bytes."
+    yield f"limits: {{{_sizes(usual)}, tier: {usual.tier}, max_of_free: {SHARE:.0%}}}"
+    if usual.tier != "quick":
+        yield "tiers:"
+        yield f"  quick: {{{_sizes(quick)}, repetitions: 1}}"
+    yield from _topology(answers, found)
+    yield from _expect(answers, seen)
+
+
+def _sizes(sizes: TierSizes) -> str:
+    return (
+        f"case_bytes: {shown_bytes(sizes.case_bytes)}, case_files: {sizes.case_files}, "
+        f"phase_seconds: {sizes.phase_seconds} s"
+    )
+
+
+def _target(answers: Answers, seen: NodeSeen) -> Iterator[str]:
+    mount = seen.view.mount
+    yield "target:"
+    yield f"  path: {answers.target}"
+    yield f"  type: {_type_of(seen)}"
+    if mount and (is_remote(mount.type) or not seen.view.uuid):  # a device may get another name
+        yield f"  source: {json.dumps(mount.source)}"
+    if seen.view.uuid:
+        yield "  # Another file system in its place is refused. After a restore or a mkfs: iogauge doctor"
+        yield f"  uuid: {json.dumps(seen.view.uuid)}"
+    known = traits(_type_of(seen)).over(seen.view.below)
+    if known.why:
+        yield f"  # {known.why}"
+        yield f"  cache: {known.cache}"
+        yield f"  honours_o_direct: {json.dumps(known.honours_o_direct)}"
+    if seen.view.below.compresses:
+        yield f"  # {seen.view.below.compresses}"
+        yield "  compresses: true"
+
+
+def _topology(answers: Answers, found: Found) -> Iterator[str]:
+    seen, remote = found.seen, is_remote(_type_of(found.seen))
+    counts = [f"targets: {len(seen.view.targets)}"] if seen.view.targets else []
+    counts += [f"metadata_targets: {seen.mdts}"] if seen.mdts else []
+    yield "# The ceiling: what nothing can exceed. A figure above it is INVALID (G6)."
+    mark = "" if answers.ceiling else "# "
+    source = f"said by whoever ran `iogauge site new`, {found.day}"
+    if answers.ceiling and not answers.said:
+        source = f"network interface of {seen.host}, as its kernel reports it, {found.day}"
+    yield f"{mark}topology:"
+    yield f"{mark}  source: {json.dumps(source if answers.ceiling else 'the offer, the data sheet')}"
+    rate = answers.ceiling or "100 Gbit/s"
+    if remote:
+        yield f"{mark}  clients: {{nic: {rate}}}"
+        count = seen.servers or int(str(seen.facts.get("lustre.servers", 0)))
+        yield f"#  servers: {{count: {count or 8}, nic: 100 Gbit/s}}  # the network of each storage server"
+    else:
+        yield f"{mark}  devices: {{count: 1, read: {rate}, write: {rate}}}"
+    for line in counts:
+        yield f"{mark}  {line}"
+    yield "#  efficiency: {read: 80 %, write: 75 %}  # what a healthy target reaches of it: a reference"
+
+
+def expected(seen: NodeSeen) -> Fingerprint:
+    """Return the settings that the new site expects of every node: those that it has now."""
+    facts = {key: seen.facts[key] for key in (*_STAYS, *_TUNED) if key in seen.facts}
+    options = str(seen.facts.get("mount.options", "")).split(",")
+    kept = ",".join(option for option in options if _MOUNTED.fullmatch(option))
+    return {**facts, **({"mount.options": kept} if kept else {}), **seen.layout}
+
+
+def _expect(answers: Answers, seen: NodeSeen) -> Iterator[str]:
+    facts = expected(seen)
+    yield f"# Settings as they are on {seen.host} now. A node with others does not measure (G25)."
+    if facts:
+        yield "expect:"
+        yield from (f"  {key}: {json.dumps(value)}" for key, value in facts.items())
+    else:
+        yield "# expect:"
+        yield "#   cpu.governor: performance"
+
+
+def unknown(answers: Answers, found: Found) -> Iterator[str]:
+    """Yield what could not be found out, each with what to do about it."""
+    seen = found.seen
+    key = "topology.clients.nic" if is_remote(_type_of(seen)) else "topology.devices"
+    if not answers.ceiling:
+        yield f"the ceiling: no interface or device tells its rate. Write {key}, or run again with --ceiling"
+    if is_remote(_type_of(seen)):
+        yield "the network of the storage servers: write topology.servers, from the offer"
+    yield "what a healthy target reaches: after 20 runs `iogauge calibrate` proposes references; before, topology.efficiency"
+    if not found.speed_bytes_s:
+        yield "the speed of the target: cases are of tier quick. Raise limits.case_bytes until a phase lasts 30 s"
+    if not expected(seen):
+        yield "settings to expect: none of those that are looked at can be read here (docs/sites.md lists them)"
+    if not seen.view.uuid:
+        yield f"the identity of the file system: {_type_of(seen)} shows no UUID"
+    yield from seen.troubles
+
+
+#: Files of a repository by their templates in ci/repository, with their permissions.
+_REPOSITORY: Final = {
+    "gitlab-ci.yml": (".gitlab-ci.yml", 0o644),
+    "gitignore": (".gitignore", 0o644),
+    "README.md": ("README.md", 0o644),
+    "activate.sh": ("activate", 0o644),
+    "setup.sh": ("setup", 0o755),
+    "spack.yaml": ("environments/{site}/spack.yaml", 0o644),
+}
+
+
+def _git(*words: str) -> str:
+    """Return what git says of the clone; empty if it is none."""
+    command = ["git", "-C", str(project_root()), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        return ""
+
+
+def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
+    """Write the files of a site's repository that are not there yet; return them.
+
+    Its version of iogauge is the one that writes it, if that is a clone.
+    """
+    source = _git("remote", "get-url", "origin") or "https://gitlab.example/hpc/iogauge.git"
+    words = {
+        "SITE": site,
+        "PARTITION": partition,
+        "LUSTRE": "+lustre" if lustre else "~lustre",
+        "VERSION": _git("describe", "--tags", "--exact-match")
+        or _git("rev-parse", "HEAD")
+        or "main",
+        "SOURCE": source,
+        "PROJECT": "/".join(re.sub(r"\.git$", "", source).split("/")[-2:]),
+    }
+    written = []
+    for template, (name, mode) in _REPOSITORY.items():
+        file = into / name.format(site=site)
+        if file.exists():
+            continue
+        text = (project_root() / "ci" / "repository" / template).read_text(encoding="utf-8")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(
+            re.sub(rf"\b(?<!_)({'|'.join(words)})\b", lambda match: words[match[1]], text),
+            encoding="utf-8",
+        )
+        file.chmod(mode)
+        written.append(file)
+    return written

@@ -1,0 +1,103 @@
+"""An environment of Spack whose programs are small scripts that say what the real ones say."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+CHECK = Path(__file__).resolve().parents[2] / "ci/check_stack.py"
+
+IOR = """#!/bin/sh
+for word in "$@"; do
+    case $word in
+        --help) echo "  -a=POSIX  API for I/O [POSIX|{apis}DUMMY|MPIIO|MMAP]"; exit 1 ;;
+        summaryFile=*) file=${{word#summaryFile=}} ;;
+    esac
+done
+[ -z "${{file:-}}" ] || echo '{{"tests": [{{"Options": {{"tasks": {tasks}}}}}]}}' >"$file"
+"""
+MPIRUN = """#!/bin/sh
+if [ "$1" = --version ]; then echo "mpirun (Open MPI) {version}"; exit; fi
+shift 2
+exec "$@"
+"""
+DARSHAN = '#!/bin/sh\ncase $1 in --mpiio-mod) echo "{mpiio}" ;; *) echo no ;; esac\n'
+PARSER = "#!/bin/sh\necho '# nprocs: 2'\necho MPIIO_INDEP_WRITES\n"
+RECORDER = '#!/bin/sh\n[ -z "$DARSHAN_LOGFILE" ] || echo log >"$DARSHAN_LOGFILE"\n'
+
+
+def script(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def spec(name, version, needs=(), prefix=None, **parameters):
+    made = {
+        "name": name,
+        "version": version,
+        "namespace": "iogauge" if prefix is None else "builtin",
+        "arch": {"platform": "linux", "platform_os": "debian12", "target": "x86_64_v3"},
+        "parameters": {"build_system": "x", "cflags": [], **parameters},
+        "package_hash": f"recipe-of-{name}",
+        "hash": hashlib.sha1(f"{name}{version}".encode()).hexdigest()[:32],
+        "dependencies": [
+            {"hash": need["hash"], "parameters": {"deptypes": kinds.split(), "virtuals": virtuals}}
+            for need, kinds, virtuals in needs
+        ],
+    }
+    if prefix:
+        made["external"] = {"path": str(prefix), "module": None}
+    return made
+
+
+def lock_of(mpi_prefix, mpi_version="4.1.4", **ior):
+    gcc = spec("gcc", "12.2.0", prefix="/usr")
+    mpi = spec("openmpi", mpi_version, prefix=mpi_prefix)
+    build = [(gcc, "build", ["c"]), (mpi, "build link", ["mpi"])]
+    tools = [
+        spec("ior", "4.0.0", build, **{"lustre": False, "aio": False, "hdf5": False, **ior}),
+        spec("fio", "3.42", libaio=True, io_uring=True),
+        spec("darshan-runtime", "3.5.0", build, mpi=True, lustre=False, hdf5=False),
+        spec("darshan-util", "3.5.0"),
+    ]
+    stack = spec("iogauge-stack", "2026.1", [(t, "run", []) for t in (*tools, mpi)], lustre=False)
+    return {
+        "spack": {"version": "1.2.0"},
+        "roots": [{"hash": stack["hash"], "spec": "iogauge-stack"}],
+        "concrete_specs": {s["hash"]: s for s in (gcc, mpi, *tools, stack)},
+    }
+
+
+def environment(
+    tmp_path, apis="", tasks=2, engines="libaio io_uring", mpiio="yes", mpi_told="4.1.4", **lock
+):
+    mpi = tmp_path / "openmpi"
+    script(mpi / "bin/mpirun", MPIRUN.format(version=mpi_told))
+    script(mpi / "bin/mpicc", "#!/bin/sh\n")
+    folder = tmp_path / "environments/here"
+    bin_ = folder / ".spack-env/view/bin"
+    script(bin_ / "ior", IOR.format(apis=apis, tasks=tasks) + RECORDER.partition("\n")[2])
+    script(bin_ / "fio", f"#!/bin/sh\nprintf '%s\\n' {engines}\n")
+    script(bin_ / "darshan-config", DARSHAN.format(mpiio=mpiio))
+    script(bin_ / "darshan-parser", PARSER)
+    for name in ("mdtest", "md-workbench"):
+        script(bin_ / name, "#!/bin/sh\n")
+    library = folder / ".spack-env/view/lib/libdarshan.so"
+    library.parent.mkdir(exist_ok=True)
+    library.write_bytes(b"\x7fELF MPI_File_open")
+    (folder / "spack.lock").write_text(json.dumps(lock_of(mpi, **lock)))
+    return folder
+
+
+def check(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, CHECK, folder, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    failed = re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE)
+    return done.returncode, {name.strip(): text for name, text in failed}, done.stdout

@@ -1,0 +1,212 @@
+"""A new site: what sinfo and a node say, what becomes of it, and a repository for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from iogauge.node.mounts import Mount, Space, StorageTarget, View
+from iogauge.site import settings, survey, writing
+from iogauge.site.survey import NodeSeen, Queue, Slurm
+from iogauge.site.writing import Answers, Found
+
+ROOT = Path(__file__).resolve().parents[2]
+TIB = 1 << 40
+QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
+MOUNT = Mount(30, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw,flock", "/", "0:45")
+
+
+def seen(fstype: str = "lustre", free: int = 100 * TIB, **facts: Any) -> NodeSeen:
+    mount = replace(MOUNT, type=fstype, source=MOUNT.source if fstype == "lustre" else "/dev/sdb1")
+    targets = tuple(
+        StorageTarget(index=i, uuid=f"scratch-OST000{i}_UUID", active=True, server=f"10.0.0.{i % 2}@o2ib")
+        for i in range(4 if fstype == "lustre" else 0)
+    )  # fmt: skip
+    space = Space(bytes_total=2 * free, bytes_free=free, inodes_total=10**9, inodes_free=10**9)
+    return NodeSeen(
+        host="n1",
+        cores=64,
+        memory_bytes=(512 << 30) + 4096,
+        facts=facts,
+        view=View(
+            host="n1", path="/scratch/me", mount=mount, space=space, targets=targets, uuid="u-1"
+        ),
+        layout={"layout.stripe_count": 1} if fstype == "lustre" else {},
+        mdts=2 if fstype == "lustre" else 0,
+    )
+
+
+def found(node: NodeSeen, slurm: Slurm | None = None, speed: float = 10e9) -> Found:
+    return Found(
+        seen=node,
+        slurm=slurm,
+        features=("fio", "ior", "mdtest"),
+        mpirun=True,
+        speed_bytes_s=speed,
+        login="login1",
+        day="2026-11-22",
+    )
+
+
+def answers(queue: Queue | None = None, ceiling: str = "", said: bool = False) -> Answers:
+    return Answers(
+        name="mine",
+        target="/scratch/me",
+        queue=queue,
+        nodes=4 if queue else 1,
+        account="storage" if queue else "",
+        ceiling=ceiling,
+        said=said,
+    )
+
+
+def written(given: Answers, known: Found) -> dict[str, Any]:
+    """The only partition of the settings, which must be sound."""
+    data = yaml.safe_load(writing.settings_text(given, known, "2h0m"))
+    assert settings.find_mistakes("f", "mine", data) == []
+    assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
+    partition: dict[str, Any] = data["systems"][0]["partitions"][0]
+    return partition
+
+
+def test_queues_that_are_up_the_default_first() -> None:
+    text = (
+        "debug|2|1|2|1024|30:00|up\n"
+        "batch*|30|2|32|515072+|1-12:00:00|up\n"
+        "batch*|2|2|16|257536|1-12:00:00|up\n"
+        "old|9|2|8|1|infinite|down\n"
+    )
+    batch, debug = survey.parse_sinfo(text)
+    assert batch == Queue("batch", 32, 32, 257536 << 20, 129600, True)
+    assert (debug.name, debug.cores, debug.limit_seconds) == ("debug", 2, 1800)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30:00", 1800), ("2:00:00", 7200), ("1-00:00:00", 86400), ("infinite", None)],
+)
+def test_time_limits_of_slurm(text: str, seconds: int | None) -> None:
+    assert survey.parse_limit(text) == seconds
+
+
+def test_lustre_below_slurm() -> None:
+    node = seen(**{"lustre.osts": 4, "tunable.osc.checksums": "1", "mount.options": "rw,flock"})
+    slurm = Slurm((QUEUE,), accounting=True, starts_mpi=True)
+    partition = written(answers(QUEUE, "200 Gbit/s", True), found(node, slurm))
+    assert (partition["name"], partition["scheduler"]) == ("scratch", "slurm")
+    assert partition["launcher"] == "srun"
+    assert partition["access"] == ["--partition=batch", "--account=storage"]
+    extras = partition["extras"]
+    assert extras["target"] == {
+        "path": "/scratch/me",
+        "type": "lustre",
+        "source": "10.0.0.1@o2ib:/scratch",
+        "uuid": "u-1",
+    }
+    assert extras["scale"] == {"nodes": 4, "tasks_per_node": 16}
+    assert extras["node"] == {"cores": 64, "memory": "512 GiB"}
+    topology = extras["topology"]
+    assert topology.pop("source").startswith("said by whoever ran")
+    assert topology == {"clients": {"nic": "200 Gbit/s"}, "targets": 4, "metadata_targets": 2}
+    assert extras["expect"] == {
+        "lustre.osts": 4,
+        "tunable.osc.checksums": "1",
+        "mount.options": "flock",
+        "layout.stripe_count": 1,
+    }
+    assert extras["limits"]["tier"] == "daily"
+    assert extras["tiers"]["quick"]["case_bytes"] == "4 GiB"
+
+
+def test_a_slurm_without_accounts_that_starts_no_mpi() -> None:
+    slurm = Slurm((QUEUE,), accounting=False, starts_mpi=False)
+    partition = written(answers(QUEUE), found(seen(), slurm))
+    assert (partition["scheduler"], partition["launcher"]) == ("squeue", "mpirun")
+
+
+def test_a_disk_without_a_known_ceiling() -> None:
+    known = found(seen("xfs", 3 << 30), speed=500e6)
+    partition = written(answers(), known)
+    extras = partition["extras"]
+    assert (partition["scheduler"], partition["launcher"]) == ("local", "mpirun")
+    assert "topology" not in extras
+    assert "source" not in extras["target"]  # a device may get another name
+    # A twentieth of what is free, half of what max_of_free allows.
+    assert extras["limits"]["case_bytes"] == "153 MiB"
+    assert (extras["limits"]["tier"], extras["limits"]["max_of_free"]) == ("quick", "10%")
+    said = " ".join(writing.unknown(answers(), known))
+    assert "topology.devices" in said
+    assert "settings to expect" in said
+
+
+def test_a_disk_with_a_ceiling_and_room_for_long_phases() -> None:
+    extras = written(answers(ceiling="5 GB/s", said=True), found(seen("ext4"), speed=1 << 30))[
+        "extras"
+    ]
+    assert extras["topology"]["devices"] == {"count": 1, "read": "5 GB/s", "write": "5 GB/s"}
+    assert extras["limits"]["case_bytes"] == "45 GiB"
+    assert extras["limits"]["tier"] == "daily"
+
+
+@pytest.mark.parametrize(
+    ("facts", "rate"),
+    [
+        ({"nic.eth0.speed_mbps": 1000, "ib.mlx5_0:1.rate": "200 Gb/sec (4X HDR)"}, (25e9, "mlx5_0:1")),
+        ({"nic.eth0.speed_mbps": 1000, "nic.eth1.speed_mbps": 25000, "nic.target": "eth0"}, (1.25e8, "eth0")),
+        ({"nic.target": "eth0"}, None),
+    ],
+)  # fmt: skip
+def test_the_network_that_leads_to_storage(
+    facts: dict[str, Any], rate: tuple[float, str] | None
+) -> None:
+    assert seen(**facts).nic_bytes_s == rate
+
+
+def test_a_node_is_asked_through_a_scheduler(tmp_path: Path) -> None:
+    node = survey.look_through(["env"], str(tmp_path))
+    here = survey.look_here(str(tmp_path))
+    assert node.view.mount == here.view.mount
+    assert node.cores == here.facts["cpu.cores"]
+    with pytest.raises(OSError, match="exit status 1"):
+        survey.look_through(["env"], str(tmp_path / "absent"))
+
+
+def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Path) -> None:
+    suite = tmp_path / "suite"
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-C", str(suite)]
+    suite.mkdir()
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "1"], ["tag", "v1"],
+                  ["commit", "-q", "--allow-empty", "-m", "2"], ["tag", "v2"]):  # fmt: skip
+        subprocess.run([*git, *words], check=True)
+    into = tmp_path / "repository"
+    names = {
+        str(file.relative_to(into))
+        for file in writing.write_repository(into, "mine", "scratch", True)
+    }
+    assert names == {".gitlab-ci.yml", ".gitignore", "README.md", "activate", "setup",
+                     "environments/mine/spack.yaml"}  # fmt: skip
+    assert writing.write_repository(into, "mine", "scratch", True) == []  # a user's files stay
+    pipeline = into / ".gitlab-ci.yml"
+    (include,) = yaml.safe_load(pipeline.read_text())["include"]
+    assert include["inputs"] == {"system": "mine", "targets": ["scratch"]}
+    assert "+lustre~hdf5" in (into / "environments" / "mine" / "spack.yaml").read_text()
+
+    def brought(version: str) -> str:
+        pipeline.write_text(pipeline.read_text().replace(str(include["ref"]), version))
+        include["ref"] = version
+        subprocess.run(
+            [into / "setup", "--fetch"],
+            check=True,
+            env={**os.environ, "IOGAUGE_SOURCE": str(suite)},
+        )
+        words = ["git", "-C", str(into / "iogauge"), "describe", "--tags"]
+        return subprocess.check_output(words, text=True).strip()
+
+    assert [brought("v1"), brought("v2")] == ["v1", "v2"]
+    assert (into / "iogauge" / "iogauge-out").resolve() == into / "iogauge-out"
