@@ -251,4 +251,4 @@ def show_paths() -> None:
     """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
     paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
     for variable, folder in paths.items():
-        typer.echo(f"export {variable}={shlex.quote(str(project_root() / folder))}")
+        typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))
