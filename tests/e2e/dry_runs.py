@@ -18,7 +18,7 @@ from typing import Any
 from e2e.rig import ROOT, Rig, Run
 from support.golden import Case
 
-TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+TOOLS = ("fio", "ior", "ior-mpiio", "iperf3", "mdtest")
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 MADE_UP = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),
@@ -77,6 +77,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "tasks_per_client": [tasks],
         },
         "rights": ["lustre-checksums"],
+        "ceilings": {"network": "tcp", "memory": True, "devices": ["/dev/sdb", "/dev/sdc"]},
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},
     }
     data["systems"][0]["partitions"].append({**copy.deepcopy(partition), "name": "other"})

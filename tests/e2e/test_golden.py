@@ -23,7 +23,7 @@ from support.golden import Case, Files, dry_runs, expand, read, write
 from support.golden_form import fold
 
 #: Checks whose points may meet another scenario, or have a scale of their own.
-SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle")
+SWEEPS = ("TaskScaling", "ServerScaling", "RandomRead", "NodeNeedle", "NetworkCeiling")
 
 
 _MEANT = "meant? IOGAUGE_GOLDEN=update writes the files anew"
@@ -85,7 +85,7 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
     striped |= {"ServerScalingCurve", "StripeSpeedup"}
-    several = {"NodeNeedle"}
+    several = {"NodeNeedle", "NetworkCeiling"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
     classes -= {"BoxScaling", "DefaultWriters"}
     missing = classes - {case.check for case in cases}

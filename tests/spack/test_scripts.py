@@ -426,6 +426,8 @@ def test_a_cache_is_named_by_what_was_built(cache):
     (root / "environments/local/spack.lock").write_text("{}")
     (root / "environments/local/found").mkdir()
     (root / "environments/local/found/packages.yaml").write_text("packages: {}\n")
+    (root / "spack-repo/.ruff_cache").mkdir()
+    (root / "spack-repo/.ruff_cache/CACHEDIR.TAG").write_text("of the lint\n")
     assert run("name").stdout.strip() == name
     (root / "spack-repo/package.py").write_text("another version\n")
     assert run("name").stdout.strip() != name

@@ -64,7 +64,7 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan
+from iogauge.tools import darshan, iperf3
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
@@ -400,6 +400,7 @@ def _darshan(data: bytes) -> object:
 
 
 _TARGETS = needle.Rounds(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
+_STREAMS = iperf3.StreamPlan(nodes=3, distances=2, seconds=2, connections=2)
 _NODES = needle.Rounds(direction="read", rounds=2, max_deviation=0.2, nodes=2)
 
 
@@ -801,6 +802,13 @@ READERS: tuple[Reader, ...] = (
         lambda data: proper(tools_output.parse_json(text_of(data))),
         (ToolOutputError,),
         "fio",
+    ),
+    Reader(
+        "iperf3.parse",
+        _samples("samples/iperf3_streams.json"),
+        lambda data: proper(iperf3.parse(text_of(data), _STREAMS)),
+        (ToolOutputError,),
+        "streams",
     ),
     Reader("needle.parse_rounds", _round_samples(), _needle_rounds, (ToolOutputError,), "needle"),
     Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),

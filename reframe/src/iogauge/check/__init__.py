@@ -1,5 +1,6 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
+- ceiling: what the layers below the file system carry
 - compared: a partition against its baseline
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
@@ -15,6 +16,7 @@
 """
 
 from iogauge.check import sweep
+from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
 from iogauge.check.compared import BaselineCheck, BoxScalingCheck, baseline_checks
 from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
@@ -47,6 +49,7 @@ __all__ = [
     "ChecksumCheck",
     "CurveCheck",
     "DefaultWritersCheck",
+    "DeviceCeilingCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
@@ -55,6 +58,8 @@ __all__ = [
     "Layout",
     "MdtNeedleCheck",
     "MdtestCheck",
+    "MemoryCeilingCheck",
+    "NetworkCeilingCheck",
     "NodeNeedleCheck",
     "PairsCheck",
     "PinnedFilesCheck",

@@ -37,7 +37,7 @@ from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost as plan_cost
 from iogauge.plan.case import CasePlan, access_of
-from iogauge.plan.cost import Cost, metric_ceiling
+from iogauge.plan.cost import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
 from iogauge.plan.script import shell_command
 from iogauge.records.record import short_name
 from iogauge.session import life
@@ -57,6 +57,7 @@ class StorageCheck(JudgedCheck):
 
     _plan: CasePlan
     _evidence: model.Evidence | None
+    _measured: MeasuredCeilings
     _cold: dict[str, float]
 
     # What a scenario defines.
@@ -97,7 +98,7 @@ class StorageCheck(JudgedCheck):
 
     @builtins.run_after("setup")
     def _size(self) -> None:
-        self._judgement, self._evidence = None, None
+        self._judgement, self._evidence, self._measured = None, None, NOTHING_MEASURED
         current().open_cases.add(self._open_name)
         try:
             extras = PartitionExtras.of_partition(self.current_partition.extras)
@@ -250,6 +251,7 @@ class StorageCheck(JudgedCheck):
             evidence = collect.collect(Path(self.stagedir), self._plan, status, owner, job.state)
             self._evidence = evidence
             references, unreferenced = self._find_references()
+            self._measured = self._look_at_ceilings()
             judgement = judge(
                 self._plan,
                 evidence,
@@ -260,6 +262,7 @@ class StorageCheck(JudgedCheck):
                 unreferenced,
                 self.standing_references(),
                 marks.recorded(self._references.data, type(self).__name__),
+                self._measured,
             )
         except (ToolOutputError, ReferencesError) as error:
             self._refuse(Verdict.ERROR, f"{error}{self._flaw()}")
@@ -287,6 +290,19 @@ class StorageCheck(JudgedCheck):
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
         return self._references.resolve(self, self.promise(), foreign)
+
+    def _look_at_ceilings(self) -> MeasuredCeilings:
+        """Return the partition's measured ceilings; none if it declares no layer."""
+        if self._extras.ceilings is None:
+            return NOTHING_MEASURED
+        from iogauge.records import ceilings  # imported here because polars starts slowly
+
+        system, partition = self.current_system.name, self.current_partition.name
+        try:
+            return ceilings.of_partition(system, partition, self._extras.ceilings)
+        except OSError as error:
+            text = f"{error.filename}: the history cannot be read: {error.strerror}"
+            return MeasuredCeilings(problems=(text,))
 
     def _doubts(
         self, references: Mapping[str, Reference], unreferenced: str
@@ -356,7 +372,8 @@ class StorageCheck(JudgedCheck):
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         direction = access_of(self._plan, metric.name).direction
-        return metric_ceiling(metric, direction, self._extras, self.nodes, self._plan.servers)
+        plan, usable = self._plan, self._measured.usable
+        return lower_ceiling(metric, direction, self._extras, self.nodes, plan.servers, usable)
 
     def _cold_value(self, metric: Metric) -> float | None:
         return self._cold.get(metric.name)

@@ -7,7 +7,7 @@
 - figures: duration, tail, ceiling, units, bytes, spread, order, tool, environment
 - finding: what a guard answers
 - metadata: metadata targets of Lustre before the first byte: number, place, room
-- nodes: placement, connections, modes of the client
+- nodes: placement, connections, modes of the client, streams between nodes
 - origin: whether an output is of its own execution
 - preflight: the target before the first byte: identity, room, inodes, health
 - seen: what guards read: a case, its phases, its metrics

@@ -78,6 +78,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G14", "quota", preflight.quota, _BEFORE, "", preflight.quota_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
     Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
+    Guard("G6", "measured ceilings", figures.measured_ceilings, "remark", "`ceilings.max_age_days` 90", figures.measured_ceilings_of),
     Guard("G10", "passed on", striping.passed_on, "remark", "", striping.passed_on_of),
     Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
     Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
@@ -110,6 +111,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
     Guard("G11", "bytes by target", witness.targets_witnessed, "INVALID", "", witness.targets_witnessed_of),
+    Guard("G26", "streams", nodes.streams, "INVALID", "", nodes.streams_of),
     Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),
     Guard("G6", "ceiling", figures.ceiling, "INVALID", "`topology`", figures.ceiling_of),
 )

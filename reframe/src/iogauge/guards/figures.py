@@ -19,7 +19,7 @@ from iogauge.guards.origin import Execution
 from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
 from iogauge.node import programs
 from iogauge.node.programs import is_known, lie_of
-from iogauge.plan.cost import metric_ceiling
+from iogauge.plan.cost import lower_ceiling
 from iogauge.site.doubts import DOUBTFUL_LIMIT
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
@@ -115,8 +115,8 @@ def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
 def ceiling(
     *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
 ) -> Finding:
-    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices. Below 50 %
-    yields a remark if the scenario saturates the target.
+    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices, as declared or as
+    measured. Below 50 % yields a remark if the scenario saturates the target.
     """
     if limit is None:
         return Rule("G6", "topology in the site's settings").ok("no ceiling declared")
@@ -124,6 +124,12 @@ def ceiling(
     saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
     demands = f"at most 102 % of {format_value(limit)} {unit}"
     if share > 1.02:
+        if "measured" in limited_by:
+            remedy = (
+                "The data came from a cache, or the layer carries more than was measured: measure it again "
+                "(iogauge run -t ceiling), and see 'iogauge ceilings'"
+            )
+            return Rule("G6", demands, remedy).invalid(saw)
         remedy = "The data came from a cache, or the topology in the settings is wrong"
         return Rule("G6", demands, remedy).invalid(saw)
     if saturating and share < 0.5:
@@ -138,8 +144,9 @@ def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
     for metric in case.metrics:
         if metric.name not in seen.phase.rates:
             continue
-        limit = metric_ceiling(
-            metric, access.direction, case.extras, case.plan.nodes, case.plan.servers
+        plan, usable = case.plan, case.measured.usable
+        limit = lower_ceiling(
+            metric, access.direction, case.extras, plan.nodes, plan.servers, usable
         )
         finding = ceiling(
             value=max(case.values[metric.name]),
@@ -149,6 +156,24 @@ def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
             saturating=access.saturates == dimension(metric.unit),
         )
         yield dataclasses.replace(finding, metric=metric.name)
+
+
+def measured_ceilings(*, problems: Sequence[str]) -> Finding:
+    """G6: each layer that ``ceilings`` declares was measured, not too long ago, and no valid figure
+    exceeds it. Otherwise the measurement is not used.
+    """
+    return Rule(
+        "G6",
+        "a measured ceiling that holds",
+        "Measure the layers again: iogauge run -t ceiling; then see 'iogauge ceilings'",
+    ).decide(not problems, "; ".join(problems) or "the measured ceilings hold", Outcome.WARN)
+
+
+def measured_ceilings_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G6 if the partition declares layers, and the case moves the target's data."""
+    moves = any(phase.moves_data for phase in seen.phases)
+    if moves and seen.extras.ceilings and (seen.measured.problems or seen.measured.usable):
+        yield measured_ceilings(problems=seen.measured.problems)
 
 
 def unit_sanity(

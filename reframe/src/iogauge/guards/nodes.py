@@ -1,12 +1,12 @@
-"""Guards of the nodes: placement, connections, modes of the client (G15, G19, G20,
-G24).
+"""Guards of the nodes: placement, connections, modes of the client, streams between them (G15, G19,
+G20, G24, G26).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.changes import NodeActivity
@@ -279,4 +279,54 @@ def client_modes_of(seen: PhaseSeen) -> Iterator[Finding]:
                 (phase.transfer_bytes or 0 for phase in seen.tool_phases), default=0
             ),
             direction=seen.access.direction,
+        )
+
+
+#: Share of a core that iperf3 may use: above it the core may be the limit.
+_MOST_OF_A_CORE: Final = 0.95
+
+#: Share by which what an interface counted may be less than what the tool claims.
+_WIRE_TOLERANCE: Final = 0.02
+
+#: Share of what an interface counted that may be others', beside the headers of small frames (5 %).
+_MOST_OF_OTHERS: Final = 0.15
+
+
+def streams(*, wires: Sequence[tuple[str, int, int]], cores: float) -> Finding:
+    """G26: each end of a stream between nodes counts the tool's bytes on its network interface, and
+    at most 15 % more. iperf3 uses at most 95 % of the cores that it has threads for.
+
+    ``wires`` holds (turn and end, bytes as the tool claims, bytes as the interface counted).
+    """
+    rule = Rule(
+        "G26",
+        "the bytes of the streams on the interface, no others, and a core to spare",
+        "Name the interface of the storage network in extras.interface, and measure when others do not use it",
+    )
+    for end, claimed, counted in wires:
+        saw = f"{end}: iperf3 says {format_bytes(claimed)}, the interface counted {format_bytes(counted)}"
+        if counted < (1 - _WIRE_TOLERANCE) * claimed:
+            return rule.invalid(f"{saw}: the stream took another way")
+        if counted > (1 + _MOST_OF_OTHERS) * claimed:
+            return rule.decide(False, f"{saw}: others used it", Outcome.CONTAMINATED)
+    if cores > _MOST_OF_A_CORE:
+        return Rule(
+            "G26",
+            f"at most {_MOST_OF_A_CORE:.0%} of each core",
+            "Use iperf3 3.16 or later, which has a thread for each connection, and more tasks_per_node",
+        ).invalid(f"iperf3 used {cores:.0%} of its cores: what was measured may be a core")
+    return rule.ok(f"{len(wires)} end(s) counted what iperf3 says, with {cores:.0%} of its cores")
+
+
+def streams_of(seen: PhaseSeen) -> Iterator[Finding]:
+    outputs = [output for output in seen.outputs if output.tool == "iperf3"]
+    if outputs:
+        every: list[Any] = [output.parameters for output in outputs]
+        yield streams(
+            wires=[
+                (f"{wire.turn}, {wire.way} by {wire.host}", wire.claimed, wire.counted)
+                for parameters in every
+                for wire in parameters["wires"]
+            ],
+            cores=max(parameters["cores"] for parameters in every),
         )

@@ -16,12 +16,16 @@ from iogauge.evidence.witness import Testimony
 from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import Traits, View, traits
 from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.cost import NOTHING_MEASURED, MeasuredCeilings
 from iogauge.site.extras import PartitionExtras
 
 
 @dataclass(frozen=True)
 class CaseSeen:
-    """A case: its plan, its evidence, the site's declarations, and the samples of each metric."""
+    """A case: its plan, its evidence, the site's declarations, and the samples of each metric.
+
+    ``measured`` are the measured ceilings of its partition.
+    """
 
     plan: CasePlan
     evidence: Evidence
@@ -29,6 +33,7 @@ class CaseSeen:
     tier: Tier
     metrics: Sequence[Metric]
     values: Mapping[str, Sequence[float]]
+    measured: MeasuredCeilings = NOTHING_MEASURED
 
     @property
     def phases(self) -> list[PhaseSeen]:

@@ -270,7 +270,7 @@ def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
 
 def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G4 for phases that are timed."""
-    if seen.access.direction == "none" or not seen.outputs:
+    if seen.access.direction in ("elsewhere", "none") or not seen.outputs:
         return
     executions = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):

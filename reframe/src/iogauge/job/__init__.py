@@ -13,6 +13,7 @@
 - opening: lock, look, make the directory; and the way out
 - rounds.sh: a job of fio again and again, each time on one probe
 - sampling: samples of the contents, between the phases
+- streams: iperf3 on all nodes, turn by turn
 - turns: which probe of a needle has its turn
 - witness.sh: run a tool, and write down what the kernel says that it did
 """

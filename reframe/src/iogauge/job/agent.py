@@ -15,7 +15,8 @@ fails.
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next (:mod:`iogauge.job.turns`).
+a needle measures next (:mod:`iogauge.job.turns`). ``streams`` measures streams between the nodes
+(:mod:`iogauge.job.streams`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`expand`.
@@ -148,6 +149,20 @@ def _on_lustre(argv: list[str]) -> int | None:
     return None
 
 
+def _streams(words: list[str]) -> int | None:
+    """Measure streams between nodes, or join those who do; return None for other words."""
+    from iogauge.job import streams
+
+    match words:
+        case ["join", address, port, word, interface]:
+            streams.join(address, port, word, interface)
+            return 0
+        case [plan_file, out, interface, *start]:
+            streams.measure(plan_file, out, interface, start)
+            return 0
+    return None
+
+
 def _command(argv: list[str]) -> int | None:
     """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
@@ -169,6 +184,8 @@ def _command(argv: list[str]) -> int | None:
             lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
             sys.stdout.writelines(f"{line}\n" for line in lines)
             return 0
+        case ["streams", *words]:
+            return _streams(words)
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["restore", folder]:
@@ -192,7 +209,7 @@ def main(argv: list[str]) -> int:
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
         "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
-        "turns JOBFILE ROUNDS MEASURED [SERVERS]"
+        "turns JOBFILE ROUNDS MEASURED [SERVERS] | streams PLAN OUT INTERFACE START..."
     )
     print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)
     return 2

@@ -24,7 +24,12 @@ from iogauge.judge.verdict import (
     worst,
 )
 from iogauge.plan.case import CasePlan, access_of
-from iogauge.plan.cost import ceiling_reference, reference_doubt
+from iogauge.plan.cost import (
+    NOTHING_MEASURED,
+    MeasuredCeilings,
+    ceiling_reference,
+    reference_doubt,
+)
 from iogauge.site.doubts import Doubt, of_bounds
 from iogauge.site.extras import PartitionExtras
 
@@ -167,6 +172,7 @@ def judge(
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
     recorded: Collection[str] = (),
+    measured: MeasuredCeilings = NOTHING_MEASURED,
 ) -> Judgement:
     """Return the verdict of a case; raises :class:`ToolOutputError` if it is an ERROR.
 
@@ -185,11 +191,11 @@ def judge(
         wrong = contents.verification(tool=plan.tool, complaint=evidence.mismatch)
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
-    findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values))
+    findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
-    low = beside_ceilings(plan, metrics, used, extras)
-    findings += [doubtful(name, doubt) for name, doubt in (*wide, *low)]
+    wide += beside_ceilings(plan, metrics, used, extras)
+    findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []
     for metric in metrics:
         metric_verdict = decide_metric(
@@ -200,12 +206,10 @@ def judge(
             unreferenced,
             unsettled=_unsettled(plan, evidence, metric.name),
         )
-        notes = "; ".join(_notes(plan, evidence, metric.name))
-        decided.append(
-            dataclasses.replace(metric_verdict, reason=f"{metric_verdict.reason}: {notes}")
-            if notes
-            else metric_verdict
-        )
+        if notes := "; ".join(_notes(plan, evidence, metric.name)):
+            reason = f"{metric_verdict.reason}: {notes}"
+            metric_verdict = dataclasses.replace(metric_verdict, reason=reason)
+        decided.append(metric_verdict)
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")

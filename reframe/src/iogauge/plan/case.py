@@ -31,10 +31,11 @@ class Access:
     ``task_offset`` shifts readers by that many nodes against the writers; None means no shift.
     ``evict`` means that the page cache is emptied before the phase. ``saturates`` names the limit
     to which the phase drives a healthy target. The ceiling, times the site's efficiency, can then
-    serve as a reference. Direction ``none`` moves no timed data: it counts.
+    serve as a reference. Direction ``elsewhere`` moves timed data, and none of the target. Direction
+    ``none`` moves no timed data: it counts.
     """
 
-    direction: Literal["read", "write", "metadata", "none"]
+    direction: Literal["read", "write", "metadata", "elsewhere", "none"]
     o_direct: bool = False
     fsync: bool = False
     task_offset: int | None = None
@@ -74,7 +75,7 @@ class PhasePlan:
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
     the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
     servers of all nodes, ``servers`` for a program on the first node that uses the servers itself,
-    or ``agent`` for the agent on the first node.
+    ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
     times of every task. Without ``parse`` only the exit status counts. ``rates`` maps a metric to
@@ -93,7 +94,7 @@ class PhasePlan:
 
     name: str
     command: Sequence[str]
-    launch: Literal["tasks", "once", "clients", "servers", "agent"]
+    launch: Literal["tasks", "once", "clients", "servers", "agent", "nodes"]
     parse: Callable[[Printed], ToolOutput] | None
     rates: Mapping[str, tuple[str, str]]
     access: Access
@@ -112,7 +113,7 @@ class PhasePlan:
     @property
     def witnessed(self) -> bool:
         """Return whether the kernel's word is wanted: the phase is timed, and touches the target."""
-        return bool(self.rates) and self.access.direction != "none"
+        return bool(self.rates) and self.access.direction not in ("elsewhere", "none")
 
     @property
     def on_servers(self) -> bool:

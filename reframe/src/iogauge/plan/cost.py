@@ -7,7 +7,7 @@ is :data:`ASSUMED_BYTES_S` for each node. Each estimate names its source.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -36,6 +36,38 @@ class Speed:
 
     bytes_s: float
     source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredCeiling:
+    """The most that a layer carried when it was measured: bytes/s of each client, or of the target.
+
+    ``direction`` is that of the target's data. ``source`` says when, on how many nodes, and how often.
+    """
+
+    layer: str
+    direction: Literal["read", "write"]
+    bytes_s: float
+    of_each_client: bool
+    source: str
+
+    def over(self, nodes: int) -> Ceiling:
+        """Return what so many clients get through the layer, in bytes/s."""
+        rate = f"{format_bytes(self.bytes_s)}/s"
+        if self.of_each_client:
+            return Ceiling(nodes * self.bytes_s, f"{nodes} client(s) x {rate}, {self.source}")
+        return Ceiling(self.bytes_s, f"{self.layer} {rate}, {self.source}")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCeilings:
+    """The measured ceilings that hold for a case, and why others do not."""
+
+    usable: tuple[MeasuredCeiling, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+NOTHING_MEASURED: Final = MeasuredCeilings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +150,36 @@ def excess(budget: Budget, cost: Cost) -> list[str]:
     return over
 
 
+def lower_ceiling(
+    metric: Metric,
+    direction: str,
+    extras: PartitionExtras,
+    nodes: int,
+    servers: int | None,
+    measured: Sequence[MeasuredCeiling],
+) -> Ceiling | None:
+    """Return the lower of the declared ceiling and the measured ones; None if there is none.
+
+    Arguments as for :func:`metric_ceiling`. Only a bandwidth has measured ceilings.
+    """
+    declared = metric_ceiling(metric, direction, extras, nodes, servers)
+    found = [declared] if declared else []
+    if dimension(metric.unit) == "bandwidth":
+        for one in measured:
+            if one.direction == direction:
+                limit = one.over(nodes)
+                value = convert(limit.value, "B/s", metric.unit)
+                found.append(Ceiling(value, limit.limited_by))
+    return min(found, key=lambda ceiling: ceiling.value, default=None)
+
+
 def metric_ceiling(
     metric: Metric, direction: str, extras: PartitionExtras, nodes: int, servers: int | None = None
 ) -> Ceiling | None:
-    """Return the ceiling of a metric in the metric's own unit; None if none is declared.
+    """Return the declared ceiling of a metric in the metric's own unit; None if none is declared.
 
-    ``servers`` is the number of object storage servers that hold the files, None means all.
+    ``servers`` is the number of object storage servers that hold the files, None means all. References
+    rest on this one alone: what was measured may be low because something is broken.
     """
     if extras.topology is None or direction not in ("read", "write"):
         return None

@@ -75,6 +75,10 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
         return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
+    if phase.launch == "nodes":
+        start = [*launch.each_node, *launch.agent]
+        words = [*launch.agent, *phase.command, launch.interface or "", *start]
+        return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
     asked = ["--", *launch.agent] if phase.asks else []
     command = shell_command([*phase.command, *asked]) + more
     if phase.launch == "tasks" and launch.run_tasks:

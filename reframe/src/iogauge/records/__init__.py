@@ -1,5 +1,6 @@
 """What is kept of every case, and how it is found again.
 
+- ceilings: the most that each layer carried when it was measured
 - columns: records as rows of a table
 - continued: series that records of before belong to as well
 - derive: quantities computed from records of several cases

@@ -1,5 +1,6 @@
 """What a session found, as people and pipelines read it.
 
+- ceilings: declared, measured and reached figures of each layer
 - compare: two subjects side by side
 - ending: the word and the sentence that a session ends with
 - history_table: the history in a terminal

@@ -234,6 +234,29 @@ class CaseSize(Sizes):
     tier: Tier | None = None
 
 
+class Ceilings(SiteModel):
+    """Layers below the file system that may be measured, and how long a measurement holds."""
+
+    #: Protocol that carries the target's data, if streams between the nodes may be measured.
+    network: Literal["tcp"] | None = None
+    #: Whether copies from a node's memory may be measured.
+    memory: bool = False
+    #: The target's block devices, if they may be read on the first node of a job.
+    devices: tuple[Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9_./-]+$")], ...] = ()
+    #: Days after which a measurement is too old.
+    max_age_days: Count = 90
+
+    @model_validator(mode="after")
+    def _something_declared(self) -> Ceilings:
+        if not (self.network or self.memory or self.devices):
+            raise ValueError(
+                "declare network, memory or devices, or leave ceilings out: nothing may be measured"
+            )
+        if len(set(self.devices)) != len(self.devices):
+            raise ValueError(f"devices names a device twice: {list(self.devices)}")
+        return self
+
+
 class Budget(SiteModel):
     """Cost that all cases of a session may have together on a partition."""
 
@@ -279,6 +302,8 @@ class PartitionExtras(SiteModel):
     #: By name of the check: differences from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
     budget: Budget | None = None
+    #: Layers that the scenarios of ceilings may measure.
+    ceilings: Ceilings | None = None
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
     price: Price | None = None

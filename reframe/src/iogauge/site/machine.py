@@ -20,7 +20,17 @@ from typing import Any, Final
 
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
-from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
+from iogauge.core.words import (
+    DARSHAN,
+    FIO,
+    IOR,
+    IOR_HDF5,
+    IOR_LUSTRE,
+    IOR_MPIIO,
+    IOR_NCMPI,
+    IPERF,
+    MDTEST,
+)
 from iogauge.node import below
 from iogauge.node.cores import usable_cores
 from iogauge.node.mounts import Below, Mount, Space, find_mount, space_of, traits
@@ -45,6 +55,7 @@ BRINGS: Final = {
     "ior": "ci/build-stack",
     "mdtest": "ci/build-stack",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
 }
@@ -58,6 +69,7 @@ _PROGRAM_OF: Final = {
     IOR_LUSTRE: "ior",
     MDTEST: "mdtest",
     FIO: "fio",
+    IPERF: "iperf3",
 }
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
@@ -159,6 +171,10 @@ def _ask(name: str, path: str) -> Program:
             text = _output([path, "--version"])
             match = re.search(r"fio-(\S+)", text)
             return Program(name, path, match[1], (FIO,)) if match else _odd(name, path, text)
+        if name == "iperf3":
+            text = _output([path, "--version"])
+            match = re.match(r"iperf (\S+)", text)
+            return Program(name, path, match[1], (IPERF,)) if match else _odd(name, path, text)
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
@@ -198,7 +214,7 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "fio", "mpirun"):
+    for name in ("ior", "mdtest", "fio", "iperf3", "mpirun"):
         path = shutil.which(name)
         if path is None:
             continue

@@ -3,6 +3,7 @@
 - darshan: words that put Darshan under a tool, and its log
 - fio: job files of fio, and its JSON
 - ior: command lines of IOR, and its JSON
+- iperf3: streams between nodes, and their reports
 - launcher: why a launcher did not run a tool
 - mdtest: command lines of mdtest, and its tables
 - mpi: MPI-IO hints in the words of the MPI library, and reported bindings

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
@@ -30,6 +30,8 @@ MISMATCH: Final = r"verify: bad |verify failed"
 WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
 #: A checksum has a header of tens of bytes, more in later versions of fio.
 _LEAST_CHECKSUM_BYTES: Final = 512
+#: Requests in flight on a device that is read as fast as it can.
+_DEVICE_DEPTH: Final = 32
 _ENGINES: Final = ("psync", "libaio", "io_uring", *METADATA_PHASES)
 
 
@@ -357,3 +359,50 @@ class FioOptions:
         if self.output is not None:
             args.append(f"--output={self.output}")
         return [*args, self.job_file]
+
+
+def memory_job(*, file_bytes: int, numjobs: int, runtime_s: int) -> str:
+    """Return the text of a job whose processes each copy from memory of their own.
+
+    A shared mapping of /dev/zero is memory that belongs to no file: nothing is left behind.
+    The first second, in which the kernel makes its pages, does not count.
+    """
+    lines = [
+        "[memory]",
+        f"description={TOKEN}",
+        "ioengine=mmap",
+        "filename=/dev/zero",
+        "rw=read",
+        "bs=1m",
+        f"size={units.tool_size(file_bytes)}",
+        f"numjobs={numjobs}",
+        "group_reporting=1",
+        "time_based=1",
+        "ramp_time=1s",
+        f"runtime={runtime_s}s",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def device_jobs(devices: Sequence[str], *, runtime_s: int) -> str:
+    """Return the text of jobs that read a block device each, all at once, past the page cache.
+
+    Raises ValueError for a path that fio would take apart.
+    """
+    lines = []
+    for number, device in enumerate(devices):
+        if not re.fullmatch(r"/dev/[\w./-]+", device):
+            raise ValueError(f"{device!r}: expected the path of a device below /dev, without ':'")
+        lines += [
+            f"[device{number}]",
+            f"description={TOKEN}",
+            f"filename={device}",
+            "ioengine=libaio",
+            f"iodepth={_DEVICE_DEPTH}",
+            "direct=1",
+            "rw=read",
+            "bs=1m",
+            "time_based=1",
+            f"runtime={runtime_s}s",
+        ]
+    return "\n".join(lines) + "\n"

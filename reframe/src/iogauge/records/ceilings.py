@@ -1,0 +1,246 @@
+"""Ceilings that were measured: the most that each layer carried, by valid records of a partition.
+
+A measured ceiling bounds figures (G6) only while it holds. It is not used if it is too old, or if a valid figure of
+the same partition exceeds it: then the measurement was low, not the layer. Whoever asks is told why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+import polars as pl
+
+from iogauge.core import paths
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
+from iogauge.judge.verdict import Verdict
+from iogauge.plan.cost import MeasuredCeiling, MeasuredCeilings
+from iogauge.records import query
+from iogauge.records.record import Record, microseconds, short_name
+from iogauge.site.extras import Ceilings
+
+Way = Literal["read", "write"]
+WAYS: Final[tuple[Way, ...]] = ("read", "write")
+
+#: Days for which figures count, if a partition declares no other number.
+DAYS: Final = Ceilings.model_fields["max_age_days"].default
+
+#: Verdicts of valid measurements.
+_VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
+
+#: Most that a figure may be of a measured ceiling, as in G6.
+_MOST_SHARE: Final = 1.02
+
+NETWORK: Final = "client network"
+MEMORY: Final = "client memory"
+DEVICES: Final = "devices"
+
+#: The layers that each check measures: metric, layer, direction of the target's data. A client receives what it reads.
+_METRICS: Final[Mapping[str, tuple[tuple[str, str, tuple[Way, ...]], ...]]] = {
+    "NetworkCeiling": (
+        ("pair_median", NETWORK, ("read", "write")),
+        ("all_to_one", NETWORK, ("read",)),
+        ("one_to_all", NETWORK, ("write",)),
+    ),
+    "MemoryCeiling": (("memory_bw", MEMORY, ("read", "write")),),
+    "DeviceCeiling": (("devices_bw", DEVICES, ("read",)),),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A valid figure of a record, in bytes/s, with its case, the time, its nodes and samples."""
+
+    case: str
+    time: str
+    nodes: int
+    samples: int
+    bytes_s: float
+
+    @property
+    def day(self) -> str:
+        """Return the day (UTC) on which it was measured."""
+        return self.time[:10]
+
+    @property
+    def source(self) -> str:
+        """Return when it was measured, on how many nodes, and how often."""
+        return f"measured {self.day} on {self.nodes} node(s), best of {self.samples} sample(s)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A layer in one direction: the best measurement that is not too old, and what is wrong with it.
+
+    ``problem`` says why the measurement is not used, empty if it is.
+    """
+
+    name: str
+    direction: Way
+    best: Figure | None
+    problem: str = ""
+
+    @property
+    def of_each_client(self) -> bool:
+        """Return whether more clients carry more."""
+        return self.name != DEVICES
+
+    @property
+    def ceiling(self) -> MeasuredCeiling | None:
+        """Return the measured ceiling; None if there is none."""
+        if self.best is None:
+            return None
+        return MeasuredCeiling(
+            layer=self.name,
+            direction=self.direction,
+            bytes_s=self.best.bytes_s,
+            of_each_client=self.of_each_client,
+            source=self.best.source,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayersSeen:
+    """The layers that a partition declares, and the highest valid figure of each direction."""
+
+    layers: tuple[Layer, ...]
+    reached: Mapping[Way, Figure]
+
+
+def declared_layers(declared: Ceilings) -> list[tuple[str, Way]]:
+    """Return the layers that may be measured, from the devices up, in each direction."""
+    found: list[tuple[str, Way]] = [(DEVICES, "read")] if declared.devices else []
+    for allowed, name in ((declared.network, NETWORK), (declared.memory, MEMORY)):
+        found += [(name, way) for way in WAYS if allowed]
+    return found
+
+
+def _figures(record: Record) -> Iterator[tuple[str, Way, Figure]]:
+    """Yield what a ceiling's record says of layers."""
+    for metric in record.metrics:
+        for name, layer, ways in _METRICS[record.check]:
+            if metric.name == name and metric.verdict in _VALID:
+                values = [*(metric.samples or ()), *(metric.probes or {}).values()]
+                best = max(map(float, values), default=metric.median)
+                figure = _figure(record, best, metric.unit, len(metric.samples or ()))
+                yield from ((layer, way, figure) for way in ways)
+
+
+def _figure(record: Record, value: float, unit: str, samples: int) -> Figure:
+    return Figure(
+        case=record.short_name,
+        time=record.time,
+        nodes=int(record.nodes or 1),
+        samples=samples,
+        bytes_s=convert(value, unit, "B/s"),
+    )
+
+
+def look(
+    ours: Sequence[Record],
+    others: Sequence[tuple[Way, Figure]],
+    declared: Ceilings | None,
+    now: float,
+) -> LayersSeen:
+    """Return the declared layers of a partition, by its valid records of ceilings (``ours``).
+
+    ``others`` are the bandwidths of all other valid records. ``now`` is in seconds since 1970.
+    """
+    days = declared.max_age_days if declared else DAYS
+    oldest = (now - days * 86400) * 1e6
+    found: dict[tuple[str, Way], list[Figure]] = {}
+    for record in ours:
+        for name, way, figure in _figures(record):
+            found.setdefault((name, way), []).append(figure)
+    young = [(way, figure) for way, figure in others if microseconds(figure.time) >= oldest]
+    layers = []
+    for name, way in declared_layers(declared) if declared else []:
+        figures = found.get((name, way), [])
+        fresh = [figure for figure in figures if microseconds(figure.time) >= oldest]
+        best = max(fresh, key=lambda figure: figure.bytes_s, default=None)
+        layer = Layer(name=name, direction=way, best=best)
+        problem = _lacks(layer, figures, days) if best is None else _exceeded(layer, young)
+        layers.append(replace(layer, problem=problem))
+    reached: dict[Way, Figure] = {}
+    for way, figure in young:
+        if way not in reached or figure.bytes_s > reached[way].bytes_s:
+            reached[way] = figure
+    return LayersSeen(layers=tuple(layers), reached=reached)
+
+
+def _lacks(layer: Layer, figures: Sequence[Figure], days: int) -> str:
+    """Return why there is no measurement to use."""
+    if not figures:
+        return f"{layer.name}, {layer.direction}: not measured"
+    last = max(figures, key=lambda figure: figure.time)
+    return f"{layer.name}, {layer.direction}: {last.source}, more than {days} days ago"
+
+
+def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
+    """Return which valid figure exceeds a measurement, empty if none does; memory bounds none."""
+    ceiling = layer.ceiling
+    if ceiling is None or layer.name == MEMORY:
+        return ""
+    for way, figure in sorted(others, key=lambda other: other[1].time, reverse=True):
+        limit = ceiling.over(figure.nodes)
+        if way == layer.direction and figure.bytes_s > _MOST_SHARE * limit.value:
+            return (
+                f"{layer.name}, {way}: {figure.case} reached {format_bytes(figure.bytes_s)}/s on {figure.day}, "
+                f"more than {limit.limited_by}: the measurement was low"
+            )
+    return ""
+
+
+def of_history(folder: Path, system: str, partition: str, declared: Ceilings | None) -> LayersSeen:
+    """Return the declared layers of a partition as its history shows them.
+
+    Raises OSError for a file that cannot be read.
+    """
+    columns = ("time", "system", "partition", "check", "case", "nodes", "verdict", "samples")
+    more = ("metric", "unit", "median", "metric_verdict", "record", "source", "number")
+    valid = [verdict.value for verdict in _VALID]
+    rows = query.load(folder, columns=(*columns, *more)).filter(
+        (pl.col("system") == system)
+        & (pl.col("partition") == partition)
+        & pl.col("verdict").is_in(valid)
+        & pl.col("metric_verdict").is_in(valid)
+        & pl.col("unit").is_in(list(BANDWIDTH_UNITS))
+    )
+    measuring = pl.col("check").is_in(list(_METRICS))
+    ours = []
+    for values in query.records(folder, rows.filter(measuring).unique("record")).values():
+        with contextlib.suppress(
+            TypeError, ValueError
+        ):  # a damaged line: iogauge history --damaged
+            ours.append(Record.from_json(values))
+    others: list[tuple[Way, Figure]] = []
+    for row in rows.filter(~measuring).iter_rows(named=True):
+        for way in WAYS:
+            if row["metric"].startswith(f"{way}_"):
+                figure = Figure(
+                    case=short_name(row["case"]),
+                    time=row["time"].isoformat().replace("+00:00", "Z"),
+                    nodes=row["nodes"] or 1,
+                    samples=row["samples"] or 1,
+                    bytes_s=convert(row["median"], row["unit"], "B/s"),
+                )
+                others.append((way, figure))
+    return look(ours, others, declared, time.time())
+
+
+def of_partition(system: str, partition: str, declared: Ceilings) -> MeasuredCeilings:
+    """Return the measured ceilings that bound a partition's figures, and why others do not.
+
+    A client's memory bounds none: reads past the page cache are copied by no processor. Raises OSError.
+    """
+    layers = of_history(paths.history_dir(), system, partition, declared).layers
+    bounding = [layer for layer in layers if layer.name != MEMORY]
+    usable = (layer.ceiling for layer in bounding if not layer.problem)
+    return MeasuredCeilings(
+        usable=tuple(ceiling for ceiling in usable if ceiling),
+        problems=tuple(layer.problem for layer in bounding if layer.problem),
+    )

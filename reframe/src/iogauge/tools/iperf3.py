@@ -1,0 +1,289 @@
+"""iperf3: streams between nodes, from the turns of a plan to the rates that the receivers counted.
+
+Written against iperf 3.12. The receiver counts: fio's ``net`` engine was tried as well, and its receiver
+loses the bytes of short reads (1 % to 15 % of them on a loopback, fio 3.33).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from iogauge.core import untrusted
+from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.units import format_bytes
+from iogauge.tools.parsing import excerpt, member, non_negative, positive, unique
+
+#: The phase of every output, and its quantities.
+PHASE: Final = "network"
+PAIR_MEDIAN, PAIR_SLOWEST = "pair_median", "pair_slowest"
+ONE_TO_ALL, ALL_TO_ONE = "one_to_all", "all_to_one"
+
+#: Largest relative difference between figures of iperf3 that should be equal.
+_TOLERANCE: Final = 0.01
+
+Kind = Literal["pair", "one_to_all", "all_to_one"]
+End = Literal["sent", "received"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTurn:
+    """Streams that run at the same time: pairs of sender and receiver."""
+
+    kind: Kind
+    streams: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return " to ".join(self.streams[0]) if self.kind == "pair" else self.kind.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamPlan:
+    """What is measured between ``nodes`` nodes: seconds of a turn, and connections of a pair.
+
+    Each node sends to the next ``distances`` nodes of the ring of their sorted names, each pair alone.
+    Then the first sends to all others at once, and all others to the first.
+    """
+
+    nodes: int
+    distances: int
+    seconds: int
+    connections: int
+
+    def to_json(self) -> str:
+        """Return the text of the file that the job reads."""
+        names = ("nodes", "distances", "seconds", "connections")
+        return json.dumps({name: getattr(self, name) for name in names})
+
+    @classmethod
+    def from_json(cls, text: str) -> StreamPlan:
+        """Return the plan of a file's text; raises ValueError or TypeError."""
+        plan: StreamPlan = untrusted.build(cls, untrusted.parse_json(text))
+        return plan
+
+    def turns(self, hosts: Sequence[str]) -> list[StreamTurn]:
+        """Return the turns over the hosts, in order."""
+        ring, count = sorted(hosts), len(hosts)
+        pairs = [
+            StreamTurn("pair", ((host, ring[(at + distance) % count]),))
+            for distance in range(1, self.distances + 1)
+            for at, host in enumerate(ring)
+        ]
+        first, others = ring[0], ring[1:]
+        return [
+            *pairs,
+            StreamTurn("one_to_all", tuple((first, other) for other in others)),
+            StreamTurn("all_to_one", tuple((other, first) for other in others)),
+        ]
+
+    def connections_of(self, turn: StreamTurn) -> int:
+        """Return the connections of each stream of a turn: as many in all as of a pair, at least.
+
+        They belong to one process, which starts them at once: of several, the sum would be too high,
+        because one streams alone before the other begins.
+        """
+        return math.ceil(self.connections / len(turn.streams))
+
+
+def distances_within(nodes: int, turns: int) -> int:
+    """Return how many distances of the ring so many turns allow; 0 if not even the first."""
+    return max(0, min(nodes - 1, (turns - 2) // nodes))
+
+
+def server_arguments(address: str, port: int) -> list[str]:
+    """Return the words of a receiver that ends after one stream."""
+    return ["iperf3", "-s", "-1", "-B", address, "-p", str(port), "--forceflush"]
+
+
+def client_arguments(
+    own: str, address: str, port: int, seconds: int, connections: int
+) -> list[str]:
+    """Return the words of a sender, from its own address to a receiver's."""
+    words = ["iperf3", "-c", address, "-B", own, "-p", str(port), "-t", str(seconds)]
+    return [*words, "-P", str(connections), "-i", "0", "-J", "--connect-timeout", "5000"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stream:
+    """A stream's report: bytes and seconds as the receiver counted them.
+
+    ``cores`` is the share of the cores that iperf3 could use, at the busier end.
+    """
+
+    version: str
+    received: int
+    seconds: float
+    began: float
+    cores: float
+
+
+def _stream(report: object, seconds_asked: int, connections: int, where: str) -> _Stream:
+    if isinstance(report, Mapping) and report.get("error"):
+        raise ToolOutputError(
+            f"{where}: iperf3 says: {excerpt(str(report['error']))}: expected that the nodes reach each other on "
+            "extras.interface, ports 20000 to 32000; see whether a firewall lets them"
+        )
+    start, end = member(report, "start", where), member(report, "end", where)
+    version = str(member(start, "version", where)).removeprefix("iperf ")
+    asked = member(start, "test_start", where)
+    for key, want in (("duration", seconds_asked), ("num_streams", connections), ("reverse", 0)):
+        if (got := non_negative(asked, key, where)) != want:
+            raise ToolOutputError(f"{where}: {key} is {got:g}, expected {want}")
+    if (kind := member(asked, "protocol", where)) != "TCP":
+        raise ToolOutputError(f"{where}: protocol is {excerpt(repr(kind))}, expected TCP")
+    sent, got = member(end, "sum_sent", where), member(end, "sum_received", where)
+    received, seconds = positive(got, "bytes", where), positive(got, "seconds", where)
+    rate = positive(got, "bits_per_second", where)
+    if received > positive(sent, "bytes", where):
+        raise ToolOutputError(f"{where}: {received:.0f} bytes were received, and fewer sent")
+    if abs(received * 8 / seconds - rate) > _TOLERANCE * rate:
+        raise ToolOutputError(
+            f"{where}: {received:.0f} bytes in {seconds:g} s differ from {rate:.0f} bits/s"
+        )
+    times = member(start, "timestamp", where)
+    used = member(end, "cpu_utilization_percent", where)
+    percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
+    threads = connections if _threaded(version) else 1
+    return _Stream(
+        version=version,
+        received=int(received),
+        seconds=seconds,
+        began=non_negative(times, "timesecs", where),
+        cores=percent / 100 / threads,
+    )
+
+
+def _threaded(version: str) -> bool:
+    """Return whether a version has a thread for each connection: 3.16 and later."""
+    numbers = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= (3, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Bytes of a turn at one end: as the receivers say, and as the node's interface counted them.
+
+    The sender says more: it counts what it has given to its kernel, of which some is never sent.
+    """
+
+    turn: str
+    host: str
+    way: End
+    claimed: int
+    counted: int
+
+
+def parse(text: str, planned: StreamPlan) -> ToolOutput:
+    """Parse what the job's streams left: one phase, with the rates that the receivers counted.
+
+    ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over it,
+    ``one_to_all`` and ``all_to_one`` (MiB/s) the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names) and ``wires``, see :class:`Wire`, and
+    ``cores``, the largest share of the cores that an iperf3 could use.
+    Raises :class:`ToolOutputError`, also if a turn or a stream is missing.
+    """
+    try:
+        document = untrusted.parse_json(text)
+    except ValueError as error:
+        raise ToolOutputError(f"streams: {error}") from None
+    hosts, done = member(document, "hosts", "streams"), member(document, "turns", "streams")
+    if not isinstance(hosts, list) or len({str(host) for host in hosts}) != planned.nodes:
+        raise ToolOutputError(f"streams: {excerpt(repr(hosts))}, expected {planned.nodes} hosts")
+    turns = planned.turns([str(host) for host in hosts])
+    if not isinstance(done, list) or len(done) != len(turns):
+        raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
+    measured = [
+        _of_turn(turn, said, planned, f"streams, {turn}")
+        for turn, said in zip(turns, done, strict=True)
+    ]
+    rates: dict[str, dict[str, float]] = {"pair": {}, ONE_TO_ALL: {}, ALL_TO_ONE: {}}
+    for turn, one in zip(turns, measured, strict=True):
+        rates[turn.kind][str(turn)] = one.bytes_s / 2**20
+    found = [stream for one in measured for stream in one.streams]
+    wires = tuple(wire for one in measured for wire in one.wires)
+    seconds = sum(one.seconds for one in measured)
+    pairs = rates["pair"]
+    median = statistics.median(pairs.values())
+    slowest = min(pairs, key=lambda name: pairs[name])
+    quantities = {
+        PAIR_MEDIAN: Quantity(median, "MiB/s"),
+        PAIR_SLOWEST: Quantity(pairs[slowest] / median, "1"),
+        **{kind: Quantity(sum(rates[kind].values()), "MiB/s") for kind in (ONE_TO_ALL, ALL_TO_ONE)},
+    }
+    versions = unique(stream.version for stream in found)
+    if len(versions) > 1:
+        raise ToolOutputError(f"streams: iperf3 {' and '.join(versions)}, expected one version")
+    received = sum(stream.received for stream in found)
+    return ToolOutput(
+        tool="iperf3",
+        version=versions[0],
+        phases=(Phase(PHASE, quantities, seconds, bytes_moved=received),),
+        nodes=planned.nodes,
+        parameters={
+            "pairs": {name: float(f"{rate:.5g}") for name, rate in pairs.items()},
+            "wires": wires,
+            "cores": max(stream.cores for stream in found),
+        },
+        notes={
+            PAIR_SLOWEST: f"{len(pairs)} pairs, slowest is {slowest}: "
+            f"{format_bytes(pairs[slowest] * 2**20)}/s"
+        },
+        moments=tuple(Moment("timesecs", stream.began) for stream in found),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """A turn: its streams, what the interfaces counted, and the bytes/s of all streams together."""
+
+    streams: tuple[_Stream, ...]
+    wires: tuple[Wire, ...]
+    bytes_s: float
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of the longest stream."""
+        return max(stream.seconds for stream in self.streams)
+
+
+def _of_turn(turn: StreamTurn, said: Any, planned: StreamPlan, where: str) -> _Measured:
+    """Return what was measured in a turn; raises :class:`ToolOutputError`."""
+    reports, counted = member(said, "streams", where), member(said, "counted", where)
+    streams: list[_Stream] = []
+    claimed: dict[tuple[str, End], int] = {}
+    for sender, receiver in turn.streams:
+        key = f"{sender} {receiver}"
+        report, connections = member(reports, key, where), planned.connections_of(turn)
+        stream = _stream(report, planned.seconds, connections, f"{where}, {key}")
+        streams.append(stream)
+        ends: tuple[tuple[str, End], ...] = ((sender, "sent"), (receiver, "received"))
+        for end in ends:
+            claimed[end] = claimed.get(end, 0) + stream.received
+    wires = []
+    for (host, way), bytes_claimed in claimed.items():
+        of_host = member(counted, host, where)
+        bytes_counted = int(non_negative(of_host, way, where))
+        wires.append(Wire(str(turn), host, way, bytes_claimed, bytes_counted))
+    rate = sum(stream.received for stream in streams) / max(s.seconds for s in streams)
+    if len(streams) > 1:
+        rate = min(rate, _together(turn, said, wires, where))
+    return _Measured(tuple(streams), tuple(wires), rate)
+
+
+def _together(turn: StreamTurn, said: Any, wires: Sequence[Wire], where: str) -> float:
+    """Return the bytes/s of the one node's streams, while all of them ran.
+
+    Streams of several processes begin one after the other: over the longest of them, their sum would
+    be too high. So the interface's rate in the middle of the turn counts, less the headers: what the
+    tool claims of all that the interface counted.
+    """
+    way: End = "sent" if turn.kind == ONE_TO_ALL else "received"
+    one = turn.streams[0][0 if way == "sent" else 1]
+    (wire,) = (wire for wire in wires if (wire.host, wire.way) == (one, way))
+    watched = member(member(said, "watched", where), one, where)
+    rate = positive(watched, way, f"{where}, the interface of {one}")
+    return rate * min(1.0, wire.claimed / wire.counted if wire.counted else 1.0)

@@ -1,0 +1,191 @@
+"""Ceilings that are measured for real: streams between hosts whose links have known limits, copies from memory.
+
+The hosts are namespaces of this machine. ``tc`` limits what each of them sends, and what it receives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import ROOT, Rig, Run
+from e2e.test_hosts import open_mpi
+from support import hosts as support
+from support.devices import Devices
+from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
+
+#: The blkio controller's limit of reads, in bytes/s.
+CAP = Path("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device")
+
+#: Mbit/s that each host may send and receive; n3 has the slow link.
+SEND = {"n1": 480, "n2": 480, "n3": 240}
+RECEIVE = {"n1": 320, "n2": 480, "n3": 480}
+
+
+def mib_s(mbit_s: float) -> float:
+    return mbit_s * 1e6 / 8 / 2**20
+
+
+@pytest.fixture(scope="module")
+def cluster(storage: Path) -> Iterator[Hosts]:
+    """Three hosts, with frames of 9000 bytes as fast networks have them: headers are 0.7 % of these."""
+    missing = [name for name in ("tc", "iperf3") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(f"not on PATH: {', '.join(missing)}")
+    if (reason := support.why_not()) is not None:
+        pytest.skip(reason)
+    if not open_mpi():
+        pytest.skip("no mpirun of Open MPI on PATH")
+    with Hosts(3, storage) as made:
+        made.run("switch", ["ip", "link", "set", "br0", "mtu", "9000"])
+        for host in made.names:
+            for place, device, rate in (
+                (host, "eth0", SEND[host]),
+                ("switch", host, RECEIVE[host]),
+            ):
+                for words in (
+                    f"ip link set {device} mtu 9000",
+                    f"tc qdisc add dev {device} root tbf rate {rate}mbit burst 256k latency 20ms",
+                ):
+                    done = made.run(place, words.split())
+                    if done.returncode != 0:
+                        pytest.skip(f"{words}: {done.stderr}")
+        yield made
+
+
+@pytest.fixture(scope="module")
+def disks(storage: Path) -> Iterator[dict[str, int]]:
+    """Two loop devices that are read at so many MiB/s and no more."""
+    if not os.access(CAP, os.W_OK):
+        pytest.skip(f"{CAP} is not writable")
+    folder = storage / f"disks-{os.getpid()}"
+    folder.mkdir()
+    found: dict[str, int] = {}
+    with contextlib.ExitStack() as leaving:
+        leaving.callback(shutil.rmtree, folder)
+        devices = Devices(folder, leaving)
+        for name, mib_s in (("fast", 60), ("slow", 30)):
+            image = devices.image(name, 32)
+            image.write_bytes(os.urandom(32 << 20))
+            loop = devices.loop(image)
+            number = Path(f"/sys/block/{loop.name}/dev").read_text().strip()
+            CAP.write_text(f"{number} {mib_s << 20}")
+            leaving.callback(CAP.write_text, f"{number} 0")
+            found[str(loop)] = mib_s
+        yield found
+
+
+@pytest.fixture(scope="module")
+def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Rig]) -> Rig:
+    made = make_module_rig(tools=("fio", "iperf3"), tasks=2, launcher="mpirun")
+    data = made.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["env_vars"] = [
+        ["OMPI_ALLOW_RUN_AS_ROOT", "1"],
+        ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"],
+    ]
+    partition["extras"] |= {
+        "hosts": cluster.names,
+        "interface": "eth0",
+        "scale": {"nodes": 3, "tasks_per_node": 2},
+        "ceilings": {"network": "tcp", "memory": True, "devices": list(disks)},
+        "topology": {"source": "made up", "clients": {"nic": "1 Gbit/s"}},
+        "cases": {
+            "NetworkCeiling": {"phase_seconds": "16 s"},
+            "DeviceCeiling": {"phase_seconds": "4 s"},
+        },
+    }
+    partition["extras"]["limits"]["repetitions"] = 1
+    made.write_settings(data)
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured(cluster: Hosts, rig: Rig) -> Run:
+    environment = rig.environment(
+        OMPI_MCA_plm_rsh_agent=str(cluster.agent),
+        OMPI_MCA_btl_tcp_if_include="eth0",
+        OMPI_MCA_oob_tcp_if_include="eth0",
+    )
+    process = subprocess.Popen(
+        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "-t", "ceiling"]),
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    done = rig.finish(process, 300)
+    rig.assert_clean()
+    for host in cluster.names:
+        left = [line for line in cluster.processes(host).values() if "iperf3" in line]
+        assert left == [], f"left on {host}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def table(measured: Run, rig: Rig) -> Run:
+    """What ``iogauge ceilings`` says afterwards."""
+    return rig.finish(rig.start(["iogauge", "ceilings", "--system=rig"], COLUMNS="150"))
+
+
+def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
+    (record,) = (record for record in run.records if record["check"] == check)
+    assert record["verdict"] != "ERROR", run.out
+    return {metric["name"]: metric for metric in record["metrics"]}
+
+
+def test_the_limits_of_the_links_are_found(measured: Run) -> None:
+    """A ceiling is the best figure. A single turn of 2 s may lose more on a machine that others use."""
+    found = metrics(measured, "NetworkCeiling")
+    pairs = found["pair_median"]["probes"]
+    assert len(pairs) == 6, measured.out
+    shares = {}
+    for pair, rate in pairs.items():
+        sender, _, receiver = pair.split()
+        shares[pair] = rate / mib_s(min(SEND[sender], RECEIVE[receiver]))
+    shares["one to all"] = found["one_to_all"]["median"] / mib_s(480)
+    shares["all to one"] = found["all_to_one"]["median"] / mib_s(320)
+    assert all(0.85 < share < 1.05 for share in shares.values()), shares
+    assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
+
+
+def test_the_limits_of_the_devices_are_found(measured: Run, disks: dict[str, int]) -> None:
+    found = metrics(measured, "DeviceCeiling")
+    assert found["devices_bw"]["median"] == pytest.approx(90, rel=0.05)
+    assert found["devices_bw"]["probes"] == pytest.approx(disks, rel=0.05)
+    slowest = found["devices_slowest"]
+    assert slowest["verdict"] == "FAIL"
+    assert f"slowest is {list(disks)[1]}" in slowest["reason"]
+
+
+def test_the_slow_link_is_named(measured: Run) -> None:
+    slowest = metrics(measured, "NetworkCeiling")["pair_slowest"]
+    assert slowest["verdict"] == "FAIL"
+    assert "slowest is n3 to" in slowest["reason"]
+
+
+def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
+    assert table.rc == 0, table.out
+    (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
+    assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
+    assert "read: limited by devices (measured)" in table.out
+    assert "write: limited by client network (measured)" in table.out
+
+
+def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:
+    """The disk of this machine is faster than its links."""
+    words = ["reframe", "-c", "checks/", "-r", "-n", "^FioRandomRead%block=128KiB"]
+    run = rig.finish(rig.start(words))  # keeps the history
+    run.never_passed("INVALID", r"G6: .* of the ceiling \(1 client\(s\) x .*, measured 20")

@@ -1,0 +1,217 @@
+"""Ceilings that were measured: which hold, which are named and not used, and how they limit a figure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import Metric
+from iogauge.guards import figures, nodes
+from iogauge.guards.finding import Outcome
+from iogauge.plan.cost import MeasuredCeiling, lower_ceiling
+from iogauge.records import ceilings
+from iogauge.records.record import Record
+from iogauge.report import ceilings as report
+from iogauge.site.extras import Ceilings
+from support.extras import extras
+from support.records import METRIC, RECORD
+
+MIB = 2**20
+DECLARED = Ceilings(network="tcp", memory=True, devices=("/dev/sdb",))
+#: 2027-01-31T12:00:00Z, the time of the records, and a day in seconds.
+NOW, DAY = 1801396800.0, 86400.0
+
+
+def record(check: str, **metrics: Any) -> Record:
+    """A record of a check on three nodes: samples by the names of metrics."""
+    found = []
+    for name, samples in metrics.items():
+        more = {
+            "samples": samples,
+            "median": samples[0],
+            "verdict": "UNREFERENCED",
+            "reference": None,
+        }
+        found.append({**METRIC, "name": name, **more})
+    values = {
+        **RECORD,
+        "check": check,
+        "case": check,
+        "nodes": 3,
+        "metrics": found,
+        "verdict": "UNREFERENCED",
+    }
+    return Record.from_json(json.loads(json.dumps(values)))
+
+
+NETWORK = record(
+    "NetworkCeiling", pair_median=[90.0], one_to_all=[110.0, 112.0], all_to_one=[100.0]
+)
+DEVICES = record("DeviceCeiling", devices_bw=[500.0])
+
+
+def figure(mib_s: float, nodes: int = 3, time: str = "2027-01-30T12:00:00Z") -> ceilings.Figure:
+    return ceilings.Figure(case="IorPosix", time=time, nodes=nodes, samples=3, bytes_s=mib_s * MIB)
+
+
+def look(
+    *others: tuple[ceilings.Way, ceilings.Figure], now: float = NOW
+) -> dict[tuple[str, str], ceilings.Layer]:
+    seen = ceilings.look([NETWORK, DEVICES], others, DECLARED, now)
+    return {(layer.name, layer.direction): layer for layer in seen.layers}
+
+
+def test_the_best_figure_of_each_direction_is_the_ceiling() -> None:
+    """A client receives what it reads; a pair stands for both ways."""
+    found = look()
+    best = {key: layer.best.bytes_s / MIB for key, layer in found.items() if layer.best}
+    assert best == {
+        ("client network", "read"): 100.0,
+        ("client network", "write"): 112.0,
+        ("devices", "read"): 500.0,
+    }
+    write = found["client network", "write"]
+    assert write.best
+    assert write.best.source == "measured 2027-01-31 on 3 node(s), best of 2 sample(s)"
+    assert found["client memory", "read"].problem == "client memory, read: not measured"
+
+
+@pytest.mark.parametrize(("days", "holds"), [(89, True), (91, False)])
+def test_what_is_too_old_is_named_and_not_used(days: int, holds: bool) -> None:
+    layer = look(now=NOW + days * DAY)["devices", "read"]
+    assert (layer.best is not None) == holds
+    assert ("more than 90 days ago" in layer.problem) != holds
+
+
+@pytest.mark.parametrize(
+    ("mib_s", "nodes", "holds"), [(305, 3, True), (307, 3, False), (103, 1, False)]
+)
+def test_a_valid_figure_above_it_contradicts_it(mib_s: float, nodes: int, holds: bool) -> None:
+    """Up to 102 % of 3 x 100 MiB/s."""
+    layer = look(("read", figure(mib_s, nodes)))["client network", "read"]
+    assert (layer.problem == "") == holds
+    if not holds:
+        assert f"IorPosix reached {mib_s} MiB/s on 2027-01-30" in layer.problem
+        assert "the measurement was low" in layer.problem
+    assert look(("write", figure(mib_s, nodes)))["client network", "read"].problem == ""
+
+
+NIC = {"topology": {"source": "data sheet", "clients": {"nic": "200 MiB/s"}}}
+MEASURED = MeasuredCeiling(
+    layer="client network",
+    direction="read",
+    bytes_s=100 * MIB,
+    of_each_client=True,
+    source="measured today",
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "direction", "value", "by"),
+    [
+        ("MiB/s", "read", 300.0, "3 client(s) x 100 MiB/s, measured today"),
+        ("MiB/s", "write", 600.0, "3 client(s) x 200 MiB/s"),
+        ("ops/s", "read", None, None),
+    ],
+)
+def test_the_lower_of_declared_and_measured_limits(
+    unit: str, direction: str, value: float | None, by: str | None
+) -> None:
+    found = lower_ceiling(Metric("m", unit), direction, extras(**NIC), 3, None, [MEASURED])
+    assert (found and (found.value, found.limited_by)) == (value and (value, by))
+
+
+def test_a_measured_ceiling_limits_without_a_declared_one() -> None:
+    found = lower_ceiling(Metric("m", "MiB/s"), "read", extras(), 2, None, [MEASURED])
+    assert found
+    assert found.value == 200.0
+
+
+def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
+    found = figures.ceiling(
+        value=103, limit=100, limited_by="1 client, measured today", unit="MB/s"
+    )
+    assert found.outcome is Outcome.INVALID
+    assert "iogauge run -t ceiling" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("problems", "outcome"), [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)]
+)
+def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outcome) -> None:
+    assert figures.measured_ceilings(problems=problems).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("counted", "cores", "outcome", "words"),
+    [
+        (100, 0.95, Outcome.OK, "1 end(s)"),
+        (98, 0.5, Outcome.OK, ""),
+        (97, 0.5, Outcome.INVALID, "took another way"),
+        (114, 0.5, Outcome.OK, ""),
+        (116, 0.5, Outcome.CONTAMINATED, "others used it"),
+        (100, 0.96, Outcome.INVALID, "may be a core"),
+    ],
+)
+def test_g26(counted: int, cores: float, outcome: Outcome, words: str) -> None:
+    found = nodes.streams(wires=[("n1 to n2, sent by n1", 100, counted)], cores=cores)
+    assert (found.guard, found.outcome) == ("G26", outcome)
+    assert words in found.saw
+
+
+# --- iogauge ceilings -----------------------------------------------------------------------------
+
+
+def shown(*others: tuple[ceilings.Way, ceilings.Figure]) -> report.Shown:
+    site = extras(
+        topology={
+            "source": "data sheet",
+            "clients": {"nic": "200 MiB/s"},
+            "servers": {"count": 2, "nic": "200 MiB/s"},
+            "devices": {"count": 1, "read": "600 MiB/s"},
+        },
+        ceilings={"network": "tcp", "devices": ["/dev/sdb"]},
+    )
+    declared = site.ceilings
+    assert declared
+    return report.Shown.of("s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW))
+
+
+def test_each_layer_loses_what_it_takes_from_those_below() -> None:
+    (read, write) = shown(("read", figure(270))).chains
+    rows = {row.name: (row.carries and row.carries / MIB, row.loss) for row in read.rows}
+    assert rows["devices"] == (500.0, None)
+    assert rows["server network"] == (400.0, pytest.approx(0.2))
+    assert rows["client network"] == (300.0, pytest.approx(0.25))
+    assert rows["client memory"] == (300.0, 0.0)
+    assert read.limit
+    assert read.limit.name == "client network"
+    assert read.lost_above == pytest.approx(0.1)
+    assert write.reached is None
+    assert write.lost_above is None
+
+
+def test_what_limits_is_said_with_its_source() -> None:
+    said = list(report.remarks(shown(("read", figure(270)))))
+    assert said[0] == "read: limited by client network (measured), 300 MiB/s"
+
+
+def test_a_contradicted_measurement_carries_nothing() -> None:
+    """The declared figure stands in, and the command says why."""
+    found = shown(("read", figure(390)))
+    network = next(row for row in found.chains[0].rows if row.name == "client network")
+    assert (network.measured, network.carries) == (300 * MIB, 400 * MIB)
+    assert network.when.endswith("not used")
+    assert any("the measurement was low" in problem for problem in found.problems)
+
+
+def test_more_than_declared_is_named() -> None:
+    site = extras(
+        topology={"source": "data sheet", "clients": {"nic": "50 MiB/s"}},
+        ceilings={"network": "tcp"},
+    )
+    assert site.ceilings
+    found = report.Shown.of("s:p", site, ceilings.look([NETWORK], (), site.ceilings, NOW))
+    assert [problem for problem in found.problems if "correct the topology" in problem]
