@@ -27,8 +27,8 @@ def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> N
     (log,) = (rig.home / "perflogs").rglob("*.log")
     heading, *lines = [line.split("|") for line in log.read_text().splitlines()]
     logged = [dict(zip(heading, line, strict=True)) for line in lines]
-    assert [(one["perf_var"], one["verdict"], one["perf_value"]) for one in logged] == [
-        (metric["name"], record["verdict"], f"{metric['median']:.6g}")
+    assert [(one["perf_var"], one["verdict"], float(one["perf_value"])) for one in logged] == [
+        (metric["name"], record["verdict"], float(f"{metric['median']:.6g}"))
         for metric in record["metrics"]
     ]
     jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
