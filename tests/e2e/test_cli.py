@@ -347,8 +347,8 @@ class TestReframe:
         rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
         run = rig.reframe("-c", "checks/", "-l")
         assert run.rc == 0, run.out
-        # Without sweeps: 16 of one case each, Burst, Steady, Endurance, AccessMatrix (6) and its ratios.
-        assert "Found 26 check(s)" in run.out
+        # Without sweeps: 16 of one case each, FioSequential (8), Burst, Steady, Endurance, AccessMatrix (6), its ratios.
+        assert "Found 34 check(s)" in run.out
         quick = rig.reframe("-c", "checks/", "-l", "-t", "quick")
         assert 0 < quick.out.count("\n- ") < 16
         named = rig.reframe("-c", "checks/", "-l", "-n", "IorMpiio")

@@ -60,6 +60,7 @@ from iogauge.records import journal, missing, query, selected
 from iogauge.records.record import Record
 from iogauge.report import compare, history_table, junit, outcome, subjects, table
 from iogauge.report.compare import CompareError
+from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
@@ -342,7 +343,7 @@ def _yaml(data: bytes) -> object:
 
 def _settings(data: bytes) -> object:
     def read(file: Path) -> object:
-        mistakes = settings.find_mistakes(str(file), "site", yamlfile.load(file))
+        mistakes = site_mistakes.find_mistakes(str(file), "site", yamlfile.load(file))
         for mistake in mistakes:
             assert str(file) in str(mistake)
         return mistakes
@@ -379,7 +380,7 @@ def _references(data: bytes) -> object:
 def _extras(data: bytes) -> object:
     extras = _file(data, "f.yaml", yamlfile.load)
     if not isinstance(extras, dict):
-        raise YamlError("f.yaml: no mapping")
+        raise YamlError("f.yaml", "no mapping")
     return PartitionExtras.of_partition(extras)
 
 

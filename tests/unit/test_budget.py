@@ -234,6 +234,21 @@ def test_over_budget_names_the_dearest_of_its_partition() -> None:
     assert "8 GiB planned, 6 GiB allowed, 2 GiB over. Most by: IorPosix 1 (4 GiB)" in text
 
 
+def test_a_case_that_its_time_limit_would_end_is_named() -> None:
+    def timed(number: int, limit: float) -> PlannedCase:
+        one = case(number)
+        return dataclasses.replace(one, order=dataclasses.replace(one.order, time_limit_s=limit))
+
+    slow = case(1).seconds
+    (text,) = plan_table.over_time(
+        [timed(1, slow - 1), timed(2, slow - 1), timed(3, slow), timed(4, 0)]
+    )
+    assert text.startswith(
+        f"over the time limit: s:p: 2 case(s) need more than time_limit {plan_table.duration(slow - 1)}"
+    )
+    assert "IorPosix 1" in text and text.endswith("or lower limits.case_bytes")
+
+
 def test_what_is_used_of_a_budget_is_said() -> None:
     limit = Budget.model_validate({"node_hours": 2, "written": "1 TiB"}).model_dump()
     (text,) = plan_table.within_budget([case(1, budget=limit), case(2, budget=limit)])

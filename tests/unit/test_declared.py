@@ -565,15 +565,6 @@ def test_the_doctor_names_no_site_for_a_foreign_host(
     assert doctor.site_of_host([folder]) is None
 
 
-def test_a_site_has_ceilings_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
-    assert not settings.has_ceilings(site(tmp_path / "here"))
-    rates = {"source": "x", "devices": {"count": 4}}
-    assert not settings.has_ceilings(site(tmp_path / "here", topology=rates))
-    rates["devices"] = {"read": "1 GB/s"}
-    assert settings.has_ceilings(site(tmp_path / "here", topology=rates))
-
-
 def test_cores_are_those_that_this_process_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -186,3 +186,17 @@ def test_a_site_names_the_targets_to_look_at(
 def test_a_target_of_each_job_is_not_looked_for() -> None:
     (check,) = doctor._target(extras(target={"path": "$DW_JOB", "type": "lustre"}))
     assert (check.state, check.text) == ("note", "made for each job: only a job sees it")
+
+
+@pytest.mark.parametrize(("mode", "state"), [(0o755, "ok"), (0o555, "problem")])
+def test_the_state_directory_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, state: str
+) -> None:
+    """Root may write everywhere, so the kernel's answer is asked for and given here."""
+    tmp_path.chmod(mode)
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "new" / "home"))
+    may = bool(mode & 0o200)
+    monkeypatch.setattr(doctor.os, "access", lambda path, _: may if path == tmp_path else not may)
+    found = doctor._state()
+    assert (found.state, str(tmp_path / "new" / "home") in found.text) == (state, True)
+    assert ("IOGAUGE_HOME" in found.remedy) == (state == "problem")

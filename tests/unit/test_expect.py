@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iogauge.records import missing
+from iogauge.records import missing, selected
 from iogauge.records.record import Record
 from support import records
 from support.records import append
@@ -119,3 +120,32 @@ def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
     assert len(found) == len(wrong)
     assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
     assert all(one.endswith(("here", "case", ")")) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "settled"),
+    [
+        (["-S", "total_bytes=1TiB"], ["-S", "total_bytes=1099511627776"]),
+        (["--setvar=IorPosix.transfer_bytes=4MiB"], ["--setvar=IorPosix.transfer_bytes=4194304"]),
+        (["-S", "total_bytes=5", "-S", "nodes=2"], ["-S", "total_bytes=5", "-S", "nodes=2"]),
+        (["-S", "tier=daily", "-n", "nodez=3"], ["-S", "tier=daily", "-n", "nodez=3"]),
+        (["-S", "num_cpus_per_task=2"], ["-S", "num_cpus_per_task=2"]),
+    ],
+)
+def test_a_variable_may_have_a_unit(given: list[str], settled: list[str]) -> None:
+    assert selected.with_variables(given) == settled
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("nodez=3", "no check has the variable 'nodez' (did you mean nodes?)"),
+        ("Steady.repetition=3", "(did you mean repetitions?)"),
+        ("tier=weekly", "found 'weekly'; allowed: quick, daily, acceptance"),
+        ("total_bytes=1 TiBB", "'1 TiBB' is not a size"),
+        ("nodes=two", "found 'two'; allowed: a whole number"),
+    ],
+)
+def test_a_slip_in_a_variable_is_named(setting: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        selected.with_variables(["-S", setting])

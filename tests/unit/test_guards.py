@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -120,11 +121,25 @@ def test_g1_believes(change: dict[str, Any], saw: str) -> None:
 def test_g1_objects(change: dict[str, Any], saw: str) -> None:
     finding = client_cache(**{**READ, **change})
     assert finding.outcome is INVALID, finding
-    says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", "limits.case_bytes to")
+    traits = {**READ, **change}["traits"]
+    remedy = "Choose a directory on storage" if traits is MEMORY else "limits.case_bytes to"
+    says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", remedy)
+    assert ("the O_DIRECT variant" in finding.remedy) == (traits is CACHED)
 
 
 def test_g1_names_the_bytes_that_all_nodes_need() -> None:
     says(client_cache(**{**READ, "nodes": 2}), "raise limits.case_bytes to 64 GiB")
+
+
+def test_g1_names_what_helps_and_nothing_else() -> None:
+    loop = "loop7, whose file /srv/a image goes through the page cache (losetup --direct-io)"
+    on_loop = replace(OPAQUE, why=f"vg0, on {loop}")
+    assert (
+        client_cache(**{**READ, "traits": on_loop}).remedy
+        == "Run: losetup --direct-io=on /dev/loop7"
+    )
+    without_bytes = client_cache(**{**READ, "bytes_per_node": 0})
+    assert without_bytes.remedy == "Use two nodes or more"
 
 
 # --- G2: write-back -------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def test_what_a_record_holds_is_only_shown(text: str) -> None:
     printed = shown(
         table.table(table.rows([kept])),
         table.cost_table(table.costs([kept])),
-        history_table.table([(record, {text, f"{text}2"})], 80),
+        history_table.table([(record, {text, f"{text}2"})]),
         compare.render(compare.compare(one, other)),
         table.plain(text),
     )
@@ -216,7 +216,7 @@ _SAFE_CALLS |= {
     "compare.render",
     "plan_table.table",
 }
-_SAFE_CALLS |= {"compare.to_json", "json.dumps", "to_json", "table.rows"}
+_SAFE_CALLS |= {"draw", "compare.to_json", "json.dumps", "to_json", "table.rows"}
 _SAFE_CALLS |= {
     "table.to_json",
     "plan_table.to_json",

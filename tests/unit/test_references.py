@@ -234,7 +234,7 @@ def test_what_was_accepted_stands_beside_a_reference(entry: Any) -> None:
         ),
         (
             {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
-            "f: $accepted.Ior.disk.write_bw[1]: found 'GiB/s'; allowed: 'MiB/s', as in the reference",
+            "f: $accepted.Ior.disk.write_bw[1]: found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
         ),
     ],
 )
@@ -287,7 +287,7 @@ def against(sites: Path, body: str) -> list[str]:
 def test_a_misspelt_metric_is_named_with_a_suggestion(sites: Path) -> None:
     (mistake,) = against(sites, "writ_bw: [1, 0, 0, MiB/s]")
     assert mistake == (
-        f"{sites}/here/references.yaml: Ior.disk.writ_bw: found metric 'writ_bw' "
+        f"{sites}/here/references.yaml:4: Ior.disk.writ_bw: found metric 'writ_bw' "
         "(did you mean write_bw?); allowed: the metrics of Ior: write_bw, read_bw, open_rate"
     )
 
@@ -471,3 +471,51 @@ def test_a_key_that_fits_a_part_of_a_name_is_no_reference(
         return
     with pytest.raises(ReferencesError, match="matches only a part of"):
         References.of_site("here").resolve(check, METRICS, {})
+
+
+CASES = {
+    "$partition": ["here:disk", "here:tape"],
+    "tier": ["quick", "daily"],
+}
+BLOCKS = [
+    {**CASES, "block": [block], "tasks": [tasks]} for block, tasks in (("4KiB", 1), ("1MiB", 2))
+]
+
+
+@pytest.mark.parametrize(
+    ("index", "keys", "found"),
+    [
+        ("$partition", ("here:disk",), None),
+        ("$partition", ("here:d.*",), None),
+        (
+            "$partition",
+            ("here:dis",),
+            "partition 'here:dis' (did you mean here:disk?), which no case has",
+        ),
+        ("$partition, block", ("here:disk", "4KiB"), None),
+        (
+            "$partition, block",
+            ("here:disk", "4k"),
+            "block '4k', which no case has; allowed: 4KiB, 1MiB",
+        ),
+        ("block, tasks", ("1MiB", 2), None),
+        ("block, tasks", ("1MiB", 1), "tasks '1', which no case has; allowed: 2"),
+        ("tier, block", ("dayly", "4KiB"), "tier 'dayly' (did you mean daily?)"),
+        ("nodes, block", (7, "4KiB"), None),
+    ],
+)
+def test_a_point_that_no_case_has_is_a_mistake(
+    sites: Path, index: str, keys: tuple[object, ...], found: str | None
+) -> None:
+    points = "\n".join(f"{'  ' * (n + 1)}{key}:" for n, key in enumerate(keys))
+    text = f"$sources: {{Ior: a}}\nIor:\n  $index: [{index}]\n{points} {{write_bw: [9, -0.1, null, MiB/s]}}\n"
+    write(sites, text)
+    mistakes = References.of_site("here").unfitting("Ior", BLOCKS)
+    if found is None:
+        assert mistakes == []
+    else:
+        (mistake,) = mistakes
+        wrong = next(n for n, key in enumerate(keys) if str(key) == found.split("'")[1])
+        assert f"references.yaml:{4 + wrong}: Ior." in str(mistake)
+        assert f"found {found}" in str(mistake)
+    assert References.of_site("here").unfitting("Ior", []) == []

@@ -28,8 +28,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_places(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (paths.state_dir(), paths.history_dir()) == (home, home / "history")
     monkeypatch.delenv("IOGAUGE_HOME")
-    monkeypatch.setenv("IOGAUGE_ROOT", "/root/of/it")
-    assert paths.state_dir() == Path("/root/of/it/.iogauge")
+    monkeypatch.setenv("IOGAUGE_ROOT", str(home.parent))
+    assert paths.state_dir() == home.parent / ".iogauge"
     monkeypatch.delenv("IOGAUGE_ROOT")
     assert (paths.project_root() / "pyproject.toml").exists()
 
@@ -173,6 +173,42 @@ def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         os.utime(stage, (then, then))
     (tmp_path / "reframe" / "stage" / "link").symlink_to("old")
     assert [path.name for path in janitor.old_stages()] == ["old"]
+
+
+def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    (tmp_path / "logs").mkdir()
+    for name, days in (("old.log", 8), ("new.log", 6), ("other", 8)):
+        file = tmp_path / "logs" / name
+        file.touch()
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    said: list[str] = []
+    for dry_run, left in ((True, 3), (False, 2)):
+        janitor.Janitor(dry_run, False, said.append).clean_targets([], str(tmp_path))
+        assert len(list((tmp_path / "logs").iterdir())) == left
+    assert [line for line in said if "old.log (a week old)" in line] == [
+        f"would remove: {tmp_path}/logs/old.log (a week old)",
+        f"removed: {tmp_path}/logs/old.log (a week old)",
+    ]
+
+
+def test_a_shared_installation_leaves_the_state_to_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may write everywhere, so the kernel's answer is given here."""
+    monkeypatch.delenv("IOGAUGE_HOME", raising=False)
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    monkeypatch.setenv("HOME", "/home/u")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    assert paths.state_dir() == tmp_path / ".iogauge"
+    monkeypatch.setattr(paths.os, "access", lambda path, _: path != tmp_path)
+    assert paths.state_dir() == Path("/home/u/.local/state/iogauge")
+    monkeypatch.setenv("XDG_STATE_HOME", "/state")
+    assert paths.state_dir() == Path("/state/iogauge")
+    (tmp_path / ".iogauge").mkdir()
+    assert paths.state_dir() == tmp_path / ".iogauge"
+    monkeypatch.setattr(paths.os, "access", lambda path, _: path != tmp_path / ".iogauge")
+    assert paths.state_dir() == Path("/state/iogauge")
 
 
 def test_the_stage_of_a_session_that_runs_is_not_old(

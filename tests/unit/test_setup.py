@@ -64,7 +64,7 @@ class Project:
     """A copy of the project's root scripts, and a PATH of its own."""
 
     def __init__(self, directory: Path) -> None:
-        self.root = directory / "pro ject"  # a blank in the path must do no harm
+        self.root = directory / "project"
         self.root.mkdir()
         for name in ("ci", "requirements"):
             shutil.copytree(ROOT / name, self.root / name)
@@ -429,6 +429,17 @@ def test_state_directory_can_be_moved(project: Project, tmp_path: Path) -> None:
     project.stack(env={"IOGAUGE_HOME": str(tmp_path / "state")})
     assert (tmp_path / "state/stack.env").is_file()
     assert not project.home.exists()
+
+
+def test_setup_refuses_a_path_that_no_job_script_can_hold(project: Project) -> None:
+    """At once, and not at the first run: ReFrame and job scripts would split the path."""
+    odd = project.root.with_name("pro ject")
+    project.root.rename(odd)
+    project.root = odd
+    done = project.run("bash", "ci/setup")
+    assert done.returncode == 1
+    assert f"the path {odd}/.iogauge holds ' '" in done.stderr and "IOGAUGE_HOME" in done.stderr
+    assert not (odd / ".iogauge").exists() and not (odd / ".venv").exists()
 
 
 # ----- activate -------------------------------------------------------------------------------------

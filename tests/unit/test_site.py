@@ -15,6 +15,7 @@ import yaml
 
 from iogauge.check import configuration
 from iogauge.site import folders, settings
+from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
 
 GOOD: dict[str, Any] = {
@@ -74,7 +75,7 @@ def changed(path: str, value: Any, data: dict[str, Any] = GOOD) -> dict[str, Any
 
 
 def mistakes(data: object) -> list[str]:
-    return [str(mistake) for mistake in settings.find_mistakes("f", "good", data)]
+    return [str(mistake) for mistake in mistakes_of.find_mistakes("f", "good", data)]
 
 
 def test_a_sound_site_has_no_mistake() -> None:
@@ -196,7 +197,7 @@ def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, all
         (
             "systems.0.hostnames",
             ["("],
-            "good.hostnames: found '('",
+            "systems.good.hostnames: found '('",
             "a regular expression: missing )",
         ),
         (
@@ -351,7 +352,7 @@ def test_a_broken_site_does_not_disable_the_others(
     for name in ("alpha", "omega"):
         (partition,) = systems(config)[name]["partitions"]
         assert partition["features"] == ["o_direct", "target"]
-    jsonschema.Draft7Validator(settings._reframe_schema()).validate(config)
+    jsonschema.Draft7Validator(mistakes_of.reframe_schema()).validate(config)
     for system in config["systems"]:
         for pattern in system["hostnames"]:
             re.compile(pattern)
@@ -380,7 +381,7 @@ def test_a_folder_that_cannot_name_a_system_does_not_disable_the_others(
     put(sites, folder, "systems: [")
     config = configuration.load(sites)
     assert set(systems(config)) == {name, "alpha"}
-    jsonschema.Draft7Validator(settings._reframe_schema()).validate(config)
+    jsonschema.Draft7Validator(mistakes_of.reframe_schema()).validate(config)
 
 
 @pytest.mark.parametrize(
@@ -538,6 +539,53 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
 def test_extras_of_an_environment_name_a_stack_and_nothing_else(extras: dict[str, Any]) -> None:
     data = with_stack("site")
     data["environments"][0]["extras"] = extras
-    mistakes = settings.find_mistakes("f", "good", data)
+    mistakes = mistakes_of.find_mistakes("f", "good", data)
     assert bool(mistakes) == (extras != {"stack": "site"})
     assert all("environments.env.extras" in m.key for m in mistakes)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (
+            "systems.0.partitions.0.environs",
+            ["envv"],
+            "environment 'envv' (did you mean env?); allowed: env",
+        ),
+        (
+            "systems.0.partitions.0.scheduler",
+            "slrum",
+            "scheduler 'slrum' (did you mean slurm?); allowed: flux",
+        ),
+        ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
+        (
+            "environments.0.features",
+            DELETE,
+            "found nothing; allowed: features that say which tools",
+        ),
+        ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
+    ],
+)
+def test_a_name_that_reframe_stops_at_or_selects_nothing_for(
+    path: str, value: Any, said: str
+) -> None:
+    (mistake,) = mistakes(changed(path, value))
+    assert said in mistake
+
+
+def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
+    for name, hosts in (
+        ("a", ["login[0-9]+", "x"]),
+        ("b", [r"^login\d\.site$", "y"]),
+        ("c", ["z"]),
+    ):
+        data = changed("systems.0.hostnames", hosts)
+        data["systems"][0]["name"], data["environments"][0]["target_systems"] = name, [name]
+        (sites / name).mkdir()
+        (sites / name / "settings.yaml").write_text(yaml.safe_dump(data))
+    every = folders.site_folders(sites)
+    said = {f.name: [str(m) for m in settings.claimed_twice(f, every)] for f in every}
+    assert (said["a"], said["c"]) == ([], [])
+    (clash,) = said["b"]
+    assert "login1.site; site a claims it too and is selected there" in clash
+    assert re.search(r"settings\.yaml:\d+: systems\.b\.hostnames", clash)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -14,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.cli.app import app
+from iogauge.cli.screen import drawn
 from iogauge.trend import states, view
 from iogauge.trend.states import Judged, State
 from support.records import append
@@ -288,7 +292,8 @@ def test_a_longer_baseline_is_used() -> None:
 def test_what_chance_does_to_many_series_is_said() -> None:
     found = [judge(dropped(seed, 0)) for seed in range(3)] + [judge([1.0] * 5)]
     assert view.chance(found, 0.05) == (
-        "by chance, if all 3 judged were stable: at most 0.0051 new alarm(s) a run, 0.15 in 30 runs"
+        "if nothing changes, chance alone raises at most 0.0051 new alarm(s) a run and 0.15 in 30 "
+        "runs (3 series)"
     )
     assert view.chance(found[3:], 0.05) == ""
 
@@ -300,7 +305,14 @@ def test_the_surest_alarm_comes_first() -> None:
     ]
     found = states.states_of(pl.concat(frames))
     assert [one.state for one in found] == [State.STEADY, State.ALARM, State.ALARM]
-    assert list(view.table(found, {}).columns[1].cells) == ["site:p3", "site:p2"]
+    rows = view.rows(found, {})
+    assert list(rows) == ["site:p3", "site:p2"]
+    assert all(len(line) == len(view.HEADINGS) for lines in rows.values() for line in lines)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(drawn(False, view.HEADINGS, rows), soft_wrap=True)
+    text = console.export_text()
+    assert max(map(len, text.splitlines())) <= 80 and not re.search("[│┃━─]", text)
+    assert text.count("alarm") >= 2 and f"1 of {1 / max(1e-4, found[1].false_alarms):.0f}" in text
 
 
 # The command.
@@ -364,8 +376,8 @@ def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home: Path) -> None:
     status, text = run()
     assert status == 1
     assert "1 series: 1 alarm" in text
-    assert "2026-02-10 s40" in text
-    assert "if all 1 judged were stable: at most 0.0017 new alarm(s) a run" in text
+    assert "2026-02-10 s40" in " ".join(text.split())
+    assert "chance alone raises at most 0.0017 new alarm(s) a run" in " ".join(text.split())
     status, text = run("--json")
     (row,) = json.loads(text)
     assert (status, row["state"]) == (1, "alarm")

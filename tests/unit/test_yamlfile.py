@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core import yamlfile
-from iogauge.core.yamlfile import Mistake, YamlError
+from iogauge.core.yamlfile import Mistake, YamlError, located
 from support.depth import FULL
 
 
@@ -91,6 +91,22 @@ def test_no_text_raises_anything_else(tmp_path: Path, parts: list[str]) -> None:
 def test_a_mistake_says_file_key_found_and_allowed() -> None:
     assert str(Mistake("f", "a.b", "1", "2")) == "f: a.b: found 1; allowed: 2"
     assert str(Mistake("f", "", "1", "2")) == "f: found 1; allowed: 2"
+
+
+def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
+    file = write(tmp_path, "a:\n  - name: x\n    b: [1,\n      2]\n  - {c: 1}\n")
+    keys = ("a", "a.x.b[1]", "a.0.b", "a.1.c", "a.x.missing", "other", "")
+    found = located(file, [Mistake(str(file), key, "1", "2") for key in keys])
+    assert [mistake.line for mistake in found] == [1, 3, 3, 5, 2, None, None]
+    assert str(found[1]) == f"{file}:3: a.x.b[1]: found 1; allowed: 2"
+
+
+def test_a_tab_is_named_with_its_line(tmp_path: Path) -> None:
+    file = write(tmp_path, "a:\n\tb: 1\n")
+    with pytest.raises(YamlError) as caught:
+        yamlfile.load(file)
+    said = str(Mistake.of_yaml(file, caught.value))
+    assert said == f"{file}:2: a tab stands here. Use spaces: YAML does not indent with tabs"
 
 
 def test_a_long_value_is_shown_on_one_short_line() -> None:

@@ -371,6 +371,8 @@ def test_arguments() -> None:
             {"engine": "filestat", "file_bytes": 4096, "percentiles": True},
             "means nothing to filestat",
         ),
+        ({"shared": True, "files": 2}, "shared is for one file"),
+        ({"shared": True, "pattern": "randread"}, "shared is for one file"),
         ({"engine": "filecreate"}, "which is 'write' here"),
         ({"engine": "filestat"}, "needs one block"),
         ({"engine": "filestat", "file_bytes": 4096, "sync": True}, "means nothing to filestat"),

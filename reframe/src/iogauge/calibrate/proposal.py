@@ -23,7 +23,8 @@ from iogauge.calibrate.yamledit import EditError, Key, add_words, put
 from iogauge.core import yamlfile
 from iogauge.core.units import format_value
 from iogauge.records.record import Record
-from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
+from iogauge.site.marks import ACCEPTED
+from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"

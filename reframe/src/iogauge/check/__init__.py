@@ -11,6 +11,7 @@
 - load: scenarios that load storage with fio
 - mdtest: scenarios that run mdtest
 - needle: every storage target alone, every metadata target alone, every node alone
+- sequential: sequential writes and reads with fio
 - shared_file: scenarios in which all tasks write one file
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
@@ -37,6 +38,7 @@ from iogauge.check.ior import IorCheck, PinnedFilesCheck
 from iogauge.check.load import EnduranceCheck, QueueDepthCheck
 from iogauge.check.mdtest import MdtestCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.sequential import FioSequentialCheck
 from iogauge.check.shared_file import (
     AggregatorsCheck,
     DefaultWritersCheck,
@@ -62,6 +64,7 @@ __all__ = [
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
+    "FioSequentialCheck",
     "HintedFileCheck",
     "IorCheck",
     "Layout",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -10,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from reframe.core.logging import getlogger
+from reframe.core.logging import getlogger, log_files
 
-from iogauge.core.paths import state_dir
+from iogauge.core.paths import logs_dir, state_dir
 from iogauge.core.text import visible
 from iogauge.core.words import ENVIRONMENT
 from iogauge.core.yamlfile import YamlError
@@ -23,20 +24,24 @@ from iogauge.session.current import current, is_gate, runs_cases
 from iogauge.session.gate import guard_gate
 from iogauge.site.folders import COMMON, LOCAL, SETTINGS, site_dir, site_dirs, site_folders
 from iogauge.site.machine import LACKS
+from iogauge.site.mistakes import STACK
 from iogauge.site.references import FILE as REFERENCES
-from iogauge.site.settings import MISTAKES, NOT_INSTALLED, STACK, read_site
+from iogauge.site.settings import MISTAKES, NOT_INSTALLED, read_site
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
 
 
-def _expand(value: Any, home: str) -> Any:
-    """Replace ``${IOGAUGE_HOME}`` in all values."""
+def _expand(value: Any) -> Any:
+    """Replace ``${IOGAUGE_HOME}`` and ``${IOGAUGE_SESSION}`` in all values."""
     if isinstance(value, dict):
-        return {key: _expand(inner, home) for key, inner in value.items()}
+        return {key: _expand(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_expand(inner, home) for inner in value]
-    return value.replace("${IOGAUGE_HOME}", home) if isinstance(value, str) else value
+        return [_expand(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    text = value.replace("${IOGAUGE_HOME}", str(state_dir()))
+    return text.replace("${IOGAUGE_SESSION}", current().name)
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -54,12 +59,24 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
     common = base / COMMON / SETTINGS
     try:
-        parts = [_expand(load_yaml(common), str(state_dir()))] if common.exists() else []
+        parts = [_expand(load_yaml(common))] if common.exists() else []
     except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
-    # A listing tells what would run: only software that is installed counts.
-    runs = selected.LISTING in os.environ or runs_cases(sys.argv[1:])
+    with contextlib.suppress(AttributeError):  # ReFrame does not run
+        for early in log_files():  # ReFrame's log until it has this configuration
+            if Path(early).match("rfm-*.log"):
+                Path(early).unlink(missing_ok=True)
+    try:
+        logs_dir().mkdir(parents=True, exist_ok=True)  # ReFrame makes no directory for its log
+    except OSError as error:
+        raise SystemExit(
+            f"iogauge: {error.filename}: {error.strerror}: records and logs go there. Set IOGAUGE_HOME to a "
+            "directory of your own, with an absolute path"
+        ) from error
+    # A listing tells what would run: only software that is installed counts. A dry run runs nothing.
+    listing = selected.LISTING in os.environ and "--dry-run" not in sys.argv
+    runs = listing or runs_cases(sys.argv[1:])
     hosts: dict[Path, list[str]] = {}
     for site in site_folders(*site_dirs()):
         if site.name in (other.name for other in hosts):

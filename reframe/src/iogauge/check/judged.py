@@ -26,20 +26,23 @@ class, the attribute and the expected value.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any, Final, cast, get_args
 
 import reframe as rfm
 import reframe.core.builtins as builtins
 import reframe.core.runtime as runtime
 import reframe.utility.sanity as sn
 from reframe.core.exceptions import PerformanceError, ReframeFatalError, SanityError
+from reframe.core.logging import getperflogger
 from reframe.utility import nodelist_abbrev
 
 from iogauge.core import paths, words
-from iogauge.core.measurement import Metric
+from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint
@@ -52,6 +55,29 @@ from iogauge.site import marks
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
+
+#: Significant digits of what ReFrame gets: more say nothing, and are unpleasant to read.
+_DIGITS: Final = 6
+
+
+def _rounded(
+    median: float | None, reference: Reference | None
+) -> tuple[float | None, float | None]:
+    """Return a median and its reference's value for ReFrame, rounded if that decides the same."""
+    if median is None:
+        return None, reference.value if reference else None
+    short = float(f"{median:.{_DIGITS}g}")
+    if reference is None:
+        return short, None
+    value = float(f"{reference.value:.{_DIGITS}g}")
+
+    def meets(number: float, of: float) -> bool:
+        lower, upper = reference.lower, reference.upper
+        above = lower is None or number >= of * (1 + lower)
+        return above and (upper is None or number <= of * (1 + upper))
+
+    same = meets(short, value) == meets(median, reference.value)
+    return (short, value) if same else (median, reference.value)
 
 
 class JudgedCheck(rfm.RunOnlyRegressionTest):
@@ -189,6 +215,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 systems=tuple(self.valid_systems),
                 environments=tuple(self.valid_prog_environs),
                 runs_on=tuple(place.fullname for place, fits in fitting.items() if fits),
+                values={
+                    **{name: (getattr(self, name),) for name in type(self).param_space.params},
+                    "tier": get_args(words.Tier),
+                    "variant": self.variants,
+                },
             )
         )
 
@@ -227,11 +258,12 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric, reference = decided.metric, decided.reference
+            median, value = _rounded(decided.median, reference)
             self.perf_variables[metric.name] = sn.make_performance_function(
-                sn.defer(decided.median), metric.unit
+                sn.defer(median), metric.unit
             )
             if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
-                bounds = (reference.value, reference.lower, reference.upper, reference.unit)
+                bounds = (value, reference.lower, reference.upper, reference.unit)
                 scope[metric.name] = (
                     builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
                 )
@@ -247,7 +279,15 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             message = self._said(verdict, self._judgement.headline)
             if is_gate():
                 raise PerformanceError(message)
+            self._log_performance()
             self.skip(message)
+
+    def _log_performance(self) -> None:
+        """Write the case's lines into ReFrame's performance log, which leaves skipped cases out."""
+        place = (self, self.current_partition, self.current_environ)
+        task = SimpleNamespace(testcase=place, result="skip", succeeded=True)
+        multiline = runtime.runtime().get_option("logging/0/perflog_multiline")
+        getperflogger(self).log_result(logging.INFO, task, multiline=multiline)
 
     @builtins.run_before("cleanup")
     def _nothing_passes_unproven(self) -> None:

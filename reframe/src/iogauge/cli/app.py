@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import platform
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from iogauge.cli import newsite, reporting, results, running, site
+from iogauge.core.text import visible
 from iogauge.site import folders
 
 #: Options that a command does not know are passed on to ReFrame.
@@ -16,10 +19,29 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        reframe = f"ReFrame-HPC {version('ReFrame-HPC')}"
+        text = f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})"
+        typer.echo(visible(text))
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
 
 
 @app.callback()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import platform
@@ -17,11 +18,13 @@ from typing import Any, Final
 from iogauge.cli import lustre
 from iogauge.cli.remark import Check, State
 from iogauge.core import deadline
+from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Outcome
 from iogauge.guards.nodes import as_declared
 from iogauge.guards.preflight import cores
+from iogauge.node.below import loop_remedy
 from iogauge.node.cores import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre_targets import look
@@ -37,7 +40,7 @@ from iogauge.workspace import directory, lock, permission
 NEEDED_FOR: Final = {
     "ior": "bandwidth with IOR (IorPosix, IorMpiio)",
     "mdtest": "metadata rates with mdtest (MdtestEasy, MdtestHard)",
-    "fio": "random reads and metadata with fio (FioRandomRead, FioMetadata)",
+    "fio": "bandwidth, random reads and metadata with fio (FioSequential, FioRandomRead, FioMetadata)",
     "mpirun": "everything that runs IOR or mdtest",
 }
 
@@ -139,6 +142,16 @@ def _programs(machine: Machine) -> list[Check]:
     return checks
 
 
+def _state() -> Check:
+    """Return the line about the directory of records, stage files and logs."""
+    place = state_dir()
+    above = next(path for path in (place, *place.parents) if path.exists())
+    if os.access(above, os.W_OK | os.X_OK):
+        return Check("ok", "state", f"records and logs go to {place}")
+    what = "set IOGAUGE_HOME to a directory of your own, with an absolute path"
+    return Check("problem", "state", f"{place}: user {getpass.getuser()} may not write there", what)
+
+
 def _places(here: Path | None) -> Iterator[PartitionExtras | str]:
     """Yield the targets of the site of this host; a path if it is the user's or nobody's choice."""
     if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == folders.LOCAL:
@@ -168,6 +181,11 @@ def _target(place: PartitionExtras | str) -> list[Check]:
             what = "correct target.path, or look on a node that mounts it"
         return [Check("problem", subject, str(error), what)]
     checks = _target_mount(path, view)
+    if extras and view.mount and view.mount.type != extras.target.type:
+        text = f"type {view.mount.type}; the site declares target.type: {extras.target.type}"
+        checks.append(
+            Check("problem", subject, text, "mount the file system, or correct target.type")
+        )
     striped = extras and extras.target.striped_by == "lustre"
     on_lustre = striped or view.on_lustre
     if on_lustre:
@@ -188,7 +206,9 @@ def _target(place: PartitionExtras | str) -> list[Check]:
         what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
         return [*checks, Check("problem", subject, str(error), what)]
     if not writable:
-        checks.append(Check("problem", subject, "not writable for you", "choose another directory"))
+        you = getpass.getuser()
+        what = f"mkdir {path}/{you}, owned by {you}, and make it the target, or ask its owner for: chmod 1777 {path}"
+        checks.append(Check("problem", subject, f"user {you} may not write there", what))
     if on_lustre and holder is None:
         checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
@@ -240,7 +260,8 @@ def _target_promises(path: str, kind: str, below: Below) -> Iterator[Check]:
             "note",
             subject,
             f"reads may come from a cache, O_DIRECT or not ({known.why})",
-            "use two nodes or more, data of twice the memory, or another directory",
+            loop_remedy(known.why)
+            or "use two nodes or more, data of twice the memory, or another directory",
         )
     elif known.cache != "page-cache":
         yield Check(
@@ -312,7 +333,7 @@ def _declared_nodes(folder: Path) -> Iterator[Check]:
 def examine() -> list[Check]:
     """Return all lines of the doctor's report: Python, programs, target, sites."""
     machine = site_machine.machine()
-    checks = [*_versions(), *_programs(machine)]
+    checks = [*_versions(), _state(), *_programs(machine)]
     launch = launch_check(machine)
     checks += [launch] if launch else []
     found = folders.site_folders(*folders.site_dirs())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import BOXES, Wide, new_console
+from iogauge.cli.screen import Wide, drawn, new_console
 from iogauge.core import paths
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
@@ -148,11 +149,12 @@ def show_history(
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
+    wide: Wide = False,
 ) -> None:
     """Show the records, the newest first."""
     from iogauge.report import history_table  # imported here because polars starts slowly
 
-    folder, console = paths.history_dir(), new_console(BOXES)
+    folder, console = paths.history_dir(), new_console()
     try:
         choice = history_table.RecordChoice(
             system=system,
@@ -177,7 +179,7 @@ def show_history(
             typer.echo(json.dumps(record, separators=(",", ":")))
         return
     if contents:
-        console.print(history_table.table(contents, console.width))
+        console.print(history_table.table(contents, wide), soft_wrap=True)
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
 
 
@@ -221,6 +223,7 @@ def show_trend(
     ] = False,
     method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    wide: Wide = False,
 ) -> None:
     """Say which metrics have become worse, since when, by how much, and what changed just before.
 
@@ -232,7 +235,7 @@ def show_trend(
 
     try:
         status = command.command(
-            new_console(BOXES),
+            new_console(),
             paths.history_dir(),
             command.Question(
                 system=system,
@@ -244,6 +247,7 @@ def show_trend(
                 method=method,
                 as_json=as_json,
             ),
+            partial(drawn, wide),
         )
     except (ValueError, MissingExtra) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,15 @@ def _reframe_command(arguments: list[str]) -> list[str]:
     return [program, *paths, *arguments]
 
 
+def settled(context: typer.Context) -> list[str]:
+    """Return the arguments for ReFrame; end the command at a slip in ``-S``."""
+    try:
+        return selected.with_variables(context.args)
+    except ValueError as error:
+        typer.echo(visible(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+
+
 def _environment(**extra: str) -> dict[str, str]:
     source = str(LIBRARY.parent)
     python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
@@ -66,6 +76,18 @@ class _Ran:
     status: int
     records: list[Record]
     details: Path
+
+
+def say_unclaimed(arguments: list[str]) -> None:
+    """Say which target is used if no site claims this host, and nobody has named a site."""
+    named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
+    here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    if here and here.name == folders.LOCAL:
+        text = (
+            f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
+            f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
+        )
+        typer.echo(visible_lines(text), err=True)
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
@@ -291,17 +313,18 @@ def run(
     failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
+    arguments = given = settled(context)
     if gate:
-        os.environ["IOGAUGE_SELECTION"] = selection(context.args)
+        os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
-        _keep_budget(context.args)
-    arguments = context.args
+        _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
+    say_unclaimed(arguments)
     chosen = _selection(arguments)
     if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
         ran = [_run(arguments, gate)]
@@ -309,7 +332,7 @@ def run(
         ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
         ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(context.args, chosen, ran, gate, accept_missing, wide))
+    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
 
 
 def _keep_budget(arguments: list[str]) -> None:
@@ -330,7 +353,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
 
     All other options are ReFrame's: -n NAME, -S repetitions=1, ...
     """
-    console = new_console()
+    console, given = new_console(), settled(context)
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(machine.machine()):
@@ -350,7 +373,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
                 f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
-    arguments += context.args
+    arguments += given
     chosen, gate = _selection(arguments), current.is_gate()
     status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
     for line in _AFTER_BENCH:
@@ -389,14 +412,18 @@ def _probe(target: str) -> float:
         held.release()
 
 
-def planned_cases(arguments: list[str]) -> tuple[list[PlannedCase], list[str]]:
+def planned_cases(
+    arguments: list[str], notes: Path | None = None
+) -> tuple[list[PlannedCase], list[str]]:
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
-    The lines say which cases cannot run, or why there is none; they are empty if all can.
+    The lines say which cases cannot run, or why there is none; they are empty if all can. The run
+    writes what :func:`selected.noted` reads into the file ``notes``.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
         quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        quick |= {selected.LISTING: str(notes)} if notes else {}
         report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         words += ["--report-file", str(report)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,6 +16,7 @@ from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.report import table
 from iogauge.report.ending import Ending
+from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 
@@ -34,6 +36,16 @@ def new_console(log_columns: int = 120) -> Console:
     """
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     return Console(width=None if known else log_columns, highlight=False)
+
+
+def drawn(
+    wide: bool, headings: Sequence[str], rows: Mapping[str, Sequence[Sequence[str]]]
+) -> Table:
+    """Return a table of rows, by their place; see :class:`iogauge.report.layout.Table`."""
+    columns = [Column(heading, whole=heading == "metric") for heading in headings]
+    styles = {"alarm": "bold red", "improved": "green", "recovered": "cyan"}
+    groups = [Group(place, lines) for place, lines in rows.items()]
+    return Table(columns, groups, styles=styles, wide=wide)
 
 
 def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:

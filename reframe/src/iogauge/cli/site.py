@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,7 +17,7 @@ from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.remark import Check
-from iogauge.cli.running import planned_cases, unmeasured_remarks
+from iogauge.cli.running import planned_cases, say_unclaimed, settled, unmeasured_remarks
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import deadline
 from iogauge.core.paths import history_dir, project_root
@@ -24,6 +26,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.job import opening
 from iogauge.node.layouts import LustreError
 from iogauge.plan.stage import PlannedCase
+from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.report.table import plain
 from iogauge.session.janitor import Janitor
@@ -31,12 +34,24 @@ from iogauge.site import folders, machine, settings
 from iogauge.workspace import permission
 
 
-def _beside_ceilings(folder: Path) -> tuple[list[str], list[str]]:
-    """Return a site's references that its cases refuse for their ceilings, and the doubtful ones."""
-    if not settings.has_ceilings(folder):
+def _as_planned(folder: Path) -> tuple[list[str], list[str]]:
+    """Return what a run of all cases of a site would refuse in its files, and what is doubtful.
+
+    Both are empty if the files have other mistakes, or if nobody has described the site.
+    """
+    if folder.name == folders.LOCAL or settings.read_site(folder)[1]:
         return [], []
-    cases, _ = planned_cases([f"--system={folder.name}"])
-    return plan_table.refused(cases), plan_table.doubts(cases)
+    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
+        file = Path(scratch, "notes")
+        cases, unable = planned_cases([f"--system={folder.name}"], file)
+        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
+    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
+    for case in noted.values():
+        values.setdefault(case.check, []).append(case.values)
+    found = [line for line in unable if str(folder.resolve()) in line or not cases]
+    others = [line for line in unable if line not in found and "nothing could fail" not in line]
+    mistakes = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
+    return mistakes, [*others, *plan_table.doubts(cases)]
 
 
 def show_doctor() -> None:
@@ -45,7 +60,7 @@ def show_doctor() -> None:
     healthy, in_log = True, not console.is_terminal
     checks = doctor.examine()
     if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
-        refused, doubts = _beside_ceilings(here)
+        refused, doubts = _as_planned(here)
         subject = f"site {here.name}"
         checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
         checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
@@ -67,18 +82,22 @@ def plan(
         bool, typer.Option("--json", help="Print the cost of each case as JSON.")
     ] = False,
 ) -> None:
-    """Show what the selected cases would write and read, and whether target and budget suffice.
+    """Show what the selected cases would write and read, and whether they fit.
+
+    Compares with the target's space, the budget and the time limit.
 
     All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
     """
     console = Console(stderr=True) if as_json else new_console()
-    cases, unable = planned_cases(context.args)
+    arguments = settled(context)
+    say_unclaimed(arguments)
+    cases, unable = planned_cases(arguments)
     if as_json:
         typer.echo(plan_table.to_json(cases))
     fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
-    for line in unmeasured_remarks(context.args):
+    for line in unmeasured_remarks(arguments):
         console.print(plain(line), soft_wrap=True)
     raise typer.Exit(0 if fits and not unable else 1)
 
@@ -89,7 +108,7 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
         console.print(plain(line), soft_wrap=True)
-    over = plan_table.over_budget(cases)
+    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
         console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
     for line in plan_table.doubts(cases):
@@ -233,15 +252,18 @@ def show_ceilings(
 def validate() -> None:
     """Check every site's settings and references; list every mistake, and every doubt.
 
-    A doubt is a declaration under which a PASS means little. References are held against the
-    ceilings of the cases that a dry run selects. Lists the UUID of each target that is mounted here.
+    A doubt is a declaration under which a PASS means little, or a case that cannot run. References
+    are held against the cases of a dry run: metrics, units, points, partitions, ceilings. Lists the
+    UUID of each target that is mounted here.
     """
     console, wrong = new_console(), 0
-    for folder in folders.site_folders(*folders.site_dirs()):
+    every = folders.site_folders(*folders.site_dirs())
+    for folder in every:
         site, found = settings.read_site(folder)
         mistakes = [str(mistake) for mistake in found]
         doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        refused, doubted = _beside_ceilings(folder)
+        mistakes += map(str, settings.claimed_twice(folder, every))
+        refused, doubted = _as_planned(folder)
         mistakes, doubts = mistakes + refused, doubts + doubted
         wrong += len(mistakes)
         console.print(
@@ -259,4 +281,4 @@ def show_paths() -> None:
     """Print the variables with which ReFrame finds sites and checks: eval "$(iogauge site paths)"."""
     paths = {"RFM_CONFIG_PATH": "site-configs", "RFM_CHECK_SEARCH_PATH": "checks"}
     for variable, folder in paths.items():
-        typer.echo(f"export {variable}={shlex.quote(str(project_root() / folder))}")
+        typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))

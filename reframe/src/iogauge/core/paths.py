@@ -60,21 +60,32 @@ def project_root() -> Path:
 def state_dir() -> Path:
     """Return the folder of records, stage, output: ``$IOGAUGE_HOME``, or ``.iogauge`` in the clone.
 
-    An installed library has no clone, and uses ``iogauge`` in ``$XDG_STATE_HOME``. A relative path ends
-    the process: ReFrame changes its directory, and records would go astray.
+    A user who may not write there has ``iogauge`` in ``$XDG_STATE_HOME``: a shared installation
+    belongs to somebody else, and an installed library has no clone. A relative ``$IOGAUGE_HOME``
+    ends the process: ReFrame changes its directory, and records would go astray.
     """
     home = os.environ.get("IOGAUGE_HOME")
     if home and not home.startswith("/"):
         raise SystemExit(f"iogauge: IOGAUGE_HOME is {home!r}: expected an absolute path")
-    if not home and project_root() == BUNDLED:
-        state = os.environ.get("XDG_STATE_HOME", "")
-        return Path(state if state.startswith("/") else Path.home() / ".local/state") / "iogauge"
-    return Path(home) if home else project_root() / ".iogauge"
+    if home:
+        return Path(home)
+    own = project_root() / ".iogauge"
+    if project_root() != BUNDLED and os.access(
+        own if own.exists() else own.parent, os.W_OK | os.X_OK
+    ):
+        return own
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return Path(state if state.startswith("/") else Path.home() / ".local/state") / "iogauge"
 
 
 def history_dir() -> Path:
     """Return the directory of the sessions' record files."""
     return state_dir() / "history"
+
+
+def logs_dir() -> Path:
+    """Return the folder of ReFrame's logs, a file for each call of it."""
+    return state_dir() / "logs"
 
 
 def stages_dir() -> Path:

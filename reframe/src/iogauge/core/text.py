@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
 
 def text_digest(text: str) -> str:
@@ -31,3 +32,11 @@ def visible_lines(text: str) -> str:
 def because(reason: str) -> str:
     """Return a reason in brackets, to be put behind what it explains; empty without a reason."""
     return f" ({reason})" if reason else ""
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing."""
+    import difflib  # an agent on a node needs it not
+
+    similar = difflib.get_close_matches(str(name), list(known), 1)
+    return f" (did you mean {similar[0]}?)" if similar else ""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +15,14 @@ from iogauge.core import untrusted
 
 class YamlError(ValueError):
     """A file cannot be read as YAML; the message names file and line."""
+
+    def __init__(self, name: str, problem: str, line: int | None = None) -> None:
+        if "'\\t' that cannot start" in problem:
+            problem = "a tab stands here. Use spaces: YAML does not indent with tabs"
+        elif line is not None:
+            problem += ". Check the indentation, colons and quotes of this line and the line above"
+        self.problem, self.line = problem, line
+        super().__init__(f"{name}:{line}: {problem}" if line else f"{name}: {problem}")
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
@@ -84,8 +94,8 @@ def parse(text: str, name: str) -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise YamlError(f"{where}: {error.problem or 'not YAML'}") from error
+        line = mark.line + 1 if mark else None
+        raise YamlError(name, error.problem or "not YAML", line) from error
     except (
         yaml.YAMLError,
         RecursionError,
@@ -95,7 +105,7 @@ def parse(text: str, name: str) -> Any:
         AttributeError,
         OverflowError,
     ) as error:
-        raise YamlError(f"{name}: not YAML: {error}") from error
+        raise YamlError(name, f"not YAML: {error}") from error
 
 
 def load(path: Path) -> Any:
@@ -103,24 +113,72 @@ def load(path: Path) -> Any:
     try:
         text = untrusted.read_text(path, _LIMIT_BYTES, errors="strict")
     except UnicodeDecodeError as error:
-        raise YamlError(f"{path}: not YAML: {error}") from error
+        raise YamlError(str(path), f"not YAML: {error}") from error
     except OSError as error:
-        raise YamlError(f"{path}: {error.strerror}") from error
+        raise YamlError(str(path), str(error.strerror)) from error
     return parse(text, str(path))
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One mistake in a site's file: the place, the value found, and the values allowed."""
+    """One mistake in a site's file: the place, the value found, and the values allowed.
+
+    The parts of ``key`` are joined by dots; entries of a list go by their ``name``, or by number.
+    Without ``allowed``, ``found`` is a whole sentence.
+    """
 
     file: str
     key: str
     found: str
     allowed: str
+    line: int | None = None
+
+    @staticmethod
+    def of_yaml(file: Path, error: YamlError) -> Mistake:
+        """Return the mistake that a file is not YAML."""
+        return Mistake(str(file), "", error.problem, "", error.line)
 
     def __str__(self) -> str:
-        where = f"{self.file}: {self.key}" if self.key else self.file
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        where += f": {self.key}" if self.key else ""
+        if not self.allowed:
+            return f"{where}: {self.found}"
         return f"{where}: found {self.found}; allowed: {self.allowed}"
+
+
+def located(file: Path, mistakes: Iterable[Mistake]) -> list[Mistake]:
+    """Return the mistakes in a YAML file with their lines; a missing key has its parent's line."""
+    mistakes = list(mistakes)
+    try:
+        text = untrusted.read_text(file, _LIMIT_BYTES) if mistakes else ""
+        node = yaml.compose(text, Loader=_Loader)
+    except (OSError, yaml.YAMLError, ValueError, RecursionError):
+        return mistakes
+    lines = dict(_lines(node, "")) if node else {}
+    return [m if m.line else replace(m, line=_line_of(m.key, lines)) for m in mistakes]
+
+
+def _line_of(key: str, lines: dict[str, int]) -> int | None:
+    key = re.sub(r"\[\d+\]$", "", key)
+    while key and key not in lines:
+        key = key.rpartition(".")[0]
+    return lines.get(key)
+
+
+def _lines(node: yaml.Node, above: str) -> Iterator[tuple[str, int]]:
+    """Yield the keys below a node, each with the number of its line."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            path = f"{above}{key.value}"
+            yield path, key.start_mark.line + 1
+            yield from _lines(value, f"{path}.")
+    elif isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            inner = item.value if isinstance(item, yaml.MappingNode) else ()
+            names = [value.value for key, value in inner if key.value == "name"]
+            for name in (str(number), *names):
+                yield f"{above}{name}", item.start_mark.line + 1
+                yield from _lines(item, f"{above}{name}.")
 
 
 def show(value: object) -> str:

@@ -9,6 +9,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.node.below import loop_remedy
 from iogauge.node.mounts import Traits
 from iogauge.node.pagecache import Eviction
 
@@ -59,8 +60,7 @@ def client_cache(
         "G1",
         "O_DIRECT that the file system honours, or readers on another node (N >= 2, Q mod N != 0), or "
         f"V >= {memory_factor:g} M, or a page cache proven empty before each read",
-        "Use two nodes or more, the O_DIRECT variant, or raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * needed * nodes)}",
+        _remedy(traits, bytes_per_node, format_bytes(memory_factor * needed * nodes)),
     )
     if traits.cache == "memory":
         return rule.invalid(f"the target is memory, not storage{because(traits.why)}")
@@ -84,6 +84,21 @@ def client_cache(
             return rule.ok(f"page cache emptied and proven empty {times} times ({dropped} dropped)")
         reasons.append(reason)
     return rule.invalid(", ".join(reasons))
+
+
+def _remedy(traits: Traits, bytes_per_node: int, enough: str) -> str:
+    """Return what helps against a client's cache and does not lead into the next refusal."""
+    if traits.cache == "memory":
+        return "Choose a directory on storage"
+    if loop := loop_remedy(traits.why):
+        return loop
+    ways = ["Use two nodes or more"]
+    # A phase without bytes of its own has the size of limits.case_files.
+    if bytes_per_node and traits.honours_o_direct:
+        ways.append("the O_DIRECT variant")
+    if bytes_per_node:
+        ways.append(f"raise limits.case_bytes to {enough}")
+    return ", or ".join([", ".join(ways[:-1]), ways[-1]] if ways[1:] else ways)
 
 
 def _why_not_past(nodes: int, task_offset: int | None, o_direct: bool, sharing: str) -> str:

@@ -41,7 +41,8 @@ def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
         "G4",
         f"{least:g} s in tier {tier}"
         + (f", {wanted:g} s to compare systems" if wanted > least else ""),
-        f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold",
+        f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold "
+        "in the settings of your site. Site local has none: describe this machine as a site first",
     )
     saw = f"the shortest repetition lasted {format_seconds(shortest)}"
     return (

@@ -412,3 +412,9 @@ class _Walk:
             reason = f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"
             return replace(below, cached=below.cached or reason)
         return below
+
+
+def loop_remedy(why: str) -> str:
+    """Return what gives a loop device below a target direct I/O; empty if that is not what lacks."""
+    loop = re.search(r"\b(loop\d+), whose file [^,]* \(losetup --direct-io\)", why)
+    return f"Run: losetup --direct-io=on /dev/{loop[1]}" if loop else ""

@@ -12,9 +12,11 @@ import json
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, get_args
 
 from iogauge.core import untrusted, words
+from iogauge.core.text import did_you_mean
+from iogauge.core.units import UnitError, parse_bytes
 
 #: Variable with the path of the file for the notes of a listing; unset in any other run.
 LISTING: Final = "IOGAUGE_LISTING"
@@ -26,6 +28,45 @@ _PARTITION_LACKS: Final = {
     words.CHECKSUMS: "its cases may not switch Lustre's checksums. If they may, declare "
     f"rights: [{words.CHECKSUMS}]",
 }
+
+
+#: Variables that ``-S`` sets in checks of this suite; the last two in bytes.
+_VARIABLES: Final = (
+    *("nodes", "tasks_per_node", "repetitions", "tier", "variant", "writes_first"),
+    *("transfer_bytes", "total_bytes"),
+)
+
+
+def with_variables(arguments: Sequence[str]) -> list[str]:
+    """Return ReFrame's arguments with the sizes of ``-S`` in bytes: ReFrame takes no units.
+
+    Raises ValueError for a slip in ``-S`` that ReFrame would only warn of, or end with a traceback.
+    """
+    settled = list(arguments)
+    for place, word in enumerate(arguments):
+        start = "--setvar=" if word.startswith("--setvar=") else ""
+        if start or (place and arguments[place - 1] in ("-S", "--setvar")):
+            settled[place] = start + _with_bytes(word.removeprefix(start))
+    return settled
+
+
+def _with_bytes(setting: str) -> str:
+    path, equals, value = setting.partition("=")
+    check, dot, name = path.rpartition(".")
+    hint = did_you_mean(name, _VARIABLES)
+    if equals and name not in _VARIABLES and hint:
+        raise ValueError(f"-S {setting}: no check has the variable {name!r}{hint}")
+    if name == "tier" and value not in get_args(words.Tier):
+        allowed = ", ".join(get_args(words.Tier))
+        raise ValueError(f"-S {setting}: found {value!r}; allowed: {allowed}")
+    if name.endswith("_bytes") and not value.isdecimal():
+        try:
+            value = str(parse_bytes(value))
+        except UnitError as error:
+            raise ValueError(f"-S {setting}: {error}") from error
+    elif name in ("nodes", "tasks_per_node", "repetitions") and not value.isdecimal():
+        raise ValueError(f"-S {setting}: found {value!r}; allowed: a whole number")
+    return f"{check}{dot}{name}{equals}{value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +89,10 @@ class NotedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedCase:
-    """A case, what it asks for in ReFrame's words, and the partitions that it can run on."""
+    """A case, what it asks for in ReFrame's words, and the partitions that it can run on.
+
+    ``values`` are the values that its parameters and variables may have.
+    """
 
     hash: str
     case: str
@@ -57,6 +101,7 @@ class NotedCase:
     systems: tuple[str, ...]
     environments: tuple[str, ...]
     runs_on: tuple[str, ...]
+    values: Mapping[str, tuple[str | int | float | bool | None, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +140,25 @@ def note(fact: NotedPlace | NotedCase) -> None:
             notes.write(json.dumps(asdict(fact)) + "\n")
 
 
-def select(listed: Sequence[str], notes: str) -> Selected:
-    """Return what is selected: ``listed`` are the names and hashes of a listing without features.
+def noted(notes: str) -> tuple[dict[str, NotedPlace], dict[str, NotedCase]]:
+    """Return the partitions and the cases of the notes, by place and by hash.
 
-    A case without a note counts as one that can run. Raises ValueError or TypeError for notes of
-    another form.
+    Raises ValueError or TypeError for notes of another form.
     """
     values = [untrusted.parse_json(line) for line in notes.splitlines()]
     # ReFrame imports the package of the checks, which notes the places, more than once.
-    places = {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one}
-    cases = {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one}
+    return (
+        {one["place"]: untrusted.build(NotedPlace, one) for one in values if "place" in one},
+        {one["hash"]: untrusted.build(NotedCase, one) for one in values if "hash" in one},
+    )
+
+
+def select(listed: Sequence[str], notes: str) -> Selected:
+    """Return what is selected: ``listed`` are the names and hashes of a listing without features.
+
+    A case without a note counts as one that can run. Raises what :func:`noted` raises.
+    """
+    places, cases = noted(notes)
     runnable: list[str] = []
     left_out: list[UnrunCase] = []
     unfit: list[str] = []

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-from rich.markup import escape
-from rich.table import Table
 
-from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Excerpt, excerpts
+from iogauge.report.layout import Column, Group, Table
 
 _ORIGIN: Final = ("source", "number")
 
@@ -120,35 +118,39 @@ def moment(text: str, *, end: bool = False) -> datetime:
         raise ValueError(message) from error
 
 
-#: Columns of a terminal below which a time takes two lines: the date, and what follows it.
-_NARROW: Final = 120
+_COLUMNS: Final = (
+    Column("scenario"),
+    Column("metric", whole=True),
+    Column("median ±spread", whole=True),
+    Column("verdict", whole=True),
+    Column("why", whole=True),
+)
 
 
-def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], width: int) -> Table:
-    """Return a table of records with their chosen metrics; escapes text from outside.
-
-    ``width`` is that of the terminal. The longest texts fold first, and nothing is cut.
-    """
-    view = Table(pad_edge=False, show_lines=False, padding=(0, 1, 0, 0))
-    date = len("2026-11-22")
-    view.add_column("time", overflow="fold", width=date if width < _NARROW else None)
-    for heading in ("system:partition", "case", "metric", "median ±spread"):
-        view.add_column(heading, overflow="fold")
-    view.add_column("verdict", no_wrap=True)
-    view.add_column("reason", overflow="fold")
+def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
+    """Return a table of records with their chosen metrics, by time and place, reasons below it."""
+    groups: dict[str, list[tuple[str, ...]]] = {}
+    reasons: list[str] = []
+    shown: tuple[int, str] | None = None
     for record, names in chosen:
         for excerpt in excerpts(record, names):
-            view.add_row(*(escape(visible(cell)) for cell in _cells(excerpt)))
-    return view
+            reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
+            if reason and reason not in reasons:
+                reasons.append(reason)
+            why = f"[{reasons.index(reason) + 1}]" if reason else ""
+            heading = f"{excerpt.time} {excerpt.where}"
+            rows = groups.setdefault(heading, [])
+            case = "" if shown == (id(record), excerpt.case) else excerpt.case
+            shown = (id(record), excerpt.case)
+            rows.append((case, *_measured(excerpt), why))
+    return Table(_COLUMNS, [Group(name, rows) for name, rows in groups.items()], reasons, wide=wide)
 
 
-def _cells(excerpt: Excerpt) -> tuple[str, ...]:
-    """Return the cells of one line of the table."""
-    head = (excerpt.time, excerpt.where, excerpt.case)
+def _measured(excerpt: Excerpt) -> tuple[str, str, str]:
+    """Return metric, median and verdict."""
     if excerpt.metric is None:
-        return (*head, "-", "-", excerpt.verdict, excerpt.reason)
+        return ("-", "-", excerpt.verdict)
     measured = "-" if excerpt.median is None else f"{format_value(excerpt.median)} {excerpt.unit}"
     if excerpt.spread is not None:
         measured += f" ±{excerpt.spread:.1%}"
-    reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
-    return (*head, excerpt.metric, measured, excerpt.verdict, reason)
+    return (excerpt.metric, measured, excerpt.verdict)

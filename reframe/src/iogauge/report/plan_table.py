@@ -226,6 +226,23 @@ def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
     return lines
 
 
+def over_time(cases: Iterable[PlannedCase]) -> list[str]:
+    """Return a line for each partition whose time limit would end cases, as far as is expected."""
+    by_limit: dict[tuple[str, float], list[PlannedCase]] = {}
+    for case in cases:
+        if 0 < case.order.time_limit_s < case.seconds:
+            by_limit.setdefault((case.partition, case.order.time_limit_s), []).append(case)
+    lines = []
+    for (partition, limit), group in by_limit.items():
+        longest = max(group, key=lambda case: case.seconds)
+        lines.append(
+            f"over the time limit: {partition}: {len(group)} case(s) need more than time_limit "
+            f"{duration(limit)}, most of all {record.short_name(longest.name)} ({duration(longest.seconds)}). "
+            "Raise the partition's time_limit, or lower limits.case_bytes"
+        )
+    return lines
+
+
 def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
     """Return a line for each partition with a budget: the part that the cases will use."""
     lines = []

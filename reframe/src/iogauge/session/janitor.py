@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from iogauge.core import deadline, processes, untrusted
-from iogauge.core.paths import stages_dir
+from iogauge.core.paths import logs_dir, stages_dir
 from iogauge.session.current import OWNER, known_targets
 from iogauge.workspace import directory, lock, removal
 
@@ -127,14 +127,17 @@ class Janitor:
         return True
 
     def _clean_stages(self) -> list[Path]:
-        """Remove stage directories of sessions that began a week ago."""
-        stages = old_stages()
-        for stage in stages:
-            if not self.dry_run:
-                shutil.rmtree(stage, ignore_errors=True)
-            word = "left" if not self.dry_run and stage.exists() else self._done
-            self.say(f"{word}: {stage} (a week old)")
-        return stages
+        """Remove stage directories of sessions that began a week ago, and ReFrame's logs of then."""
+        old = [*old_stages(), *old_logs()]
+        for path in old:
+            if not self.dry_run and path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif not self.dry_run:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+            word = "left" if not self.dry_run and path.exists() else self._done
+            self.say(f"{word}: {path} (a week old)")
+        return old
 
 
 def _watch_lock(place: str, report: deadline.Report) -> lock.Holder | None:
@@ -192,6 +195,16 @@ def old_stages(days: float = 7.0) -> list[Path]:
                     runs = "process" in owner and processes.runs(owner["process"])
                 if not runs:
                     old.append(path)
+    return old
+
+
+def old_logs(days: float = 7.0) -> list[Path]:
+    """Return ReFrame's logs that nothing was written to for ``days``."""
+    old = []
+    for path in sorted(logs_dir().glob("*.log*")):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > days * 86400:
+                old.append(path)
     return old
 
 

@@ -22,7 +22,7 @@ from iogauge.site.folders import (
     sites_of_host,
     spack_environments,
 )
-from iogauge.site.settings import STACK
+from iogauge.site.mistakes import STACK
 
 
 def _settings(folder: Path) -> dict[str, Any]:

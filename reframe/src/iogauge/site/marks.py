@@ -1,6 +1,8 @@
-"""What a site's reference file says beside values: which figures are published, and what is only
-recorded.
+"""What a site's reference file says beside values: what was accepted once, which figures are
+published, and what is only recorded.
 
+``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
+day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`).
 ``$published`` maps a check to the partitions whose references a document prints: their cases have
 the tag ``published-figure``. ``$recorded`` maps a check to metrics without a figure in the
 document. Such a metric is recorded, and does not keep its case from a PASS by the others.
@@ -8,12 +10,16 @@ document. Such a metric is recorded, and does not keep its case from a PASS by t
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, Final
 
 from iogauge.core.yamlfile import Mistake, show
 
+ACCEPTED: Final = "$accepted"
+_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
 PUBLISHED: Final = "$published"
 RECORDED: Final = "$recorded"
 MARKS: Final = (PUBLISHED, RECORDED)
@@ -43,6 +49,56 @@ def mistakes(file: str, mark: str, found: object, data: Mapping[Any, Any]) -> li
     return wrong
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
+    """Return mistakes in the accepted values: each belongs to a reference, and has its unit."""
+    if not isinstance(accepted, dict) or not accepted:
+        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
+    return [
+        mistake
+        for check, entry in accepted.items()
+        for mistake in _accepted_below(
+            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != "$sources" else None
+        )
+    ]
+
+
+def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
+    if isinstance(value, dict) and value and isinstance(reference, dict):
+        return [
+            mistake
+            for name, inner in value.items()
+            for mistake in _accepted_below(
+                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
+            )
+        ]
+    if not isinstance(reference, list):
+        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not (is_number(value[0]) and value[0] > 0)
+        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
+    ):
+        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
+    leaf = reference[-1] if reference[:1] == ["$xfail"] else reference
+    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
+    if value[1] != unit:
+        found = f"{show(value[1])}, and {unit!r} in the reference"
+        allowed = "one unit in both. 'iogauge calibrate' wrote this one: correct the reference"
+        return [Mistake(file, f"{key}[1]", found, allowed)]
+    return []
+
+
 def recorded(data: Mapping[str, Any], check: str) -> frozenset[str]:
     """Return the names of a check's metrics that are recorded if they have no reference."""
     return frozenset(data.get(RECORDED, {}).get(check, ()))
@@ -54,25 +110,22 @@ def published(data: Mapping[str, Any], check: str) -> Sequence[str]:
     return found
 
 
-def has_entry(entry: object, values: Sequence[object]) -> bool:
-    """Return whether a check's references have an entry for the values of its index.
+def fits(key: object, value: object) -> bool:
+    """Return whether a key of the references stands for a value.
 
     A key that is text is an anchored regular expression, as for ReFrame.
     """
+    if isinstance(key, str) and isinstance(value, str):
+        return key == value or bool(re.fullmatch(key, value))
+    return key == value
+
+
+def has_entry(entry: object, values: Sequence[object]) -> bool:
+    """Return whether a check's references have an entry for the values of its index."""
     for value in values:
         if not isinstance(entry, Mapping):
             return False
-        fitting = [
-            key
-            for key in entry
-            if key == value
-            or (
-                isinstance(key, str)
-                and isinstance(value, str)
-                and key != "$index"
-                and re.fullmatch(key, value)
-            )
-        ]
+        fitting = [key for key in entry if key != "$index" and fits(key, value)]
         if not fitting:
             return False
         entry = entry[fitting[0]]

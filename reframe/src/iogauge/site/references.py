@@ -4,9 +4,8 @@ ReFrame itself ignores a reference for a metric that does not exist. It only war
 and skips a test whose file is missing. Each of these is a named mistake here, found before anything
 runs. The look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
 
-The file has four keys beside ReFrame's; two of them are in :mod:`iogauge.site.marks`. ``$sources`` maps every check to the source of its values.
-``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
-day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`).
+The file has four keys beside ReFrame's; three of them are in :mod:`iogauge.site.marks`. ``$sources``
+maps every check to the source of its values.
 
 An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is
 expected.
@@ -15,44 +14,32 @@ expected.
 from __future__ import annotations
 
 import ast
-import difflib
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Reference
+from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, format_value
-from iogauge.core.yamlfile import Mistake, YamlError, load, show
+from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site import marks
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose
 from iogauge.site.folders import site_dir
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
-ACCEPTED: Final = "$accepted"
 XFAIL: Final = "$xfail"
 _XFAIL_FORM: Final = "['$xfail', 'reason, until YYYY-MM-DD', [...]]"
 _FORM: Final = f"[value, lower or null, upper or null, unit], or {_XFAIL_FORM}"
-_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
 _UNTIL: Final = re.compile(r"\buntil (\d\S*?)[,:;.)]*(?=\s|$)")
 
 
 class ReferencesError(ValueError):
     """Mistakes in a reference file that concern the current case; the message lists them."""
-
-
-def _is_number(value: object) -> bool:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer that no float can hold
-        return False
 
 
 def last_day(reason: str) -> date:
@@ -82,15 +69,15 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
         return [Mistake(file, key, show(value), _FORM)]
     number, lower, upper, unit = value
     mistakes = []
-    if not _is_number(number) or number <= 0:
+    if not marks.is_number(number) or number <= 0:
         mistakes.append(Mistake(file, f"{key}[0]", show(number), "a finite number above 0"))
-    if lower is not None and not (_is_number(lower) and -1 <= lower <= 0):
+    if lower is not None and not (marks.is_number(lower) and -1 <= lower <= 0):
         mistakes.append(
             Mistake(
                 file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)"
             )
         )
-    if upper is not None and not (_is_number(upper) and upper >= 0):
+    if upper is not None and not (marks.is_number(upper) and upper >= 0):
         mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
     if lower in (None, -1) and upper is None:
         mistakes.append(
@@ -158,13 +145,11 @@ class References:
         for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
             metric, file = by_name.get(name), str(self.file)
             if metric is None:
-                close = difflib.get_close_matches(name, by_name, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
                 mistakes.append(
                     Mistake(
                         file,
                         key,
-                        f"metric {name!r}{hint}",
+                        f"metric {name!r}{did_you_mean(name, by_name)}",
                         f"the metrics of {check}: {', '.join(by_name)}",
                     )
                 )
@@ -191,7 +176,7 @@ class References:
                         f"{metric.unit!r}, the metric's unit{same}",
                     )
                 )
-        return mistakes
+        return located(self.file, mistakes)
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
@@ -200,19 +185,46 @@ class References:
             for check in (() if self.mistakes else self.checks)
             for key, _, leaf in _leaves(self.file.name, check, self.data[check])
         ]
-        return [m for key, leaf in leaves for m in loose(str(self.file), key, leaf, DOUBTFUL_SLACK)]
+        found = [
+            m for key, leaf in leaves for m in loose(str(self.file), key, leaf, DOUBTFUL_SLACK)
+        ]
+        return located(self.file, found)
+
+    def unfitting(
+        self, check: str, cases: Sequence[Mapping[str, Sequence[object]]]
+    ) -> list[Mistake]:
+        """Return mistakes: keys of a check's references that fit no case of the check.
+
+        A case has the values that a part of ``$index`` may have; any value fits a part that it does
+        not have.
+        """
+        if check not in self.checks or self.mistakes or not cases:
+            return []
+        entry = self.data[check]
+        index = [str(part) for part in entry.get("$index") or ("$partition",)]
+        return located(self.file, _unfitting(str(self.file), check, entry, index, cases))
 
     def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
         """Return mistakes: entries for checks that do not exist."""
         names, mistakes = sorted(known), []
         for name in self.checks:
             if name not in names:
-                close = difflib.get_close_matches(name, names, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
-                mistakes.append(
-                    Mistake(str(self.file), name, f"no check of that name{hint}", ", ".join(names))
-                )
-        return mistakes
+                found = f"no check of that name{did_you_mean(name, names)}"
+                mistakes.append(Mistake(str(self.file), name, found, ", ".join(names)))
+        return located(self.file, mistakes)
+
+    def _demand_known(self, check: Any, index: Sequence[str]) -> None:
+        """Raise :class:`ReferencesError` if ``$index`` names what a check does not have."""
+        unknown = [part for part in index if not part.startswith("$") and not hasattr(check, part)]
+        if unknown:
+            parameters = sorted(type(check).param_space.params)
+            wrong = Mistake(
+                str(self.file),
+                f"{type(check).__name__}.$index",
+                f"{unknown[0]!r}{did_you_mean(unknown[0], parameters)}",
+                "variables and parameters of the check, $system, $partition, $environ",
+            )
+            raise ReferencesError("; ".join(map(str, located(self.file, [wrong]))))
 
     def resolve(
         self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
@@ -235,12 +247,7 @@ class References:
             )
         if name not in self.checks:
             return {}, ""
-        unknown = [part for part in index if not part.startswith("$") and not hasattr(check, part)]
-        if unknown:
-            raise ReferencesError(
-                f"{self.file}: {name}.$index: found {unknown[0]!r}; allowed: variables and parameters "
-                "of the check, $system, $partition, $environ"
-            )
+        self._demand_known(check, index)
         own = {"$system": "current_system", "$environ": "current_environ"}
         values = [
             check.current_partition.fullname
@@ -274,6 +281,33 @@ class References:
             references,
             f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}",
         )
+
+
+def _unfitting(
+    file: str,
+    key: str,
+    entry: Mapping[Any, Any],
+    index: Sequence[str],
+    cases: Sequence[Mapping[str, Sequence[object]]],
+) -> Iterable[Mistake]:
+    """Yield the keys of an entry, and of those below it, that fit none of the cases."""
+    if not index:
+        return
+    part, below = index[0], index[1:]
+    known = list(dict.fromkeys(str(value) for case in cases for value in case.get(part, ())))
+    for name, inner in entry.items():
+        if name == "$index":
+            continue
+        fitting = [
+            case
+            for case in cases
+            if part not in case or any(marks.fits(name, value) for value in case[part])
+        ]
+        if fitting:
+            yield from _unfitting(file, f"{key}.{name}", inner, below, fitting)
+        else:
+            what = f"{part.removeprefix('$')} {str(name)!r}{did_you_mean(name, known)}, which no case has"
+            yield Mistake(file, f"{key}.{name}", what, ", ".join(known))
 
 
 def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
@@ -315,44 +349,6 @@ def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str
     return list(_walk(file, check, body, depth))
 
 
-def _accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
-    """Return mistakes in the accepted values: each belongs to a reference, and has its unit."""
-    if not isinstance(accepted, dict) or not accepted:
-        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
-    return [
-        mistake
-        for check, entry in accepted.items()
-        for mistake in _accepted_below(
-            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != SOURCES else None
-        )
-    ]
-
-
-def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
-    if isinstance(value, dict) and value and isinstance(reference, dict):
-        return [
-            mistake
-            for name, inner in value.items()
-            for mistake in _accepted_below(
-                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
-            )
-        ]
-    if not isinstance(reference, list):
-        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
-    if (
-        not isinstance(value, list)
-        or len(value) != 3
-        or not (_is_number(value[0]) and value[0] > 0)
-        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
-    ):
-        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
-    leaf = reference[-1] if reference[:1] == [XFAIL] else reference
-    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
-    if value[1] != unit:
-        return [Mistake(file, f"{key}[1]", show(value[1]), f"{unit!r}, as in the reference")]
-    return []
-
-
 def find_mistakes(file: str, data: object) -> list[Mistake]:
     """Return every mistake in the form of a reference file's content."""
     if not isinstance(data, dict):
@@ -368,14 +364,14 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
             continue
         if name == SOURCES:
             continue
-        if name == ACCEPTED:
-            mistakes += _accepted_mistakes(file, entry, data)
+        if name == marks.ACCEPTED:
+            mistakes += marks.accepted_mistakes(file, entry, data)
             continue
         if name in marks.MARKS:
             mistakes += marks.mistakes(file, name, entry, data)
             continue
         if name.startswith("$"):
-            allowed = ", ".join([SOURCES, ACCEPTED, *marks.MARKS])
+            allowed = ", ".join([SOURCES, marks.ACCEPTED, *marks.MARKS])
             mistakes.append(Mistake(file, name, "this key", f"{allowed} and names of checks"))
             continue
         source = sources.get(name)
@@ -416,9 +412,9 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> References:
     try:
         data = load(path)
     except YamlError as error:
-        return References(path, {}, (Mistake(str(path), "", str(error), "a YAML file"),))
+        return References(path, {}, (Mistake.of_yaml(path, error),))
     data = {} if data is None else data
-    mistakes = tuple(find_mistakes(str(path), data))
+    mistakes = tuple(located(path, find_mistakes(str(path), data)))
     return References(path, data if isinstance(data, dict) else {}, mistakes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -12,17 +13,23 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.table import Table
 
-from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.records import query
 from iogauge.records.record import short_name
 from iogauge.trend.offline import LEAST_CHANGE, METHODS
 from iogauge.trend.states import HEAD, State, newest_series, states_of
-from iogauge.trend.view import chance, fingerprint_ids, summary, table, to_json, too_few_runs
+from iogauge.trend.view import (
+    HEADINGS,
+    chance,
+    fingerprint_ids,
+    rows,
+    summary,
+    to_json,
+    too_few_runs,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +60,11 @@ _COLUMNS: Final = (
 _NAMED: Final = 10
 
 
-def command(console: Console, folder: Path, question: Question) -> int:
+#: Makes a table of headings and rows under headings of their own; all text may come from outside.
+Draw = Callable[[Sequence[str], Mapping[str, Sequence[Sequence[str]]]], RenderableType]
+
+
+def command(console: Console, folder: Path, question: Question, draw: Draw) -> int:
     """Judge the history below a folder and print the result.
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense,
@@ -74,15 +85,14 @@ def command(console: Console, folder: Path, question: Question) -> int:
         cases = [c for c in frame["case"].unique() if c and re.search(question.name, c)]
         frame = frame.filter(pl.col("case").is_in(cases))
     if question.offline:
-        return _offline(console, frame, question)
+        return _offline(console, frame, question, draw)
     judged = states_of(frame, baseline=question.baseline, false_alarms=question.false_alarms)
     fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
     if question.as_json:
         print(to_json(judged, fingerprints))
     else:
-        view = table(judged, fingerprints)
-        if view.row_count:
-            console.print(view)
+        if shown := rows(judged, fingerprints):
+            console.print(draw(HEADINGS, shown), soft_wrap=True)
         too_few = too_few_runs(judged)
         for line in too_few[:_NAMED]:
             console.print(escape(line), soft_wrap=True)
@@ -94,16 +104,16 @@ def command(console: Console, folder: Path, question: Question) -> int:
     return 1 if any(series.state is State.ALARM for series in judged) else 0
 
 
-def _offline(console: Console, frame: pl.DataFrame, question: Question) -> int:
+def _offline(console: Console, frame: pl.DataFrame, question: Question, draw: Draw) -> int:
     """Print all changes of the newest series; never raises an alarm."""
-    rows = []
+    changes = []
     for head, runs in newest_series(frame):
         values = runs["median"].to_list()
         points = METHODS[question.method](values)
         bounds = [0, *points, len(values)]
         levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
         for point, (old, new) in zip(points, pairwise(levels), strict=True):
-            rows.append(
+            changes.append(
                 {
                     **head,
                     "time": runs["time"][point].isoformat(),
@@ -113,24 +123,23 @@ def _offline(console: Console, frame: pl.DataFrame, question: Question) -> int:
                 }
             )
     if question.as_json:
-        print(json.dumps(rows, indent=2, allow_nan=False))
+        print(json.dumps(changes, indent=2, allow_nan=False))
         return 0
-    view = Table(title="Changes of level", title_justify="left", pad_edge=False)
-    for heading in ("partition", "scenario", "metric", "since", "before", "after", "change"):
-        view.add_column(heading, overflow="fold")
-    for row in rows:
-        cells = (
-            f"{row['system']}:{row['partition']}",
-            short_name(row["case"]),
-            row["metric"],
-            f"{row['time'][:10]} {row['session']}",
-            f"{format_value(row['before'])} {row['unit']}",
-            f"{format_value(row['after'])} {row['unit']}",
-            f"{row['after'] / row['before'] - 1:+.1%}",
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for row in changes:
+        found.setdefault(f"{row['system']}:{row['partition']}", []).append(
+            (
+                short_name(row["case"]),
+                row["metric"],
+                f"{row['time'][:10]} {row['session']}",
+                f"{format_value(row['before'])} {row['unit']}",
+                f"{format_value(row['after'])} {row['unit']}",
+                f"{row['after'] / row['before'] - 1:+.1%}",
+            )
         )
-        view.add_row(*(escape(visible(cell)) for cell in cells))
-    if rows:
-        console.print(view)
+    if found:
+        headings = ("scenario", "metric", "since", "before", "after", "change")
+        console.print(draw(headings, found), soft_wrap=True)
     least = f"{LEAST_CHANGE:.0%}"
-    console.print(escape(f"iogauge: {len(rows)} change(s) of {least} or more"))
+    console.print(escape(f"iogauge: {len(changes)} change(s) of {least} or more"))
     return 0

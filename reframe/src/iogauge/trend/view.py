@@ -1,4 +1,4 @@
-"""Show the states of series as tables and JSON."""
+"""Say the states of series as rows of text and as JSON."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from rich.markup import escape
-from rich.table import Table
-
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
@@ -19,11 +16,7 @@ from iogauge.trend import detector
 from iogauge.trend.states import LEAST, Judged, LevelChange, State
 
 #: States that are shown.
-_STYLE: Final = {
-    State.ALARM: "bold red",
-    State.IMPROVED: "green",
-    State.RECOVERED: "cyan",
-}
+_SHOWN: Final = (State.ALARM, State.IMPROVED, State.RECOVERED)
 
 Fingerprints = Mapping[str, Mapping[str, Any]]
 
@@ -63,60 +56,41 @@ def to_json(judged: Sequence[Judged], fingerprints: Fingerprints) -> str:
     return json.dumps(rows, indent=2, allow_nan=False)
 
 
-def table(judged: Sequence[Judged], fingerprints: Fingerprints) -> Table:
-    """Return a table of the series to look at, surest alarms first; escapes text from outside."""
-    view = Table(title="Trend", title_justify="left", pad_edge=False)
-    for heading, options in (
-        ("state", {"no_wrap": True}),
-        ("partition", {"overflow": "fold"}),
-        ("scenario", {"overflow": "fold"}),
-        ("metric", {"no_wrap": True}),
-        ("was", {"justify": "right", "no_wrap": True}),
-        ("change (95 %)", {"no_wrap": True}),
-        ("since", {"overflow": "fold"}),
-        ("in stable series", {"justify": "right", "no_wrap": True}),
-        ("changed just before", {"overflow": "fold", "ratio": 1}),
-    ):
-        view.add_column(heading, **options)
+#: Headings of :func:`rows`; the first column is the case.
+HEADINGS: Final = (
+    *("scenario", "metric", "state", "was", "change (95 %)", "since"),
+    *("false alarms", "changed just before"),
+)
+
+
+def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list[tuple[str, ...]]]:
+    """Return the series to look at by system and partition, surest alarms first."""
+    found: dict[str, list[tuple[str, ...]]] = {}
     for series in sorted(
         judged, key=lambda series: (list(State).index(series.state), series.false_alarms)
     ):
-        if style := _STYLE.get(series.state):
-            change = series.change
-            view.add_row(
-                f"[{style}]{series.state.value}[/]",
-                *_name_cells(series),
-                "-"
-                if series.level is None
-                else f"{format_value(series.level)} {escape(visible(series.unit))}",
-                "-" if change is None else _size(change),
-                _since(change, series.recovered),
-                _chance(series.false_alarms),
-                "-"
-                if change is None
-                else escape(visible("; ".join(changed_keys(change, fingerprints))) or "-"),
+        here = found.setdefault(f"{series.system}:{series.partition}", [])
+        name, change = (short_name(series.case), series.metric), series.change
+        if series.state in _SHOWN:
+            was = "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
+            here.append(
+                (
+                    *(*name, series.state.value, was),
+                    "-" if change is None else _size(change),
+                    _since(change, series.recovered),
+                    _chance(series.false_alarms),
+                    _changed(change, fingerprints) or "-",
+                )
             )
         if series.started is not None and series.started.certain:
-            view.add_row(
-                "changed with",
-                *_name_cells(series),
-                "-",
-                _size(series.started),
-                _since(series.started, None),
-                "-",
-                escape(
-                    visible("; ".join(changed_keys(series.started, fingerprints))) or "the series"
-                ),
-            )
-    return view
+            size, since = _size(series.started), _since(series.started, None)
+            why = _changed(series.started, fingerprints) or "the series"
+            here.append((*name, "changed with", "-", size, since, "-", why))
+    return {place: lines for place, lines in found.items() if lines}
 
 
-def _name_cells(series: Judged) -> tuple[str, str, str]:
-    return (
-        escape(visible(f"{series.system}:{series.partition}")),
-        escape(visible(short_name(series.case))),
-        escape(visible(series.metric)),
-    )
+def _changed(change: LevelChange | None, fingerprints: Fingerprints) -> str:
+    return "; ".join(changed_keys(change, fingerprints)) if change else ""
 
 
 def _size(change: LevelChange) -> str:
@@ -125,12 +99,12 @@ def _size(change: LevelChange) -> str:
 
 def _since(change: LevelChange | None, recovered: datetime | None) -> str:
     if change is not None:
-        return f"{change.time:%Y-%m-%d} {escape(visible(change.session))}"
+        return f"{change.time:%Y-%m-%d} {change.session}"
     return f"alarm until {recovered:%Y-%m-%d}" if recovered else "-"
 
 
 def _chance(share: float) -> str:
-    return "< 0.01 %" if share < 1e-4 else f"{share:.2%}"
+    return "1 of > 10000" if share < 1e-4 else f"1 of {1 / share:.0f}"
 
 
 def too_few_runs(judged: Sequence[Judged]) -> list[str]:
@@ -162,6 +136,6 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
     if not count:
         return ""
     return (
-        f"by chance, if all {count} judged were stable: at most {count * detector.per_run(false_alarms):.2g} "
-        f"new alarm(s) a run, {count * false_alarms:.2g} in {detector.HORIZON} runs"
+        f"if nothing changes, chance alone raises at most {count * detector.per_run(false_alarms):.2g} "
+        f"new alarm(s) a run and {count * false_alarms:.2g} in {detector.HORIZON} runs ({count} series)"
     )

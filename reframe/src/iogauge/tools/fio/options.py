@@ -27,7 +27,7 @@ _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 #: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
 MISMATCH: Final = r"verify: bad |verify failed"
 #: Options of a job that writes checksums: it does not read, and leaves no state in the stage.
-_WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
+WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
 #: A checksum has a header of tens of bytes, more in later versions of fio.
 _LEAST_CHECKSUM_BYTES: Final = 512
 #: Requests in flight on a device that is read as fast as it can.
@@ -51,7 +51,8 @@ class FioJob:
     ``runtime_s`` each process goes through its files once. A metadata engine does so at most once,
     and stops after ``runtime_s``. With ``checksum_bytes`` a write puts a
     checksum into every so many bytes, see :func:`verification`. With ``percentiles`` fio reports
-    those of the whole latency, from the submission of a request to its end. Raises
+    those of the whole latency, from the submission of a request to its end. With ``shared`` all
+    processes have one file, and each has ``file_bytes`` of it, one part after the other. Raises
     :class:`ValueError` for combinations that fio refuses, caps or ignores.
     """
 
@@ -73,6 +74,7 @@ class FioJob:
     checksum_bytes: int = 0
     percentiles: bool = False
     filename_format: str = "$clientuid.$jobnum.$filenum"
+    shared: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that fio would refuse, cap or ignore."""
@@ -180,6 +182,8 @@ class FioJob:
             )
         if self.fsync_at_end and not self.pattern.endswith("write"):
             raise ValueError(f"fsync_at_end acts on writes, but the pattern is {self.pattern!r}")
+        if self.shared and (self.files > 1 or self.pattern.startswith("rand")):
+            raise ValueError("shared is for one file and sequential patterns")
         if self.no_random_map and not self.pattern.startswith("rand"):
             raise ValueError(f"no_random_map acts on random patterns, not on {self.pattern!r}")
 
@@ -190,12 +194,12 @@ class FioJob:
             f"[{self.name}]",
             f"description={TOKEN}",
             f"directory={self.directory}",
-            f"filename_format={self.filename_format}",
+            "filename=shared" if self.shared else f"filename_format={self.filename_format}",
             "unique_filename=0",
             f"ioengine={self.engine}",
             f"rw={self.pattern}",
             f"bs={size(self.block_bytes)}",
-            f"filesize={size(self.file_bytes)}",
+            f"filesize={size(self.file_bytes * (self.numjobs if self.shared else 1))}",
             f"nrfiles={self.files}",
             f"numjobs={self.numjobs}",
             "group_reporting=1",
@@ -215,6 +219,10 @@ class FioJob:
         for given, line in (
             (self.runtime_s and not self.metadata, "time_based=1"),
             (self.runtime_s, f"runtime={self.runtime_s}s"),
+            (
+                self.shared,
+                f"size={size(self.file_bytes)}\noffset_increment={size(self.file_bytes)}",
+            ),
             (self.sync, "sync=1"),
             (self.fsync_at_end, "end_fsync=1"),
             (self.no_random_map, "norandommap=1"),
@@ -222,7 +230,7 @@ class FioJob:
             (self.loops > 1, f"loops={self.loops}"),
             (
                 self.checksum_bytes,
-                "\n".join([*_checksums(self.checksum_bytes), *_WRITTEN_ALONE]),
+                "\n".join([*_checksums(self.checksum_bytes), *WRITTEN_ALONE]),
             ),
         ):
             if given:
@@ -282,6 +290,29 @@ def random_read_job(
         runtime_s=runtime_s,
         sync=True,
         no_random_map=True,
+    )
+
+
+def sequential_job(
+    pattern: Literal["read", "write"],
+    *,
+    block_bytes: int,
+    file_bytes: int,
+    numjobs: int,
+    direct: bool,
+    shared: bool,
+) -> FioJob:
+    """Return a job that goes once through ``file_bytes`` in each process; a write ends with fsync."""
+    return FioJob(
+        name=pattern,
+        directory="${IOG_DIR}",
+        pattern=pattern,
+        block_bytes=block_bytes,
+        file_bytes=file_bytes,
+        numjobs=numjobs,
+        direct=direct,
+        shared=shared,
+        fsync_at_end=pattern == "write",
     )
 
 

@@ -1,0 +1,305 @@
+"""Find the mistakes in a site's settings file, before ReFrame reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Final, get_args, get_origin
+
+import jsonschema
+from pydantic import ValidationError
+from reframe.core.exceptions import ConfigError
+
+from iogauge.core import words
+from iogauge.core.text import did_you_mean
+from iogauge.core.yamlfile import Mistake, show
+from iogauge.site.extras import PartitionExtras
+from iogauge.tools import mpi
+
+#: Key under a partition's ``extras``: fill undeclared keys from the machine itself.
+DETECT: Final = "detect"
+
+#: Key under an environment's ``extras``: the Spack environment in environments/ that it uses.
+STACK: Final = "stack"
+
+#: Key under an environment's ``extras``: the MPI whose MPI-IO hints its MPI understands.
+MPI: Final = "mpi"
+
+#: Key under an environment's ``extras``: path of Darshan's library (libdarshan.so).
+DARSHAN: Final = "darshan"
+
+#: Keys of an environment's ``extras``: form and meaning of each value.
+_ENVIRONMENT_EXTRAS: Final = {
+    STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
+    MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
+    DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
+}
+
+_NO_EXTRAS: Final = (re.compile(r"(?!)"), f"the keys {', '.join(_ENVIRONMENT_EXTRAS)}")
+
+_TIME_LIMIT: Final = re.compile(
+    r"(?=\d)(?=.*[1-9])(\d{1,6}d)?(\d{1,6}h)?(\d{1,6}m)?(\d{1,6}s)?", re.ASCII
+)
+
+#: ReFrame's own pattern lets a name end in a newline.
+_NAME: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+
+_MISSING: Final = "nothing"
+
+
+@lru_cache(maxsize=1)
+def reframe_schema() -> dict[str, Any]:
+    """Return the schema of ReFrame's configuration."""
+    text = resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema
+
+
+def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
+    """Return what ReFrame's own schema refuses."""
+    whole = {"systems": [], "environments": [], "logging": [], **data}
+    schema = {**reframe_schema()}
+    mistakes = []
+    for error in jsonschema.Draft7Validator(schema).iter_errors(whole):
+        while error.context:
+            error = min(error.context, key=lambda inner: -len(inner.absolute_path))
+        key = ".".join(str(part) for part in error.absolute_path)
+        mistakes.append(
+            Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}")
+        )
+    return mistakes
+
+
+def of_pydantic(file: str, key: str, error: ValidationError) -> list[Mistake]:
+    """Return the mistakes that pydantic found in what stands under a key."""
+    mistakes = []
+    for item in error.errors():
+        where = ".".join([key, *(str(part) for part in item["loc"])])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "missing":
+            mistakes.append(Mistake(file, where, _MISSING, "this key is required"))
+        elif item["type"] == "extra_forbidden":
+            mistakes.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
+        else:
+            mistakes.append(Mistake(file, where, show(item["input"]), message))
+    return mistakes
+
+
+def _keys_beside(location: tuple[int | str, ...]) -> str:
+    """Return the names of the keys that may stand beside an unknown key."""
+    model: Any = PartitionExtras
+    parts = iter(location[:-1])
+    for part in parts:
+        annotation = model.model_fields[str(part)].annotation
+        options = [a for a in get_args(annotation) if hasattr(a, "model_fields")]
+        model = options[0] if options else annotation
+        if get_origin(annotation) is dict:
+            next(parts, None)  # names that the site chooses
+    return "the keys " + ", ".join(model.model_fields)
+
+
+def _unknown(file: str, key: str, kind: str, name: object, known: Sequence[str]) -> Mistake:
+    """Return the mistake that a name is not among those of its kind."""
+    found = f"{kind} {show(name)}{did_you_mean(name, known)}"
+    return Mistake(file, key, found, ", ".join(known) or f"nothing: there is no {kind}")
+
+
+@lru_cache(maxsize=1)
+def _backends() -> dict[str, list[str]]:
+    """Return the names of ReFrame's schedulers and launchers."""
+    backends = importlib.import_module("reframe.core.backends")
+    with contextlib.suppress(ConfigError):  # no such name, but all are loaded now
+        backends.getscheduler("")
+    with contextlib.suppress(ConfigError):
+        backends.getlauncher("")
+    return {"scheduler": sorted(backends._schedulers), "launcher": sorted(backends._launchers)}
+
+
+def _choice_mistakes(
+    file: str, key: str, partition: dict[str, Any], environments: Mapping[str, dict[str, Any]]
+) -> Iterator[Mistake]:
+    """Yield mistakes: names in a partition that ReFrame would stop at, or select nothing for."""
+    for kind, known in _backends().items():
+        if partition[kind] not in known:
+            yield _unknown(file, f"{key}.{kind}", kind, partition[kind], known)
+    used = partition.get("environs", [])
+    for name in used if isinstance(used, list) else []:
+        if name not in environments:
+            yield _unknown(
+                file, f"{key}.environs", "environment", name, sorted(map(str, environments))
+            )
+        elif not partition.get("extras", {}).get(DETECT):
+            declared = environments[name]
+            if not declared.get("features") and {*declared.get("extras", {})} <= {MPI, DARSHAN}:
+                allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
+                yield Mistake(file, f"environments.{name}.features", _MISSING, allowed)
+
+
+def _feature_mistakes(file: str, key: str, found: object, known: frozenset[str]) -> list[Mistake]:
+    names = found if isinstance(found, list) else []
+    return [
+        _unknown(file, f"{key}.features", "feature", name, sorted(known))
+        for name in names
+        if name not in known
+    ]
+
+
+def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[Mistake]:
+    extras = partition.get("extras", {})
+    mistakes = _feature_mistakes(file, key, partition.get("features"), words.PARTITION)
+    declared = {name: value for name, value in extras.items() if name != DETECT}
+    try:
+        PartitionExtras.model_validate(declared)
+    except ValidationError as error:
+        refused = of_pydantic(file, f"{key}.extras", error)
+        mistakes += [m for m in refused if not extras.get(DETECT) or m.found != _MISSING]
+    offered = [resource["name"] for resource in partition.get("resources", [])]
+    requested = extras.get("resources", [])
+    mistakes += [
+        Mistake(
+            file,
+            f"{key}.extras.resources",
+            f"resource {name!r}",
+            f"a name under {key}.resources ({', '.join(offered) or 'there is none'})",
+        )
+        for name in (requested if isinstance(requested, list) else [])
+        if name not in offered
+    ]
+    limit = partition.get("time_limit")
+    if not limit or not _TIME_LIMIT.fullmatch(str(limit)):
+        mistakes.append(
+            Mistake(
+                file,
+                f"{key}.time_limit",
+                show(limit) if limit else "nothing",
+                "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end",
+            )
+        )
+    if partition.get("max_jobs") != 1:
+        mistakes.append(
+            Mistake(
+                file,
+                f"{key}.max_jobs",
+                show(partition.get("max_jobs")),
+                "1: two cases at a time on a target measure each other",
+            )
+        )
+    return mistakes
+
+
+def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
+    """Return every mistake in the content of a site's settings file."""
+    if not isinstance(data, dict):
+        return [Mistake(file, "", show(data), "a mapping with systems and environments")]
+    mistakes = _reframe_mistakes(file, data)
+    try:
+        return [*mistakes, *_own_mistakes(file, site, data)]
+    except (KeyError, TypeError, AttributeError):
+        if not mistakes:
+            raise
+        return mistakes  # data that ReFrame refuses may have any shape
+
+
+def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
+    """Return what this suite refuses beyond ReFrame's schema.
+
+    Raises KeyError, TypeError or AttributeError if the data break that schema too.
+    """
+    mistakes: list[Mistake] = []
+    systems = data.get("systems", [])
+    if [system["name"] for system in systems] != [site]:
+        names = ", ".join(system["name"] for system in systems) or "none"
+        mistakes.append(
+            Mistake(
+                file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
+            )
+        )
+    if "environments" not in data:
+        meaning = "a list of environments, whose features say which tools there are"
+        mistakes.append(Mistake(file, "environments", _MISSING, meaning))
+    named = [("environments", entry["name"]) for entry in data.get("environments", [])]
+    named += [("partitions", entry["name"]) for system in systems for entry in system["partitions"]]
+    mistakes += [
+        Mistake(file, kind, f"the name {show(name)}", "letters, digits, _ and -, a letter in front")
+        for kind, name in named
+        if not _NAME.fullmatch(str(name))
+    ]
+    for system in systems:
+        for pattern in system.get("hostnames", []):
+            try:
+                re.compile(pattern)
+            except (re.error, OverflowError, RecursionError) as error:
+                mistakes.append(
+                    Mistake(
+                        file,
+                        f"systems.{system['name']}.hostnames",
+                        show(pattern),
+                        f"a regular expression: {error}",
+                    )
+                )
+        for partition in system["partitions"]:
+            key = f"systems.{system['name']}.partitions.{partition['name']}"
+            mistakes += _partition_mistakes(file, key, partition)
+            by_name = {entry["name"]: entry for entry in data.get("environments", [])}
+            mistakes += _choice_mistakes(file, key, partition, by_name)
+    for environment in data.get("environments", []):
+        key = f"environments.{environment['name']}"
+        mistakes += _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
+        extras = environment.get("extras", {})
+        for name, value in extras.items():
+            allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
+            if not isinstance(value, str) or not allowed.fullmatch(value):
+                mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
+        if environment.get("target_systems") != [site]:
+            mistakes.append(
+                Mistake(
+                    file,
+                    f"{key}.target_systems",
+                    show(environment.get("target_systems")),
+                    f"[{site}]: an environment belongs to its site",
+                )
+            )
+    return mistakes
+
+
+def find_unknown_names(file: str, data: Any, checks: list[str]) -> list[Mistake]:
+    """Return mistakes: names of checks and partitions in the extras that do not exist."""
+    mistakes = []
+    (system,) = data["systems"]
+    names = [partition["name"] for partition in system["partitions"]]
+    for partition in system["partitions"]:
+        extras = PartitionExtras.of_partition(partition["extras"])
+        key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
+        named = [(f"{key}.cases", check) for check in extras.cases]
+        if extras.baseline:
+            named += [(f"{key}.baseline.checks", check) for check in extras.baseline.checks]
+            others = [name for name in names if name != partition["name"]]
+            if extras.baseline.partition not in others:
+                here = ", ".join(others) or "none: it has one partition"
+                mistakes.append(
+                    Mistake(
+                        file,
+                        f"{key}.baseline.partition",
+                        show(extras.baseline.partition),
+                        f"another partition of {system['name']} ({here})",
+                    )
+                )
+        for where, check in named:
+            if check not in checks:
+                mistakes.append(_unknown(file, where, "check", check, sorted(checks)))
+    return mistakes
+
+
+def host_examples(pattern: str) -> Iterator[str]:
+    """Yield host names that a pattern matches: each alternative, with the least that may stand."""
+    for part in pattern.replace("(?:", "(").strip("^$()").split("|"):
+        name = re.sub(r"\[\^?([^\]\\]|\\.)[^\]]*\]", r"\1", part)
+        name = re.sub(r"[*+?]|\{[\d,]*\}|[()^$]|(?<!\\)\.[*+?]?", "", re.sub(r"\\d", "1", name))
+        name = name.replace("\\.", ".").replace("\\", "")
+        if name and re.match(pattern, name):
+            yield name

@@ -1,0 +1,39 @@
+"""Bandwidth with fio alone: writes and reads for real, with every witness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.rig import Rig
+
+
+@pytest.mark.needs_fio
+def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "32 MiB"})
+    run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
+    record = run.record
+    assert [metric["name"] for metric in record["metrics"]] == ["write_bw", "read_bw"], run.out
+    assert all(metric["median"] > 0 for metric in record["metrics"])
+    said = {
+        (f["metric"], f["guard"], f["outcome"], f["saw"].split(" (")[0]) for f in record["findings"]
+    }
+    assert (None, "G8", "ok", "fio checked its data in the warm-up") in said
+    times = record["repetitions"]
+    assert ("read_bw", "G1", "ok", f"page cache emptied and proven empty {times} times") in said
+    assert any(f[:3] == ("write_bw", "G2", "ok") for f in said)
+    # No reference, and yet a line for each metric in ReFrame's performance log.
+    (log,) = (rig.home / "perflogs").rglob("*.log")
+    heading, *lines = [line.split("|") for line in log.read_text().splitlines()]
+    logged = [dict(zip(heading, line, strict=True)) for line in lines]
+    assert [(one["perf_var"], one["verdict"], float(one["perf_value"])) for one in logged] == [
+        (metric["name"], record["verdict"], float(f"{metric['median']:.6g}"))
+        for metric in record["metrics"]
+    ]
+    jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
+    for way, text in jobs.items():
+        assert {"filename=shared", "filesize=32m", "size=16m", "offset_increment=16m"} <= set(
+            text.split()
+        ), text
+        assert ("end_fsync=1" in text) == (way == "write")
