@@ -4,6 +4,7 @@
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
 - fio: scenarios that run fio
+- io500: scenarios that run IO500
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
@@ -23,6 +24,7 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     RandomReadCheck,
 )
+from iogauge.check.io500 import Io500Check
 from iogauge.check.ior import (
     AggregatorsCheck,
     DefaultWritersCheck,
@@ -48,6 +50,7 @@ __all__ = [
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
+    "Io500Check",
     "IorCheck",
     "Layout",
     "MdtNeedleCheck",

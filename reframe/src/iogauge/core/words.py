@@ -25,11 +25,12 @@ IOR_NCMPI: Final = "ior-ncmpi"
 IOR_LUSTRE: Final = "ior-lustre"
 MDTEST: Final = "mdtest"
 FIO: Final = "fio"
+IO500: Final = "io500"
 DARSHAN: Final = "darshan"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
-    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, DARSHAN}
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, IO500, DARSHAN}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.
@@ -38,7 +39,7 @@ PUBLISHED_FIGURE: Final = "published-figure"
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
-    | {"fio", "ior", "mdtest", "mpiio"}
+    | {"fio", "io500", "ior", "mdtest", "mpiio"}
     | {"needle", "scaling", "striping"}
     | {PUBLISHED_FIGURE}
 )

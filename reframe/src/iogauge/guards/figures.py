@@ -53,8 +53,13 @@ def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
 
 
 def duration_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G4. A phase that undoes or reads what another made is no shorter for a short work: a remark."""
     if seen.tool_phases and seen.access.direction != "none":
-        yield duration(seconds=[phase.seconds for phase in seen.tool_phases], tier=seen.case.tier)
+        seconds = [phase.seconds for phase in seen.tool_phases]
+        finding = duration(seconds=seconds, tier=seen.case.tier)
+        if seen.phase.follows and finding.outcome is Outcome.INVALID:
+            finding = dataclasses.replace(finding, outcome=Outcome.WARN)
+        yield finding
 
 
 def tail(
@@ -297,7 +302,7 @@ def tool_integrity(
     foreign: str = "",
 ) -> Finding:
     """G22: one version of the tool in all phases, on the planned tasks and nodes. Every output is
-    of its own execution: the words (IOR, mdtest) or options (fio) are as planned, with this case's
+    of its own execution: the words (IOR, mdtest) or options (fio, IO500) are as planned, with this case's
     directory and repetition and fio's token, and the dates lie within the execution (2 s).
 
     ``versions`` maps each version to the phases that it ran. ``tasks`` and ``nodes`` hold the

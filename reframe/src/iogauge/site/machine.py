@@ -20,7 +20,17 @@ from typing import Any, Final
 
 from iogauge.core import deadline, untrusted
 from iogauge.core.paths import state_dir
-from iogauge.core.words import DARSHAN, FIO, IOR, IOR_HDF5, IOR_LUSTRE, IOR_MPIIO, IOR_NCMPI, MDTEST
+from iogauge.core.words import (
+    DARSHAN,
+    FIO,
+    IO500,
+    IOR,
+    IOR_HDF5,
+    IOR_LUSTRE,
+    IOR_MPIIO,
+    IOR_NCMPI,
+    MDTEST,
+)
 from iogauge.node import below
 from iogauge.node.cores import usable_cores
 from iogauge.node.mounts import Below, Mount, Space, find_mount, space_of, traits
@@ -45,6 +55,7 @@ BRINGS: Final = {
     "ior": "ci/build-stack",
     "mdtest": "ci/build-stack",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
 }
@@ -58,7 +69,11 @@ _PROGRAM_OF: Final = {
     IOR_LUSTRE: "ior",
     MDTEST: "mdtest",
     FIO: "fio",
+    IO500: "io500",
 }
+
+#: Programs that an MPI launcher starts.
+_BY_MPI: Final = ("io500", "ior", "mdtest")
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )
@@ -99,7 +114,7 @@ class Machine:
         """Return the features of an environment of these programs; MPI programs need a launcher."""
         names: set[str] = set()
         for program in self.programs.values():
-            if program.name in ("ior", "mdtest") and "mpirun" not in self.programs:
+            if program.name in _BY_MPI and "mpirun" not in self.programs:
                 continue
             names.update(program.features)
         return sorted(names)
@@ -121,7 +136,7 @@ class Machine:
             return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
         if program.problem:
             return f"{program.path} {program.problem}. A sound one comes with: {BRINGS[name]}"
-        if "mpirun" not in self.programs and name in ("ior", "mdtest"):
+        if "mpirun" not in self.programs and name in _BY_MPI:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
         return f"{program.path} was built without it. One with it comes with: {BRINGS[name]}"
 
@@ -162,6 +177,10 @@ def _ask(name: str, path: str) -> Program:
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
+        if name == "io500":
+            # Its help speaks of no version, its list of options of no MPI.
+            own = "[mdtest-hard]" in (text := _output([path, "--list"]))
+            return Program(name, path, "", (IO500,)) if own else _odd(name, path, text)
         found = version(path)
         if old := too_old(name, found):
             return Program(name, path, found, (), old)
@@ -198,7 +217,7 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "fio", "mpirun"):
+    for name in ("ior", "mdtest", "fio", "io500", "mpirun"):
         path = shutil.which(name)
         if path is None:
             continue

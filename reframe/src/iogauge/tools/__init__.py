@@ -2,6 +2,7 @@
 
 - darshan: words that put Darshan under a tool, and its log
 - fio: job files of fio, and its JSON
+- io500: ini files of IO500, and its scores
 - ior: command lines of IOR, and its JSON
 - launcher: why a launcher did not run a tool
 - mdtest: command lines of mdtest, and its tables
