@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ def short(hosts: Hosts, rig: Rig) -> dict[str, Any]:
     settings = rig.settings()
     (partition,) = settings["systems"][0]["partitions"]
     partition["extras"] |= {
-        "scale": {"nodes": 2, "tasks_per_node": 1},
+        "scale": {"nodes": 2, "tasks_per_node": 2},
         "hosts": hosts.names,
         "interface": "eth0",
     }
@@ -68,6 +69,7 @@ def assert_values_are_the_tools(record: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.skipif(not os.environ.get("IOGAUGE_TEST_FULL"), reason="takes minutes")
 def test_a_healthy_run_on_a_network_is_believed(
     hosts: Hosts, storage: Path, make_module_rig: Callable[..., Rig]
 ) -> None:

@@ -177,7 +177,7 @@ def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, all
             "environments.0.features",
             ["ioor"],
             "environments.env.features: found feature 'ioor'",
-            "fio, ior",
+            "fio, io500, ior",
         ),
         (
             "environments.0.target_systems",

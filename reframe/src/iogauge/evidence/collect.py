@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -26,6 +26,7 @@ from iogauge.evidence.failure import (
     cause_of_end,
     describe_status,
     is_full,
+    stage_folder,
     stage_text,
     telling_line,
 )
@@ -107,7 +108,7 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
         stdout=stdout if phase.output else "",
         stderr=witness.parse(text(complaints_file(phase.name, REP)))[1],
         ranks=text(phase.ranks) if phase.ranks else "",
-        files=_folder(stage / phase.folder.replace(REP, str(repetition)), what)
+        files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
         if phase.folder
         else {},
     )
@@ -115,24 +116,6 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
         return phase.parse(printed)
     except ToolOutputError as error:
         raise ToolOutputError(f"{what}: {error}") from error
-
-
-#: Texts that a tool leaves in its folder, and the most of them that are read.
-_TEXTS: Final = (".csv", ".ini", ".txt")
-_MOST_TEXTS: Final = 100
-
-
-def _folder(folder: Path, what: str) -> dict[str, str]:
-    """Return the texts in a folder by their names; raises :class:`ToolOutputError`."""
-    try:
-        files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
-    except OSError as error:
-        raise ToolOutputError(f"{what}: no output: {folder.name}: {error.strerror}") from error
-    if len(files) > _MOST_TEXTS:
-        raise ToolOutputError(
-            f"{what}: {len(files)} texts in {folder.name}, expected {_MOST_TEXTS} at most"
-        )
-    return {file.name: stage_text(file, what) for file in files}
 
 
 def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> list[Eviction]:

@@ -31,9 +31,11 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 }
 
 
-def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
+def duration(*, seconds: Sequence[float], tier: Tier, follows: bool = False) -> Finding:
     """G4: the shortest repetition lasts 30 s in tier daily, 60 s in acceptance. Tier quick demands
-    0.02 s and remarks below 30 s.
+    0.02 s and remarks below 30 s. A phase of IO500 that does not write gets remarks only.
+
+    ``follows`` means that the phase is as long as an earlier one left work for it.
     """
     least, wanted = MIN_SECONDS[tier]
     shortest = min(seconds)
@@ -45,21 +47,18 @@ def duration(*, seconds: Sequence[float], tier: Tier) -> Finding:
         f"Raise limits.case_bytes, limits.case_files or limits.phase_seconds {factor:.3g}-fold",
     )
     saw = f"the shortest repetition lasted {format_seconds(shortest)}"
-    return (
-        rule.invalid(saw)
-        if shortest < least
-        else rule.decide(shortest >= wanted, saw, Outcome.WARN)
-    )
+    if shortest < least and not follows:
+        return rule.invalid(saw)
+    return rule.decide(shortest >= wanted, saw, Outcome.WARN)
 
 
 def duration_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G4. A phase that undoes or reads what another made is no shorter for a short work: a remark."""
     if seen.tool_phases and seen.access.direction != "none":
-        seconds = [phase.seconds for phase in seen.tool_phases]
-        finding = duration(seconds=seconds, tier=seen.case.tier)
-        if seen.phase.follows and finding.outcome is Outcome.INVALID:
-            finding = dataclasses.replace(finding, outcome=Outcome.WARN)
-        yield finding
+        yield duration(
+            seconds=[phase.seconds for phase in seen.tool_phases],
+            tier=seen.case.tier,
+            follows=seen.phase.follows,
+        )
 
 
 def tail(
