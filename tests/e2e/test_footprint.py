@@ -134,7 +134,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
     partition["extras"]["cases"] = {
-        name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard")
+        name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard", "MdtestShape")
     }
     # Small transfers get a 32nd of it.
     partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "1 GiB"}

@@ -63,7 +63,7 @@ from iogauge.report.compare import CompareError
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, io500
+from iogauge.tools import darshan, io500, mdworkbench
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
@@ -818,6 +818,13 @@ READERS: tuple[Reader, ...] = (
         _io500,
         (ToolOutputError,),
         "io500",
+    ),
+    Reader(
+        "mdworkbench.parse",
+        _samples("samples/mdworkbench*.stdout"),
+        lambda data: proper(mdworkbench.parse(text_of(data))),
+        (ToolOutputError,),
+        "md-workbench",
     ),
     Reader(
         "fio.parse_json",

@@ -516,7 +516,8 @@ def test_an_environment_gets_what_its_stack_has_built(
     write_facts(tmp_path / "environments" / "site" / ".spack-env")
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
-    assert environment["features"] == ["fio", "ior", "ior-lustre", "ior-mpiio", "mdtest"]
+    ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
+    assert environment["features"] == ["fio", *ior]
     (command,) = environment["prepare_cmds"]
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}

@@ -57,7 +57,7 @@ def test_bytes_seconds_and_operations() -> None:
     assert (hard.bytes_moved, hard.transfer_bytes) == (457105792, 47008)
     small = phases["mdtest-hard-write"]
     assert (small.operations, small.bytes_moved) == (1702, 1702 * 3901)
-    assert output.totals == {way: 339738624 + 457105792 + 1702 * 3901 for way in ("read", "write")}
+    assert output.totals == dict.fromkeys(("read", "write"), 339738624 + 457105792 + 1702 * 3901)
     assert output.beside == {"read": 1391034368, "write": 0}
     assert phases["find"].operations == 2659
     assert easy.rank_seconds == (1.2874369621, 1.2757651806)

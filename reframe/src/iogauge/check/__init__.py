@@ -8,7 +8,7 @@
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
-- mdtest: scenarios that run mdtest
+- mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
@@ -32,7 +32,7 @@ from iogauge.check.ior import (
     PinnedFilesCheck,
     SharedFileCheck,
 )
-from iogauge.check.mdtest import MdtestCheck
+from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
@@ -53,6 +53,7 @@ __all__ = [
     "Io500Check",
     "IorCheck",
     "Layout",
+    "MdWorkbenchCheck",
     "MdtNeedleCheck",
     "MdtestCheck",
     "NodeNeedleCheck",

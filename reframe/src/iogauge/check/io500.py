@@ -20,12 +20,11 @@ from iogauge.node.layouts import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.tools import io500
 
-_INI: Final = "io500.ini"
 _RESULTS: Final = "io500"
 _DATA: Final = f"{DIR}/data"
 
 #: Put the directory into the ini file, and remove the results of an earlier job of this stage.
-_FILL: Final = 'rm -rf "io500/$2" && sed "s|[$]IOG_DIR|$1|g" io500.ini >io500.filled && mv io500.filled io500.ini'
+_FILL: Final = 'rm -rf "io500/$2" && sed "s|[$]IOG_DIR|$1|g" "$3" >filled.ini && mv filled.ini "$3"'
 
 #: Metric of each scored phase, in IO500's order.
 METRICS: Final[Mapping[str, Metric]] = {
@@ -80,6 +79,7 @@ class Io500Check(StorageCheck):
     """IO500; a subclass says how long its phases write."""
 
     needs = words.IO500
+    keep_files = ["io500-*.tgz"]
     #: Whether the result is to be one that the list takes: 300 s, and no objection of IO500.
     official: bool = True
 
@@ -144,10 +144,13 @@ class Io500Check(StorageCheck):
         if self.site.io500.striping and self.site.target.striped_by != "lustre":
             raise ValueError("io500.striping is for a target on Lustre: leave it out")
         first, *_ = METRICS
+        ini = f"io500-{self.stonewall_s}s.ini"
+        # What a submission to the list needs of a run: its results, its ini file, its job script.
+        archive = ["tar", "-czf", f"io500-{REP}.tgz", f"{_RESULTS}/{REP}", ini, "rfm_job.sh"]
         phases = [
             PhasePlan(
                 name="io500" if name == first else name,
-                command=["io500", _INI, f"--timestamp={REP}"] if name == first else [],
+                command=["io500", ini, f"--timestamp={REP}"] if name == first else [],
                 launch="tasks",
                 parse=_parse,
                 rates={metric.name: (name, "bw" if name in io500.BANDWIDTHS else "rate")},
@@ -169,14 +172,15 @@ class Io500Check(StorageCheck):
             tasks=self.total_tasks,
             nodes=self.nodes,
             repeat=[
-                _untimed("ini", ["sh", "-c", _FILL, "sh", DIR, REP]),
+                _untimed("ini", ["sh", "-c", _FILL, "sh", DIR, REP, ini]),
                 *self._layouts(),
                 *phases,
+                _untimed("archive", archive),
             ],
             warm_up=False,
             held_bytes=(options.easy_bytes + block) * self.total_tasks,
             files=files + 2 * self.total_tasks + 8,
-            inputs={_INI: options.ini()},
+            inputs={ini: options.ini()},
             computed={
                 BW.name: _mean(BW.unit, io500.BANDWIDTHS),
                 MD.name: _mean(MD.unit, io500.RATES),

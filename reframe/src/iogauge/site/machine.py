@@ -29,6 +29,7 @@ from iogauge.core.words import (
     IOR_LUSTRE,
     IOR_MPIIO,
     IOR_NCMPI,
+    MD_WORKBENCH,
     MDTEST,
 )
 from iogauge.node import below
@@ -55,6 +56,7 @@ BRINGS: Final = {
     "ior": "ci/build-stack",
     "mdtest": "ci/build-stack",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "md-workbench": "ci/build-stack",
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
@@ -70,10 +72,11 @@ _PROGRAM_OF: Final = {
     MDTEST: "mdtest",
     FIO: "fio",
     IO500: "io500",
+    MD_WORKBENCH: "md-workbench",
 }
 
 #: Programs that an MPI launcher starts.
-_BY_MPI: Final = ("io500", "ior", "mdtest")
+_BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )
@@ -185,6 +188,9 @@ def _ask(name: str, path: str) -> Program:
         if old := too_old(name, found):
             return Program(name, path, found, (), old)
         text = _output([path, "--help"])
+        if name == "md-workbench":
+            own = "Synopsis md-workbench" in text
+            return Program(name, path, found, (MD_WORKBENCH,)) if own else _odd(name, path, text)
         if name == "mdtest":
             features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
             return Program(name, path, found, features) if features else _odd(name, path, text)
@@ -217,7 +223,7 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "fio", "io500", "mpirun"):
+    for name in ("ior", "mdtest", "md-workbench", "fio", "io500", "mpirun"):
         path = shutil.which(name)
         if path is None:
             continue

@@ -6,6 +6,7 @@
 - ior: command lines of IOR, and its JSON
 - launcher: why a launcher did not run a tool
 - mdtest: command lines of mdtest, and its tables
+- mdworkbench: command lines of md-workbench, and its latencies
 - mpi: MPI-IO hints in the words of the MPI library, and reported bindings
 - parsing: functions that all parsers share: numbers that must be there and positive
 """

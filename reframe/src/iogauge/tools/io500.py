@@ -17,13 +17,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.mdtest.output import RankPhase, parse_rank_csv
-from iogauge.tools.parsing import excerpt, unique
+from iogauge.tools.parsing import excerpt, local_moment, unique
 
 #: Scored phases that IOR runs, in GiB/s, and that mdtest and find run, in 1000 operations/s.
 BANDWIDTHS: Final = ("ior-easy-write", "ior-hard-write", "ior-easy-read", "ior-hard-read")
@@ -80,7 +79,6 @@ _LINE_OF_IOR: Final = re.compile(r"(?m)^(?:write|read) +(\d{1,12}(?:\.\d{1,4})?)
 _OPTION_OF_IOR: Final = re.compile(r"(?m)^(nodes|tasks|task offset) +: (\d{1,9})\s*$")
 _SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
-_DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)")
 _CELL: Final = re.compile(r"\d\.\d{1,12}e[+-]\d{2}")
 
 #: Which phase of mdtest a phase of IO500 times.
@@ -405,18 +403,9 @@ def _complaints(result: str, stdout: str) -> list[str]:
 
 def _moments(sections: Mapping[str, Mapping[str, str]]) -> list[Moment]:
     """Return start and end of each phase: local times; raises :class:`ToolOutputError`."""
-    moments = []
-    for name, section in sections.items():
-        for key in ("t_start", "t_end"):
-            if key not in section:
-                continue
-            match = _DATE.fullmatch(section[key])
-            try:
-                parts = [int(part) for part in match.groups()] if match else []
-                date = datetime(*parts, tzinfo=timezone.utc)  # type: ignore[arg-type,misc]
-            except (TypeError, ValueError):
-                raise ToolOutputError(
-                    f"io500: {key} of {name} is {excerpt(section[key])!r}, expected a date and a time"
-                ) from None
-            moments.append(Moment(f"{name} {key}", date.timestamp(), local=True))
-    return moments
+    return [
+        local_moment(f"{name} {key}", section[key], "io500: result.txt")
+        for name, section in sections.items()
+        for key in ("t_start", "t_end")
+        if key in section
+    ]
