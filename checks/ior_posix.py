@@ -26,3 +26,13 @@ class IorPosix(IorCheck):
         self.tags = {"ior", "daily", "weekly", "acceptance"}
         if not self.random and (self.o_direct or self.file_per_process):
             self.tags.add("quick")
+
+
+@rfm.simple_test
+class IorHard(IorCheck):
+    descr = "Transfers of 47008 bytes of all tasks in turns, in a shared file"
+    tags = {"ior", "weekly", "acceptance"}
+    file_per_process = False
+    segmented = True
+    transfer = 47008
+    share = 4

@@ -1,8 +1,9 @@
-"""mdtest with the parameters of IO500's mdtest-easy and mdtest-hard."""
+"""Metadata: mdtest with the parameters of IO500 and with others, md-workbench."""
 
 import reframe as rfm
+from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import MdtestCheck
+from iogauge.check import MdtestCheck, MdWorkbenchCheck, sweep
 
 
 @rfm.simple_test
@@ -19,3 +20,42 @@ class MdtestHard(MdtestCheck):
     file_bytes = 3901
     share = 4
     tree = {"time_unique_dir": True, "write_bytes": 3901, "read_bytes": 3901}
+
+
+#: Bytes of a file, and the tree.
+_SHAPES = {
+    "shared-empty": (0, {}),
+    "shared-64KiB": (65536, {}),
+    "unique-3901": (3901, {"unique_dir": True, "leaf_only": True}),
+    "unique-64KiB": (65536, {"unique_dir": True, "leaf_only": True}),
+    "tree-empty": (0, {"depth": 2, "branching": 4}),
+    "tree-3901": (3901, {"depth": 2, "branching": 4}),
+}
+
+
+@rfm.simple_test
+class MdtestShape(MdtestCheck):
+    descr = "Files of another size in directories of another shape"
+    tags = {"mdtest", "weekly", "acceptance"}
+
+    shape = parameter(list(_SHAPES), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.file_bytes, tree = _SHAPES[self.shape]
+        # Each task has files in each directory of a tree.
+        self.share = 1 if "depth" in tree else 4
+        sizes = {"write_bytes": self.file_bytes, "read_bytes": self.file_bytes}
+        self.tree = {**tree, **(sizes if self.file_bytes else {})}
+
+
+@rfm.simple_test
+class MdLatency(MdWorkbenchCheck):
+    descr = "Latencies of stat, read, remove and create on files of 3901 bytes"
+    tags = {"md-workbench", "weekly", "acceptance"}
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: extras.for_check("MdLatency").scale.nodes > 1
+        )

@@ -18,7 +18,7 @@ from typing import Any
 from e2e.rig import ROOT, Rig, Run
 from support.golden import Case
 
-TOOLS = ("fio", "ior", "ior-mpiio", "iperf3", "mdtest")
+TOOLS = ("fio", "io500", "ior", "ior-mpiio", "iperf3", "md-workbench", "mdtest")
 #: Scheduler, launcher, nodes, tasks on each, type of the target.
 MADE_UP = {
     "workstation": ("local", "mpirun", 1, 2, "ext4"),

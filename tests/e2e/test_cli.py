@@ -302,7 +302,7 @@ class TestEnding:
 
     def test_missing_tool(self, rig: Rig) -> None:
         rig.write_references({"FioMetadata": GENEROUS["FioMetadata"]})
-        chosen = ("-n", "^FioMetadata|^Mdtest")
+        chosen = ("-n", "^FioMetadata|^MdtestEasy|^MdtestHard")
         reason = (
             "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
             "site-configs/rig/settings.yaml does not declare it. Add it to the features of tools"

@@ -134,12 +134,14 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
     partition["extras"]["cases"] = {
-        name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard")
+        name: {"phase_seconds": "90 s"} for name in ("MdtestEasy", "MdtestHard", "MdtestShape")
     }
     # Small transfers get a 32nd of it.
     partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "1 GiB"}
     rig.write_settings(data)
-    words = ("-T", "^derived$", "--exec-policy=serial", "--keep-stage-files")
+    # Of the shapes, only the trees: the others make files as MdtestEasy and MdtestHard do.
+    trees = ("-x", "MdtestShape%shape=(shared|unique)")
+    words = ("-T", "^derived$", *trees, "--exec-policy=serial", "--keep-stage-files")
     planned = rig.iogauge("plan", *words)
     assert planned.rc == 0, planned.out
     rig.reframe("-c", "checks/", "--dry-run", *words)
@@ -157,7 +159,7 @@ def test_it_is_every_check(everything: Everything) -> None:
     names = {case.partition("-")[0] for case in everything.real}
     assert names == {
         *("IorPosix", "IorMpiio", "MdtestEasy", "MdtestHard", "FioRandomRead", "FioMetadata"),
-        *("Burst", "Steady", "AccessMatrix"),
+        *("Burst", "Steady", "AccessMatrix", "IorHard", "MdtestShape"),
     }
     assert {record["verdict"] for record in everything.run.records} <= {
         "UNREFERENCED",

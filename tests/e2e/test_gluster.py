@@ -19,7 +19,7 @@ from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
-CHECKS = "^(IorPosix%files=per-process%order=sequential|FioRandomRead%block=4|MdtestEasy|AccessMatrix%pattern=random-direct-4k)"
+CHECKS = "^(IorPosix%files=per-process%order=sequential|FioRandomRead%block=4|MdtestEasy|MdLatency|AccessMatrix%pattern=random-direct-4k)"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
         assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
         rig = make_module_rig(
             target=point / "t",
-            tools=("fio", "ior", "mdtest"),
+            tools=("fio", "ior", "md-workbench", "mdtest"),
             declared={
                 "type": gluster.TYPE,
                 "source": gluster.source(hosts),
@@ -47,6 +47,7 @@ def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
             "scale": {"nodes": 2, "tasks_per_node": 1},
             "hosts": hosts.names,
             "interface": "eth0",
+            "cases": {"MdLatency": {"case_files": 200, "repetitions": 1}},
         }
         rig.write_settings(settings)
         rig.write_references(REFERENCES)
@@ -70,6 +71,7 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
         ("FioRandomRead", "PASS"),
         ("IorPosix", "PASS"),
         ("IorPosix", "PASS"),
+        ("MdLatency", "UNREFERENCED"),
         ("MdtestEasy", "UNREFERENCED"),
     ], run.out
 
@@ -83,6 +85,16 @@ def test_nothing_counts_under_the_mount_and_the_record_says_so(run: Run, cache: 
         assert remark.startswith("no second witness: nothing under the mount counts bytes")
     whole = {f["saw"] for f in findings if f["guard"] == "G8" and f["metric"] is None}
     assert "32 block(s) of 1 repetition(s) read again with O_DIRECT" in whole
+
+
+def test_latencies_are_of_objects_that_the_other_host_made(run: Run) -> None:
+    record = record_of(run, "MdLatency")
+    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    assert len(values) == 9
+    for operation in ("stat", "read", "delete", "create"):
+        assert 1 < values[f"{operation}_p50"] <= values[f"{operation}_p99"] < 10e6
+    (saw,) = {f["saw"] for f in record["findings"] if f["guard"] == "G1"}
+    assert saw == "readers shifted by 1 of 2 nodes"
 
 
 def test_clients_of_two_hosts_share_no_page_cache(run: Run) -> None:

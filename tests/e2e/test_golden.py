@@ -85,7 +85,7 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
     striped |= {"OutputFile", "StripeHints", "ServerScalingCurve", "StripeSpeedup"}
-    several = {"NodeNeedle", "NetworkCeiling"}
+    several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
     classes -= {"BoxScaling", "DefaultWriters", "SizeScaling"}
     # Of a sweep that has one point here: e2e/test_queue_depth.py computes it.
@@ -167,7 +167,8 @@ def test_scale_reaches_the_scheduler(cases: list[Case], site: str) -> None:
     for case in cases:
         if case.check in SWEEPS or not case.phases:
             continue
-        mpi = any(tool_words(phase, "ior") or tool_words(phase, "mdtest") for phase in case.phases)
+        tools = ("ior", "io500", "md-workbench", "mdtest")
+        mpi = any(tool_words(phase, tool) for phase in case.phases for tool in tools)
         if mpi and launcher == "mpirun":
             assert f"mpirun -np {nodes * tasks} " in case.script
         if mpi and scheduler == "squeue":

@@ -64,7 +64,7 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, iperf3
+from iogauge.tools import darshan, io500, iperf3, mdworkbench
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
@@ -419,6 +419,24 @@ def _ior_ranks(data: bytes) -> object:
         finite(times)
         assert times.total_seconds and all(s > 0 for s in times.total_seconds)
     return found
+
+
+def _runs_of_io500() -> list[bytes]:
+    """Each recorded run as one text: a line with the name before each file."""
+    folders = sorted((DATA / "samples" / "io500").iterdir())
+    return [
+        b"".join(
+            b"=== %s\n%s" % (file.name.encode(), file.read_bytes())
+            for file in sorted(run.iterdir())
+        )
+        for run in folders
+    ]
+
+
+def _io500(data: bytes) -> object:
+    parts = re.split(r"(?m)^=== (\S+)\n", text_of(data))
+    files = dict(zip(parts[1::2], parts[2::2], strict=True))
+    return proper(io500.parse(files.pop("result.txt", ""), files.pop("stdout.txt", ""), files))
 
 
 def _mdtest_ranks(data: bytes) -> object:
@@ -801,6 +819,20 @@ READERS: tuple[Reader, ...] = (
         _mdtest_ranks,
         (ToolOutputError,),
         "mdtest",
+    ),
+    Reader(
+        "io500.parse",
+        _runs_of_io500(),
+        _io500,
+        (ToolOutputError,),
+        "io500",
+    ),
+    Reader(
+        "mdworkbench.parse",
+        _samples("samples/mdworkbench*.stdout"),
+        lambda data: proper(mdworkbench.parse(text_of(data))),
+        (ToolOutputError,),
+        "md-workbench",
     ),
     Reader(
         "fio.parse_json",

@@ -205,6 +205,12 @@ def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
     assert figures.duration(seconds=[1000, seconds, 1000], tier=tier).outcome is outcome
 
 
+@pytest.mark.parametrize(("seconds", "outcome"), [(0.01, WARN), (59.9, WARN), (60, OK)])
+def test_g4_demands_no_time_of_a_phase_that_follows(seconds: float, outcome: Outcome) -> None:
+    found = figures.duration(seconds=[seconds], tier="acceptance", follows=True)
+    assert found.outcome is outcome
+
+
 def test_g4_says_how_much_more_is_needed() -> None:
     finding = figures.duration(seconds=[15, 40], tier="daily")
     says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")

@@ -178,7 +178,7 @@ def test_a_mistake_under_extras(path: str, value: Any, key: str, found: str, all
             "environments.0.features",
             ["ioor"],
             "environments.env.features: found feature 'ioor'",
-            "fio, ior",
+            "fio, io500, ior",
         ),
         (
             "environments.0.target_systems",
@@ -517,7 +517,8 @@ def test_an_environment_gets_what_its_stack_has_built(
     write_facts(tmp_path / "environments" / "site" / ".spack-env")
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
-    assert environment["features"] == ["fio", "ior", "ior-lustre", "ior-mpiio", "mdtest"]
+    ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
+    assert environment["features"] == ["fio", *ior]
     (command,) = environment["prepare_cmds"]
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}

@@ -495,3 +495,14 @@ def test_real_phases_one_by_one(tmp_path: Path) -> None:
     assert [phase.name for phase in run(replace(base, read=True)).phases] == ["read"]
     assert "remove" in [phase.name for phase in run(replace(base, remove=True)).phases]
     assert not any(path.is_file() for path in (tmp_path / "d").rglob("*"))
+
+
+def test_a_tree_has_levels_and_branches() -> None:
+    tree = MdtestOptions(directory="/t", items_per_directory=3, depth=2, branching=4, create=True)
+    assert tree.arguments() == ["-I", "3", "-C", "-P", "-z", "2", "-b", "4", "-d", "/t"]
+
+
+@pytest.mark.parametrize("wall", [{"stonewall_s": 1}, {"stonewall_status_file": "f"}])
+def test_a_tree_with_branches_has_no_stonewall(wall: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="branching is 2: mdtest has a stonewall"):
+        MdtestOptions(directory="/t", items=3, create=True, branching=2, **wall)

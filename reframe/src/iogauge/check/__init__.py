@@ -5,11 +5,12 @@
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases
 - fio: scenarios that run fio
+- io500: scenarios that run IO500
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
 - load: scenarios that load storage with fio
-- mdtest: scenarios that run mdtest
+- mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
 - sequential: sequential writes and reads with fio
 - shared_file: scenarios in which all tasks write one file
@@ -34,9 +35,10 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     RandomReadCheck,
 )
+from iogauge.check.io500 import Io500Check
 from iogauge.check.ior import IorCheck, PinnedFilesCheck
 from iogauge.check.load import EnduranceCheck, QueueDepthCheck
-from iogauge.check.mdtest import MdtestCheck
+from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.sequential import FioSequentialCheck
 from iogauge.check.shared_file import (
@@ -66,8 +68,10 @@ __all__ = [
     "FioRandomReadCheck",
     "FioSequentialCheck",
     "HintedFileCheck",
+    "Io500Check",
     "IorCheck",
     "Layout",
+    "MdWorkbenchCheck",
     "MdtNeedleCheck",
     "MdtestCheck",
     "MemoryCeilingCheck",

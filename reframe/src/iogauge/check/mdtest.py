@@ -1,6 +1,6 @@
-"""Base class of the scenarios that run mdtest: create, stat, read and remove, each in its own
-execution.
+"""Base classes of the scenarios that run mdtest, and md-workbench.
 
+mdtest creates, stats, reads and removes, each in its own execution.
 The parameters are IO500's. A later phase reads the number of created items from the stonewall
 status file. ``-N 1`` shifts the tasks by one node between phases. On one node tasks cannot be
 shifted. Data are then read after the page cache was emptied. Stat is left out: it would measure the
@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools import mdworkbench
 from iogauge.tools.mdtest.options import MdtestOptions
 from iogauge.tools.mdtest.output import parse_rank_csv, parse_table, with_rank_times
 
@@ -55,13 +56,24 @@ class MdtestCheck(StorageCheck):
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     @property
+    def directories(self) -> int:
+        """Return the directories of the tree that hold files."""
+        branching, depth = self.tree.get("branching", 1), self.tree.get("depth", 0)
+        return sum(branching**level for level in range(depth + 1)) if branching > 1 else 1
+
+    @property
     def items_per_task(self) -> int:
         """Return the files that each task may make; raises ValueError if the limits allow none."""
-        items = int(self.site.limits.case_files // self.share // self.total_tasks)
+        limits, each = self.site.limits, self.directories
+        files = limits.case_files // self.share
+        if self.file_bytes:
+            files = min(files, limits.case_bytes // max(self.file_bytes, 4096))
+        items = int(files // self.total_tasks // each * each)
         if items < 1:
             raise ValueError(
-                f"limits.case_files is {self.site.limits.case_files}: expected one file at least "
-                f"for each of {self.total_tasks} task(s)"
+                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+                f"one file of {self.file_bytes} bytes at least for each of {self.total_tasks} task(s) in each "
+                f"of {each} directories"
             )
         return items
 
@@ -69,19 +81,23 @@ class MdtestCheck(StorageCheck):
         """Create until the stonewall or the last item, then stat, read and remove the items."""
         phases: list[PhasePlan] = []
         shifted = self.nodes >= 2
-        wall = max(1, int(self.site.limits.phase_seconds))
+        # mdtest has a stonewall only without branches: a tree is made in full.
+        branched = self.directories > 1
+        wall = 0 if branched else max(1, int(self.site.limits.phase_seconds))
+        each = self.items_per_task // self.directories
         data = self.items_per_task * self.total_tasks * self.file_bytes
 
         def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
             options = MdtestOptions(
                 directory=f"{DIR}/tree",
-                items=self.items_per_task,
+                items=None if branched else self.items_per_task,
+                items_per_directory=each if branched else None,
                 files_only=True,
                 stride=1,
                 data_type="timestamp",
                 signature=_SIGNATURE if self.file_bytes else None,
-                stonewall_status_file=f"mdtest.{REP}.stonewall",
+                stonewall_status_file=None if branched else f"mdtest.{REP}.stonewall",
                 rank_details_csv=ranks,
                 **does,
                 **self.tree,
@@ -115,5 +131,81 @@ class MdtestCheck(StorageCheck):
             nodes=self.nodes,
             repeat=phases,
             held_bytes=max(data, 4096 * files if self.file_bytes else 0),
-            files=files + self.total_tasks + 2,
+            files=files + self.total_tasks + 1 + self.directories,
+        )
+
+
+#: Directories of each task, as in IO500.
+_SETS: Final = 10
+_BENCHMARK: Final = "benchmark"
+
+OBJECTS = Metric("object_rate", "ops/s")
+LATENCIES = tuple(
+    Metric(f"{operation}_{quantile}", "us", better="less")
+    for operation in mdworkbench.OPERATIONS
+    for quantile in ("p50", "p99")
+)
+
+
+class MdWorkbenchCheck(StorageCheck):
+    """md-workbench over objects of one size: latencies of metadata while all tasks work at once.
+
+    Each task takes the objects of a task on the next node. On one node the client would answer from
+    what it keeps, so two nodes are the least.
+    """
+
+    needs = words.MD_WORKBENCH
+    #: Bytes of an object.
+    object_bytes: int = 3901
+    #: Divisor: the scenario uses this fraction of the case's files.
+    share: int = 1
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the rate of objects, and two quantiles of each operation."""
+        return (OBJECTS, *LATENCIES)
+
+    def plan(self) -> CasePlan:
+        """One execution: make the objects, work on those of others for a time, remove them."""
+        if self.nodes < 2:
+            raise ValueError(
+                "nodes is 1: expected two or more, because on one node the client answers from what it "
+                "keeps; set scale.nodes"
+            )
+        limits, block = self.site.limits, max(4096, self.object_bytes)
+        files = min(limits.case_files // self.share, limits.case_bytes // block)
+        objects = files // self.total_tasks // _SETS
+        if objects < 1:
+            raise ValueError(
+                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+                f"{_SETS} files at least for each of {self.total_tasks} tasks"
+            )
+        options = mdworkbench.WorkbenchOptions(
+            directory=f"{DIR}/objects",
+            objects=objects,
+            sets=_SETS,
+            object_bytes=self.object_bytes,
+            offset=self.tasks_per_node,
+            stonewall_s=max(1, round(limits.phase_seconds)),
+        )
+        phase = PhasePlan(
+            name=_BENCHMARK,
+            command=["md-workbench", *options.arguments()],
+            launch="tasks",
+            parse=lambda printed: mdworkbench.parse(printed.result),
+            rates={
+                OBJECTS.name: (_BENCHMARK, "rate"),
+                **{metric.name: (_BENCHMARK, metric.name) for metric in LATENCIES},
+            },
+            access=Access(direction="metadata", task_offset=1),
+            stored_bytes=objects * _SETS * self.total_tasks * self.object_bytes,
+        )
+        made = objects * _SETS * self.total_tasks
+        return CasePlan(
+            tool="md-workbench",
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            repeat=[phase],
+            held_bytes=block * made,
+            files=made + (_SETS + 2) * self.total_tasks + 1,
         )

@@ -107,6 +107,9 @@ class ToolOutput:
     the tool says it ran with, for the guards. ``notes`` maps a quantity to a remark for readers of
     its verdict, ``unsettled`` to what the output leaves open about it. ``moments`` are times within
     the execution.
+
+    ``totals`` are the bytes that all phases of the execution read and wrote together, if the names
+    of its phases do not tell (IO500). ``beside`` are bytes that the tool moved beside them, at most.
     """
 
     tool: str
@@ -120,6 +123,8 @@ class ToolOutput:
     notes: Mapping[str, str] = field(default_factory=dict)
     unsettled: Mapping[str, Unsettled] = field(default_factory=dict)
     moments: tuple[Moment, ...] = ()
+    totals: Mapping[str, int] = field(default_factory=dict)
+    beside: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

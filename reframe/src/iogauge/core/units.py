@@ -42,6 +42,7 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
     "operations": OPERATION_UNITS,
     "time": TIME_UNITS,
     "ratio": {"1": 1.0, "%": 0.01},
+    "score": {"points": 1.0},
 }
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%/]*)\s*")

@@ -24,13 +24,16 @@ IOR_HDF5: Final = "ior-hdf5"
 IOR_NCMPI: Final = "ior-ncmpi"
 IOR_LUSTRE: Final = "ior-lustre"
 MDTEST: Final = "mdtest"
+MD_WORKBENCH: Final = "md-workbench"
 FIO: Final = "fio"
 IPERF: Final = "iperf3"
+IO500: Final = "io500"
 DARSHAN: Final = "darshan"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
-    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, FIO, IPERF, DARSHAN}
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, MD_WORKBENCH}
+    | {FIO, IO500, IPERF, DARSHAN}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.
@@ -39,7 +42,7 @@ PUBLISHED_FIGURE: Final = "published-figure"
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
-    | {"fio", "ior", "mdtest", "mpiio"}
+    | {"fio", "io500", "ior", "md-workbench", "mdtest", "mpiio"}
     | {"ceiling", "needle", "scaling", "striping"}
     | {PUBLISHED_FIGURE}
 )

@@ -26,6 +26,7 @@ from iogauge.evidence.failure import (
     cause_of_end,
     describe_status,
     is_full,
+    stage_folder,
     stage_text,
     telling_line,
 )
@@ -108,6 +109,9 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
         stdout=stdout if phase.output else "",
         stderr=witness.parse(text(complaints_file(phase.name, REP)))[1],
         ranks=text(phase.ranks) if phase.ranks else "",
+        files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
+        if phase.folder
+        else {},
     )
     try:
         return phase.parse(printed)

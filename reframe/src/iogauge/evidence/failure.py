@@ -60,6 +60,24 @@ def stage_text(path: Path, what: str) -> str:
         raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
 
 
+#: Texts that a tool leaves in its folder, and the most of them that are read.
+_TEXTS: Final = (".csv", ".ini", ".txt")
+_MOST_TEXTS: Final = 100
+
+
+def stage_folder(folder: Path, what: str) -> dict[str, str]:
+    """Return the texts in a folder by their names; raises :class:`ToolOutputError`."""
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
+    except OSError as error:
+        raise ToolOutputError(f"{what}: no output: {folder.name}: {error.strerror}") from error
+    if len(files) > _MOST_TEXTS:
+        raise ToolOutputError(
+            f"{what}: {len(files)} texts in {folder.name}, expected {_MOST_TEXTS} at most"
+        )
+    return {file.name: stage_text(file, what) for file in files}
+
+
 _SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
 
 _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')

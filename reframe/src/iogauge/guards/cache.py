@@ -289,7 +289,7 @@ def data_entropy(
         return Rule("G18", "random data").ok("nothing that compresses is known of the target")
 
     def objection(given: Mapping[str, object]) -> str | None:
-        if tool == "ior":
+        if tool in ("ior", "io500"):
             kind = given.get("data_type", "of unknown kind")
             return None if kind == "random" else f"data {kind}"
         if tool != "fio":

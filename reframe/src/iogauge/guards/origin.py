@@ -100,7 +100,7 @@ class Execution:
                 text = text.replace(name, value).replace(f"${{{name[1:]}}}", value)
             return re.sub("//+", "/", text)
 
-        if self.output.tool == "fio":
+        if self.output.tool in ("fio", "io500"):
             jobs: Any = self.output.parameters["jobs"]
             planned = "".join(self.case.plan.inputs.get(word, "") for word in phase.command)
             return _other_options(_sections(filled(planned)), jobs)

@@ -217,6 +217,8 @@ class PhaseSeen:
 
     def claimed_bytes(self, output: ToolOutput, direction: str) -> int | None:
         """Return the bytes that an execution moved in a direction, as its tool says."""
+        if output.totals:
+            return output.totals.get(direction)
         moved = [phase.bytes_moved for phase in output.phases if phase.name == direction]
         known = [count for count in moved if count is not None]
         return sum(known) if moved and len(known) == len(moved) else None

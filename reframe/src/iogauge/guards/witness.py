@@ -139,12 +139,18 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     executions += [None] * (len(seen.outputs) - len(executions))
     operations = max((phase.operations or 0 for phase in seen.tool_phases), default=0)
     ends = 2 * (_READ_AHEAD if direction == "read" else _PAGE)
+    beside = 0
+    for output in (output for output in seen.outputs if output.totals):
+        # The bytes are those of all phases, and so are the ends, the metadata and the unscored ones.
+        operations = max(operations, sum(phase.operations or 0 for phase in output.phases))
+        ends = 2 * (_READ_AHEAD if direction == "read" else _METADATA_OF_TREES)
+        beside = max(beside, output.beside.get(direction, 0))
     yield bytes_witnessed(
         direction=direction,
         executions=executions,
         source=seen.case.source,
         copies=seen.case.copies,
-        extra_bytes=0 if seen.access.o_direct else operations * ends * seen.phase.samples,
+        extra_bytes=0 if seen.access.o_direct else operations * ends * seen.phase.samples + beside,
         required=seen.case.extras.limits.witness == "required",
     )
 
@@ -407,7 +413,8 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     if seen.case.traits.accounts:
         btrfs = seen.case.extras.target.type == "btrfs"
         return Moved(0, operations * (_METADATA_OF_TREES if btrfs else _METADATA))
+    more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < _READ_AHEAD for phase in phases)
     ends = 0 if seen.access.o_direct or not small else 2 * operations
-    return Moved(ends * _READ_AHEAD, ends * _PAGE)
+    return Moved(ends * _READ_AHEAD, ends * _PAGE) + more

@@ -48,13 +48,15 @@ class Printed:
     """Text that one execution of a tool left: its result, its output, the times of its tasks.
 
     ``result`` is the tool's output file, or its standard output if it has no file. ``stdout`` is
-    the other output. A launcher and its MPI library print to ``stderr`` too.
+    the other output. A launcher and its MPI library print to ``stderr`` too. ``files`` are the texts
+    of the tool's folder, by their names.
     """
 
     result: str
     stdout: str
     stderr: str
     ranks: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class PhasePlan:
     ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
-    times of every task. Without ``parse`` only the exit status counts. ``rates`` maps a metric to
+    times of every task; ``folder`` a folder of further texts. Without ``parse`` only the exit status counts. ``rates`` maps a metric to
     the tool's phase and quantity. ``data_bytes`` are the bytes that all tasks move in each sample;
     None means as many as the time allows. ``stored_bytes`` is the most that the files it makes can
     hold, if making them is what is timed. ``samples`` counts repetitions that the tool does by
@@ -90,7 +92,9 @@ class PhasePlan:
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
     ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
     means that the command asks the agent, whose words come after it and ``--``. ``series`` means that
-    the bytes of each second, as the first node counts them, belong to its figures.
+    the bytes of each second, as the first node counts them, belong to its figures. ``follows`` means
+    that the phase takes as long as an earlier phase left work for it: no least time is demanded.
+    ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's.
     """
 
     name: str
@@ -101,6 +105,7 @@ class PhasePlan:
     access: Access
     output: str | None = None
     ranks: str | None = None
+    folder: str | None = None
     data_bytes: int | None = None
     stored_bytes: int = 0
     samples: int = 1
@@ -111,6 +116,8 @@ class PhasePlan:
     pauses: bool = False
     asks: bool = False
     series: bool = False
+    follows: bool = False
+    lasts_s: float | None = None
 
     @property
     def witnessed(self) -> bool:
@@ -280,11 +287,11 @@ class CasePlan:
     def timed_seconds(self, direction: str, phase_seconds: float) -> float:
         """Return the seconds of all executions of phases in a direction that end by time alone."""
 
-        def ends_by_time(phase: PhasePlan) -> bool:
-            return phase.data_bytes is None and phase.access.direction == direction
+        def seconds(phase: PhasePlan) -> float:
+            by_time = phase.data_bytes is None and phase.access.direction == direction
+            return (phase.lasts_s or phase_seconds) if by_time else 0.0
 
-        times = sum(map(ends_by_time, self.prepare))
-        return (times + self.executions * sum(map(ends_by_time, self.repeat))) * phase_seconds
+        return sum(map(seconds, self.prepare)) + self.executions * sum(map(seconds, self.repeat))
 
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
@@ -299,7 +306,8 @@ class CasePlan:
             start = 0.0 if phase.within else _START_S * (2 if phase.access.evict else 1)
             if phase.data_bytes is not None:
                 return start + phase.data_bytes * phase.samples / bytes_s(phase)
-            return start + (phase_seconds if phase.access.direction != "none" else 0.0)
+            timed = phase.access.direction != "none"
+            return start + ((phase.lasts_s or phase_seconds) if timed else 0.0)
 
         return Footprint(
             held_bytes=self.held_bytes,

@@ -15,6 +15,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.site.topology import Bytes, Count, Fraction, Seconds, SiteModel, Topology
+from iogauge.tools.io500 import check_options
 
 #: How a client of this file system caches data: see :mod:`iogauge.node.mounts`.
 CacheKind = Literal["page-cache", "opaque", "memory"]
@@ -284,6 +285,29 @@ class ComparedPartition(SiteModel):
     checks: tuple[str, ...] = Field(min_length=1)
 
 
+class Stripes(SiteModel):
+    """A plain layout of files on Lustre."""
+
+    #: Storage targets of a file; -1 means all.
+    stripe_count: Annotated[int, Field(ge=-1, le=2000)] = 1
+    stripe_bytes: Annotated[Bytes, Field(gt=0, multiple_of=65536)] | None = None
+
+
+class Io500(SiteModel):
+    """What a site adds to the ini file of IO500."""
+
+    #: Options by section, such as ``{ior-easy: {transferSize: 4m}}``. Directories, times and counts
+    #: follow from the case.
+    options: dict[str, dict[str, str | int | bool]] = {}
+    #: Layouts of IO500's directories on Lustre, by directory; the others get the target's own.
+    striping: dict[Literal["ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard"], Stripes] = {}
+
+    @model_validator(mode="after")
+    def _known(self) -> Io500:
+        check_options(self.options)
+        return self
+
+
 class Price(SiteModel):
     """Price of the target: for the report, never for a verdict."""
 
@@ -313,6 +337,8 @@ class PartitionExtras(SiteModel):
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
     price: Price | None = None
+    #: Options of IO500 and layouts of its directories.
+    io500: Io500 = Io500()
     #: Settings that must be so on every node, by their keys in a fingerprint (G25).
     expect: dict[Expected, str | int] = {}
     #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case

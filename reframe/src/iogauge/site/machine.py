@@ -23,12 +23,14 @@ from iogauge.core.paths import state_dir
 from iogauge.core.words import (
     DARSHAN,
     FIO,
+    IO500,
     IOR,
     IOR_HDF5,
     IOR_LUSTRE,
     IOR_MPIIO,
     IOR_NCMPI,
     IPERF,
+    MD_WORKBENCH,
     MDTEST,
 )
 from iogauge.node import below
@@ -56,6 +58,8 @@ BRINGS: Final = {
     "mdtest": "ci/build-stack",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
     "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
+    "md-workbench": "ci/build-stack",
+    "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
 }
@@ -70,7 +74,12 @@ _PROGRAM_OF: Final = {
     MDTEST: "mdtest",
     FIO: "fio",
     IPERF: "iperf3",
+    IO500: "io500",
+    MD_WORKBENCH: "md-workbench",
 }
+
+#: Programs that an MPI launcher starts.
+_BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
 _LOCAL_TYPES = frozenset(
     {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
 )
@@ -111,7 +120,7 @@ class Machine:
         """Return the features of an environment of these programs; MPI programs need a launcher."""
         names: set[str] = set()
         for program in self.programs.values():
-            if program.name in ("ior", "mdtest") and "mpirun" not in self.programs:
+            if program.name in _BY_MPI and "mpirun" not in self.programs:
                 continue
             names.update(program.features)
         return sorted(names)
@@ -133,7 +142,7 @@ class Machine:
             return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
         if program.problem:
             return f"{program.path} {program.problem}. A sound one comes with: {BRINGS[name]}"
-        if "mpirun" not in self.programs and name in ("ior", "mdtest"):
+        if "mpirun" not in self.programs and name in _BY_MPI:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
         return f"{program.path} was built without it. One with it comes with: {BRINGS[name]}"
 
@@ -178,10 +187,17 @@ def _ask(name: str, path: str) -> Program:
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
+        if name == "io500":
+            # Its help speaks of no version, its list of options of no MPI.
+            own = "[mdtest-hard]" in (text := _output([path, "--list"]))
+            return Program(name, path, "", (IO500,)) if own else _odd(name, path, text)
         found = version(path)
         if old := too_old(name, found):
             return Program(name, path, found, (), old)
         text = _output([path, "--help"])
+        if name == "md-workbench":
+            own = "Synopsis md-workbench" in text
+            return Program(name, path, found, (MD_WORKBENCH,)) if own else _odd(name, path, text)
         if name == "mdtest":
             features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
             return Program(name, path, found, features) if features else _odd(name, path, text)
@@ -214,7 +230,7 @@ def machine(cache: Path | None = None) -> Machine:
     except (OSError, ValueError):
         cached = {}
     programs, fresh = {}, {}
-    for name in ("ior", "mdtest", "fio", "iperf3", "mpirun"):
+    for name in ("ior", "mdtest", "md-workbench", "fio", "io500", "iperf3", "mpirun"):
         path = shutil.which(name)
         if path is None:
             continue

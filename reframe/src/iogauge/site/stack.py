@@ -71,10 +71,9 @@ def read(file: Path) -> Stack:
         built: set[str] = set()
         if "ior" in packages:
             variants = packages["ior"].get("variants", {})
-            built |= {words.IOR, words.IOR_MPIIO, words.MDTEST}
+            built |= {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH}
             built |= {f for name, f in _FEATURE_OF_VARIANT.items() if variants.get(name) is True}
-        if "fio" in packages:
-            built.add(words.FIO)
+        built |= {name for name in (words.FIO, words.IO500) if name in packages}
         if "darshan-runtime" in packages:
             built.add(words.DARSHAN)
         names = {"ior": "ior", "fio": "fio", "mpi": "mpi", "darshan": "darshan-runtime"}
@@ -115,9 +114,9 @@ def planned(environments: Path, name: str) -> Stack:
     chosen = set(re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text))))
     if "iogauge-stack" not in text:
         raise StackError(f"{file}: no spec iogauge-stack in it")
-    built = {words.IOR, words.IOR_MPIIO, words.MDTEST, words.FIO}
+    built = {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH, words.FIO}
     built |= {f for variant, f in _FEATURE_OF_VARIANT.items() if variant in chosen}
-    built |= {words.DARSHAN} if "darshan" in chosen else set()
+    built |= {name for name in (words.DARSHAN, words.IO500) if name in chosen}
     directory = str(folder / ".spack-env")
     return Stack(str(folder), "", "", {}, tuple(sorted(built)), directory)
 

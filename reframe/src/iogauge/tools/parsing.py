@@ -97,12 +97,13 @@ def positive(container: object, key: str, where: str) -> float:
     return value
 
 
-#: ctime(3), as IOR and fio print it; and mdtest's form of a date.
+#: ctime(3), as IOR and fio print it; mdtest's form of a date; and that of md-workbench and IO500.
 _DATES: Final = (
     re.compile(
         r"[A-Z][a-z]{2} (?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})"
     ),
     re.compile(r"(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>\d{4}) (?P<time>\d\d:\d\d:\d\d)"),
+    re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)"),
 )
 #: Names of months, whatever the locale.
 _MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
@@ -112,7 +113,8 @@ _LAST: Final = 253402300799
 
 
 def local_moment(name: str, text: object, where: str) -> Moment:
-    """Return the local time of ``Sat Nov 21 01:02:37 2026`` or ``11/21/2026 02:50:19``.
+    """Return the local time of ``Sat Nov 21 01:02:37 2026``, ``11/21/2026 02:50:19`` or
+    ``2026-11-21 02:50:19``.
 
     Raises :class:`ToolOutputError` for other text and for days that no calendar has.
     """

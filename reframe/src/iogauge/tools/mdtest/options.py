@@ -17,7 +17,8 @@ class MdtestOptions:
 
     Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
     each task (-n). -P is always given: without it mdtest prints only rates, and
-    ``output.parse_table`` must derive the seconds. Raises :class:`ValueError` for values that
+    ``output.parse_table`` must derive the seconds. A tree has ``depth`` levels below its root (-z) and
+    ``branching`` directories in each directory (-b). Raises :class:`ValueError` for values that
     mdtest refuses (``md_validate_tests``) or ignores.
     """
 
@@ -28,6 +29,8 @@ class MdtestOptions:
     leaf_only: bool = False
     unique_dir: bool = False
     time_unique_dir: bool = False
+    depth: int = 0
+    branching: int = 1
     create: bool = False
     stat: bool = False
     read: bool = False
@@ -72,6 +75,8 @@ class MdtestOptions:
             ("write_bytes", self.write_bytes, 0),
             ("read_bytes", self.read_bytes, 0),
             ("stride", self.stride, 0),
+            ("depth", self.depth, 0),
+            ("branching", self.branching, 1),
             ("stonewall_s", self.stonewall_s, 0),
             ("repetitions", self.repetitions, 1),
         ):
@@ -91,6 +96,10 @@ class MdtestOptions:
     def _check_phases(self) -> None:
         everything = not (self.create or self.stat or self.read or self.remove)
         creates, reads = self.create or everything, self.read or everything
+        if self.branching > 1 and (self.stonewall_s or self.stonewall_status_file):
+            raise ValueError(
+                f"branching is {self.branching}: mdtest has a stonewall (-W, -x) only without branches"
+            )
         if self.stonewall_s and not creates:
             raise ValueError("stonewall_s (-W) acts on the create phase: set create or drop it")
         if self.verify_read and not reads:
@@ -136,6 +145,8 @@ class MdtestOptions:
             ("-e", size(self.read_bytes) if self.read_bytes else None),
             ("-G", self.signature),
             ("-N", self.stride or None),
+            ("-z", self.depth or None),
+            ("-b", self.branching if self.branching != 1 else None),
             ("-W", self.stonewall_s or None),
             ("-x", self.stonewall_status_file),
             ("-i", self.repetitions if self.repetitions != 1 else None),

@@ -1,0 +1,411 @@
+"""IO500: its ini file from options, and the scores, bytes and seconds of its phases.
+
+Written against io500-sc25 and io500-isc26_v2 (``src/main.c``, ``src/phase_*.c``). A run leaves a folder:
+``result.txt`` with a section for each phase, ``config.ini`` with the options in effect, and for each
+phase what IOR or mdtest printed (``.txt``) and the times of the tasks (``.csv``).
+
+The score is the square root of BW times MD. BW is the geometric mean of four bandwidths in GiB/s, MD
+that of eight rates in thousands of operations per second (``calc_score``). IO500 leaves a phase
+without a score out of the means and says nothing. So all twelve must be here, and the scores are
+computed again.
+"""
+
+from __future__ import annotations
+
+import configparser
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.mdtest.output import RankPhase, parse_rank_csv
+from iogauge.tools.parsing import excerpt, local_moment, unique
+
+#: Scored phases that IOR runs, in GiB/s, and that mdtest and find run, in 1000 operations/s.
+BANDWIDTHS: Final = ("ior-easy-write", "ior-hard-write", "ior-easy-read", "ior-hard-read")
+RATES: Final = (
+    "mdtest-easy-write",
+    "mdtest-hard-write",
+    "find",
+    "mdtest-easy-stat",
+    "mdtest-hard-stat",
+    "mdtest-easy-delete",
+    "mdtest-hard-read",
+    "mdtest-hard-delete",
+)
+#: The seconds in which a phase must write, if the result is to be published.
+OFFICIAL_S: Final = 300
+#: What IO500 says of any run with a shorter stonewall, and of nothing else.
+TOO_SHORT: Final = (
+    r"^INVALID (stonewall-time (\d+s != |< )300s|Runtime is smaller than expected minimum runtime)$"
+)
+#: Bytes of a transfer of ior-hard, and of a file of mdtest-hard: both are part of the rules.
+IOR_HARD_BYTES: Final = 47008
+FILE_BYTES: Final = 3901
+
+#: Options that a site may set, by section. All others follow from the case, or change the benchmark.
+SETTABLE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "global": frozenset({"api", "dataPacketType"}),
+        "ior-easy": frozenset({"API", "transferSize", "filePerProc", "uniqueDir"}),
+        "ior-hard": frozenset({"API", "collective"}),
+        "ior-hard-write": frozenset({"API", "collective"}),
+        "ior-hard-read": frozenset({"API", "collective"}),
+        "mdtest-easy": frozenset({"API"}),
+        "mdtest-hard": frozenset({"API"}),
+        "find": frozenset(
+            {
+                "nproc",
+                "pfind-queue-length",
+                "pfind-steal-next",
+                "pfind-parallelize-single-dir-access-using-hashing",
+            }
+        ),
+    }
+)
+
+_GIB: Final = 2**30
+_FAULT: Final = re.compile(r"(?m)^ERROR (?:INVALID )?\([^()\n]{1,80}:\d{1,6}\) (.*\S)\s*$")
+_COMPLAINT: Final = re.compile(r"(?m)^((?:WARNING|ERROR|FATAL)\b.*\S)\s*$")
+_FINAL: Final = re.compile(
+    r"(?m)^\[SCORE \] Bandwidth (\S+) GiB/s : IOPS (\S+) kiops : TOTAL (\S+?)( \[INVALID\])?\s*$"
+)
+_NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
+_MOVED: Final = re.compile(r"(?m)^WARNING: Using actual aggregate bytes moved = (\d{1,18})\s*$")
+_LINE_OF_IOR: Final = re.compile(r"(?m)^(?:write|read) +(\d{1,12}(?:\.\d{1,4})?) ")
+_OPTION_OF_IOR: Final = re.compile(r"(?m)^(nodes|tasks|task offset) +: (\d{1,9})\s*$")
+_SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
+_WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
+_CELL: Final = re.compile(r"\d\.\d{1,12}e[+-]\d{2}")
+
+#: Which phase of mdtest a phase of IO500 times.
+_TIMED: Final = {"write": "create", "stat": "stat", "delete": "remove", "read": "read"}
+
+
+def check_options(options: Mapping[str, Mapping[str, str | int | bool]]) -> None:
+    """Refuse options that a site may not set; raises :class:`ValueError`."""
+    for section, own in options.items():
+        known = SETTABLE.get(section)
+        if known is None:
+            raise ValueError(f"[{section}]: expected one of {', '.join(SETTABLE)}")
+        for option, value in own.items():
+            if option not in known:
+                raise ValueError(
+                    f"[{section}] {option}: expected one of {', '.join(sorted(known))}; the others "
+                    "follow from the limits of the case, or would make another benchmark of it"
+                )
+            if not re.fullmatch(r"[A-Za-z0-9_./=: -]{1,200}", str(value)):
+                raise ValueError(f"[{section}] {option} is {value!r}: expected plain words")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Io500Options:
+    """What an ini file says; sizes in bytes, counts for each task.
+
+    ``directory`` may hold a variable of the job script. ``options`` are the site's, by section, of
+    those in :data:`SETTABLE`. Raises :class:`ValueError` for values that IO500 refuses or ignores.
+    """
+
+    directory: str
+    results: str
+    stonewall_s: int
+    easy_bytes: int
+    hard_segments: int
+    easy_files: int
+    hard_files: int
+    options: Mapping[str, Mapping[str, str | int | bool]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what IO500 would refuse, and options that a site may not set."""
+        for name in ("stonewall_s", "easy_bytes", "hard_segments", "easy_files", "hard_files"):
+            value = getattr(self, name)
+            if not 1 <= value < 2**62:
+                raise ValueError(f"{name} is {value}: expected at least 1")
+        check_options(self.options)
+
+    def ini(self) -> str:
+        """Return the text of the ini file."""
+        sections: dict[str, dict[str, str | int | bool]] = {
+            "global": {
+                "datadir": self.directory,
+                "resultdir": self.results,
+                "timestamp-datadir": False,
+                "timestamp-resultdir": True,
+            },
+            "debug": {"stonewall-time": self.stonewall_s},
+            "ior-easy": {"blockSize": self.easy_bytes},
+            "ior-hard": {"segmentCount": self.hard_segments},
+            "mdtest-easy": {"n": self.easy_files},
+            "mdtest-hard": {"n": self.hard_files},
+        }
+        for section, options in self.options.items():
+            sections.setdefault(section, {}).update(options)
+        return "\n".join(
+            f"[{section}]\n"
+            + "".join(f"{key} = {_ini_word(value)}\n" for key, value in own.items())
+            for section, own in sections.items()
+        )
+
+
+def _ini_word(value: str | int | bool) -> str:
+    return str(value).upper() if isinstance(value, bool) else str(value)
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean, as IO500 computes BW and MD."""
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
+    """Parse a finished run: ``result.txt``, what was printed, and the texts of the folder by name.
+
+    There is a phase for each of the twelve scored phases, under IO500's names. ``rates`` are
+    ``bw`` (GiB/s) or ``rate`` (kops/s), as scored. ``seconds`` are those that the score divides by.
+    ``bytes_moved`` are known of IOR's phases and of the small files of mdtest-hard. ``totals`` and
+    ``beside`` are the bytes of the whole run: the scored phases', and those of the random reads that
+    have no score. ``warnings`` are all complaints, among them ``INVALID ...`` for each reason that
+    IO500 gives. ``parameters`` has ``jobs`` (the options in effect by section), ``data_type``,
+    ``shift`` (ranks, if all readers are shifted alike), BW, MD and SCORE.
+
+    Raises :class:`ToolOutputError` if a scored phase or the score is missing, if the scores do not
+    follow from the phases, or if a phase contradicts what IOR, mdtest or find left of it.
+    """
+    if not result.strip():
+        raise ToolOutputError("io500: result.txt is empty: it failed before its first phase")
+    sections = _sections(result, "io500: result.txt")
+    run = sections.get("run", {})
+    procs = run.get("procs", "")
+    if not re.fullmatch(r"[1-9]\d{0,8}", procs) or not run.get("version"):
+        raise ToolOutputError("io500: result.txt: expected [run] with procs and version")
+    tasks = int(procs)
+    scores = _scores(sections, stdout)
+    phases = [
+        _phase(name, scores[name], sections[name], files, tasks) for name in (*BANDWIDTHS, *RATES)
+    ]
+    order = [name for name in sections if name in scores]
+    phases.sort(key=lambda phase: order.index(phase.name))
+    by_name = {phase.name: phase for phase in phases}
+    config = _sections(_file(files, "config.ini"), "io500: config.ini")
+    nodes, shift = _placing(files, tasks)
+    found = int(sections["find"].get("total-files", "0"))
+    made = [by_name[f"mdtest-{kind}-write"].operations or 0 for kind in ("easy", "hard")]
+    missed = [f"find looked at {found} files, mdtest made {sum(made)}"] if found < sum(made) else []
+    parameters: dict[str, object] = {
+        "jobs": config,
+        "data_type": config.get("global", {}).get("datapackettype", ""),
+        **{name: float(sections["SCORE"][name].split()[0]) for name in ("bw", "md", "score")},
+    }
+    if shift is not None:
+        parameters["shift"] = shift
+    return ToolOutput(
+        tool="io500",
+        version=run["version"],
+        phases=tuple(phases),
+        tasks=tasks,
+        nodes=nodes,
+        warnings=unique([*_complaints(result, stdout), *missed]),
+        parameters=parameters,
+        moments=tuple(_moments(sections)),
+        totals={
+            way: sum(p.bytes_moved or 0 for p in phases if p.name.endswith(f"-{way}"))
+            for way in ("read", "write")
+        },
+        beside={"read": _unscored(files), "write": 0},
+    )
+
+
+def _file(files: Mapping[str, str], name: str) -> str:
+    if name not in files:
+        raise ToolOutputError(f"io500: {name} is missing in its folder of results")
+    return files[name]
+
+
+def _sections(text: str, where: str) -> dict[str, dict[str, str]]:
+    """Return keys and values by section, keys in small letters; raises ToolOutputError."""
+    parser = configparser.ConfigParser(
+        delimiters="=", comment_prefixes=(";", "#"), interpolation=None, default_section="\0"
+    )
+    try:
+        parser.read_string(text)
+    except configparser.Error as error:
+        raise ToolOutputError(f"{where}: {excerpt(str(error))}") from error
+    return {name: dict(parser[name]) for name in parser.sections()}
+
+
+def _number(text: str, where: str) -> float:
+    if not _NUMBER.fullmatch(text):
+        raise ToolOutputError(f"io500: {where} is {excerpt(text)!r}, expected a number")
+    return float(text)
+
+
+def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str, float]:
+    """Return the score of each scored phase; raises :class:`ToolOutputError`, see :func:`parse`."""
+    names = (*BANDWIDTHS, *RATES)
+    scores = {
+        name: _number(sections[name]["score"], f"the score of {name}")
+        for name in names
+        if "score" in sections.get(name, {})
+    }
+    if missing := [name for name in names if not scores.get(name)]:
+        raise ToolOutputError(
+            f"io500: {len(names) - len(missing)} of {len(names)} phases have a score, {missing[0]} has "
+            "none. IO500 leaves such a phase out of the total"
+        )
+    final = sections.get("SCORE", {})
+    printed = _FINAL.findall(stdout)
+    if not {"bw", "md", "score"} <= set(final) or len(printed) != 1:
+        raise ToolOutputError(
+            "io500: expected one line of the total score: it was killed before its end"
+        )
+    bandwidth = geometric_mean([scores[name] for name in BANDWIDTHS])
+    rate = geometric_mean([scores[name] for name in RATES])
+    for key, ours, said in (
+        ("bw", bandwidth, printed[0][0]),
+        ("md", rate, printed[0][1]),
+        ("score", math.sqrt(bandwidth * rate), printed[0][2]),
+    ):
+        theirs = _number(final[key].split()[0] if final[key] else "", key)
+        # Each score is printed with six decimals.
+        slack = 1e-6 + ours * sum(0.5e-6 / scores[name] for name in names)
+        if abs(theirs - ours) > slack or abs(_number(said, key) - theirs) > 1e-6:
+            raise ToolOutputError(
+                f"io500: {key.upper()} is {theirs:.6f} in result.txt and {excerpt(said)} on the screen, "
+                f"and {ours:.6f} follows from the phases"
+            )
+    return scores
+
+
+def _phase(
+    name: str, score: float, section: Mapping[str, str], files: Mapping[str, str], tasks: int
+) -> Phase:
+    if name in BANDWIDTHS:
+        return _phase_of_ior(name, score, section, files, tasks)
+    if name != "find":
+        return _phase_of_mdtest(name, score, files, tasks)
+    found = section.get("total-files", "")
+    if not re.fullmatch(r"[1-9]\d{0,17}", found):
+        raise ToolOutputError(
+            f"io500: find: total-files is {excerpt(found)!r}, expected a number above 0"
+        )
+    rates = {"rate": Quantity(score, "kops/s")}
+    return Phase("find", rates, int(found) / score / 1000, operations=int(found))
+
+
+def _phase_of_ior(
+    name: str, score: float, section: Mapping[str, str], files: Mapping[str, str], tasks: int
+) -> Phase:
+    text = _file(files, f"{name}.txt")
+    lines = _LINE_OF_IOR.findall(text)
+    if len(lines) != 1 or abs(float(lines[0]) / 1024 - score) > 0.01 * score:
+        raise ToolOutputError(
+            f"io500: {name}: the score is {score:.6f} GiB/s, and IOR printed {excerpt(', '.join(lines))} MiB/s"
+        )
+    words = {
+        letter: int(size) * _UNITS[unit]
+        for letter, size, unit in _WORD.findall(section.get("exe", ""))
+    }
+    transfer = words.get("t", 0)
+    if moved := _MOVED.findall(text):
+        size = int(moved[-1])
+    else:
+        size = words.get("b", 0) * words.get("s", 1) * tasks
+    if not transfer or not size:
+        raise ToolOutputError(
+            f"io500: {name}: expected an exe with -t and -b, found {excerpt(section.get('exe', ''))}"
+        )
+    return Phase(
+        name,
+        {"bw": Quantity(score, "GiB/s")},
+        size / (score * _GIB),
+        bytes_moved=size,
+        operations=size // transfer,
+        transfer_bytes=transfer,
+        rank_seconds=_rank_seconds(_file(files, f"{name}.csv"), name, tasks),
+    )
+
+
+_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+def _rank_seconds(text: str, name: str, tasks: int) -> tuple[float, ...]:
+    """Return the seconds of each task, from IOR's csv of IO500 (``saveRankPerformanceDetailsCSV``)."""
+    rows = [line.split(",") for line in text.splitlines()[1:] if line]
+    cells = [row[2] for row in rows if len(row) == 6 and _CELL.fullmatch(row[2])]
+    if len(rows) != tasks or len(cells) != tasks:
+        raise ToolOutputError(f"io500: {name}.csv: {len(cells)} of {tasks} tasks have a time")
+    return tuple(map(float, cells))
+
+
+def _phase_of_mdtest(name: str, score: float, files: Mapping[str, str], tasks: int) -> Phase:
+    kind = _TIMED[name.rpartition("-")[2]]
+    ranks = parse_rank_csv(_file(files, f"{name}.csv"), tasks)
+    timed: RankPhase | None = next((phase for phase in ranks if phase.name == kind), None)
+    if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
+        rate = "no rate" if timed is None else f"{timed.rate_ops_s / 1000:.6f}"
+        raise ToolOutputError(
+            f"io500: {name}: the score is {score:.6f} kIOPS, and mdtest has {rate}"
+        )
+    items = round(timed.rate_ops_s * timed.seconds)
+    small = name in ("mdtest-hard-write", "mdtest-hard-read")
+    return Phase(
+        name,
+        {"rate": Quantity(score, "kops/s")},
+        timed.seconds,
+        bytes_moved=items * FILE_BYTES if small else None,
+        operations=items,
+        transfer_bytes=FILE_BYTES if small else None,
+        rank_seconds=timed.rank_seconds[0] if timed.rank_seconds else (),
+    )
+
+
+def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
+    """Return the nodes, and by how many ranks all readers are shifted; None if not all alike."""
+    nodes, shifts = set(), set()
+    for name in ("ior-easy-read", "ior-hard-read"):
+        said = {
+            key: int(value) for key, value in _OPTION_OF_IOR.findall(_file(files, f"{name}.txt"))
+        }
+        if not said.get("nodes") or said.get("tasks") != tasks:
+            raise ToolOutputError(
+                f"io500: {name}.txt: expected {tasks} tasks and their nodes, found {said}"
+            )
+        nodes.add(said["nodes"])
+        shifts.add(said.get("task offset", 0) * tasks // said["nodes"])
+    for name in ("mdtest-easy-stat", "mdtest-hard-stat", "mdtest-hard-read"):
+        shift = _SHIFT.search(_file(files, f"{name}.txt"))
+        shifts.add(int(shift[1]) if shift else 0)
+    if len(nodes) != 1:
+        raise ToolOutputError(f"io500: its phases ran on {sorted(nodes)} nodes")
+    return nodes.pop(), shifts.pop() if len(shifts) == 1 else None
+
+
+def _unscored(files: Mapping[str, str]) -> int:
+    """Return the bytes of reads without a score, if this version has them."""
+    texts = (
+        text for name, text in files.items() if re.fullmatch(r"ior-rnd\w+-easy-read\.txt", name)
+    )
+    return sum(int(moved) for text in texts for moved in _MOVED.findall(text)[-1:])
+
+
+def _complaints(result: str, stdout: str) -> list[str]:
+    """Return what IO500 objects to; a mark [INVALID] without a reason is one too."""
+    said = [line.strip() for line in re.findall(r"(?m)^; ERROR (INVALID.*)$", result)]
+    known = {line.removeprefix("INVALID ") for line in said}
+    said += [f"INVALID {why}" for why in _FAULT.findall(stdout) if why not in known]
+    said += [line for line in _COMPLAINT.findall(stdout) if not _FAULT.match(line)]
+    if not said and "[INVALID]" in stdout + result:
+        said.append("the result is marked [INVALID], and no reason is given")
+    return said
+
+
+def _moments(sections: Mapping[str, Mapping[str, str]]) -> list[Moment]:
+    """Return start and end of each phase: local times; raises :class:`ToolOutputError`."""
+    return [
+        local_moment(f"{name} {key}", section[key], "io500: result.txt")
+        for name, section in sections.items()
+        for key in ("t_start", "t_end")
+        if key in section
+    ]

@@ -1,0 +1,194 @@
+"""IO500: options to an ini file, and recorded runs of two versions to values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.tools import io500
+from iogauge.tools.io500 import BANDWIDTHS, RATES, Io500Options
+
+RUNS = Path(__file__).parents[2] / "data" / "samples" / "io500"
+Files = dict[str, str]
+
+
+def files_of(run: str) -> Files:
+    return {file.name: file.read_text() for file in (RUNS / run).iterdir()}
+
+
+def parsed(files: Files) -> ToolOutput:
+    rest = {name: text for name, text in files.items() if name != "stdout.txt"}
+    return io500.parse(files["result.txt"], files["stdout.txt"], rest)
+
+
+@pytest.mark.parametrize(
+    ("run", "version"), [("sc25", "io500-sc25"), ("isc26", "io500-isc26_v2-26")]
+)
+def test_a_run_of_each_version(run: str, version: str) -> None:
+    files = files_of(run)
+    output = parsed(files)
+    assert output.version.startswith(version)
+    assert (output.tool, output.tasks, output.nodes) == ("io500", 2, 1)
+    assert sorted(phase.name for phase in output.phases) == sorted((*BANDWIDTHS, *RATES))
+    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE))
+    for phase in output.phases:
+        (rate,) = phase.rates.values()
+        assert rate.value == float(printed[phase.name])
+        assert rate.unit == ("GiB/s" if phase.name in BANDWIDTHS else "kops/s")
+        assert 0 < phase.seconds < 10
+    assert all(re.search(io500.TOO_SHORT, warning) for warning in output.warnings), output.warnings
+    assert len(output.warnings) == 2
+    assert "shift" not in output.parameters  # there is no other node
+    assert output.parameters["data_type"] == "timestamp"
+
+
+def test_bytes_seconds_and_operations() -> None:
+    output = parsed(files_of("isc26"))
+    phases = {phase.name: phase for phase in output.phases}
+    easy, hard = phases["ior-easy-write"], phases["ior-hard-write"]
+    assert (easy.bytes_moved, easy.transfer_bytes, easy.operations) == (339738624, 2 << 20, 162)
+    assert easy.seconds == pytest.approx(1.28744, rel=1e-4)
+    assert (hard.bytes_moved, hard.transfer_bytes) == (457105792, 47008)
+    small = phases["mdtest-hard-write"]
+    assert (small.operations, small.bytes_moved) == (1702, 1702 * 3901)
+    assert output.totals == dict.fromkeys(("read", "write"), 339738624 + 457105792 + 1702 * 3901)
+    assert output.beside == {"read": 1391034368, "write": 0}
+    assert phases["find"].operations == 2659
+    assert easy.rank_seconds == (1.2874369621, 1.2757651806)
+    assert output.moments[0].name == "ior-easy-write t_start"
+
+
+def test_limits_that_are_too_small_are_told_beside_the_short_time() -> None:
+    unexpected = [
+        w for w in parsed(files_of("limits")).warnings if not re.search(io500.TOO_SHORT, w)
+    ]
+    assert unexpected[0].startswith("INVALID Write phase needed 0.256082s instead of stonewall 1s")
+
+
+def test_the_planned_bytes_are_those_of_a_run_that_wrote_all() -> None:
+    """IOR prints how many bytes it moved only if they are not those that were asked for."""
+    files = files_of("limits")
+    assert "actual aggregate bytes" not in files["ior-easy-write.txt"]
+    assert parsed(files).phases[0].bytes_moved == 2 * 67108864
+
+
+def without(files: Files, phase: str) -> None:
+    """A phase that crashed, or that was switched off: the tool leaves it out of the means in silence."""
+    files["result.txt"] = re.sub(
+        rf"(?s)(\[{phase}\].*?)score           = \S+\n", r"\1", files["result.txt"], count=1
+    )
+
+
+def scaled(files: Files, key: str, factor: float) -> None:
+    files["result.txt"] = re.sub(
+        rf"(?m)^({key} +=) (\S+)",
+        lambda m: f"{m[1]} {float(m[2]) * factor:.6f}",
+        files["result.txt"],
+        count=1,
+    )
+
+
+Damage = Callable[[Files], Any]
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (
+            lambda f: without(f, "mdtest-hard-stat"),
+            "11 of 12 phases have a score, mdtest-hard-stat",
+        ),
+        (lambda f: scaled(f, "SCORE", 1.001), "SCORE is 3.723332 in result.txt"),
+        (lambda f: scaled(f, "BW", 0.999), "BW is"),
+        (lambda f: scaled(f, "MD", 1.001), "MD is"),
+        (lambda f: scaled(f, "score", 1.1), "BW is"),
+        (lambda f: f.update({"stdout.txt": "IO500 version x\n"}), "killed before its end"),
+        (lambda f: f.update({"result.txt": " "}), "empty"),
+        (lambda f: f.pop("ior-hard-read.csv"), "ior-hard-read.csv is missing"),
+        (lambda f: f.update({"mdtest-easy-stat.csv": f["mdtest-easy-delete.csv"]}), "no rate"),
+        (lambda f: f.update({"ior-easy-read.txt": f["ior-hard-read.txt"]}), "IOR printed"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(damage: Damage, said: str) -> None:
+    files = files_of("isc26")
+    damage(files)
+    with pytest.raises(ToolOutputError, match=r"^io500: ") as error:
+        parsed(files)
+    assert said in str(error.value)
+
+
+def test_a_find_that_misses_files_is_told() -> None:
+    files = files_of("isc26")
+    files["result.txt"] = files["result.txt"].replace(
+        "total-files     = 2659", "total-files     = 2655"
+    )
+    assert "find looked at 2655 files, mdtest made 2656" in parsed(files).warnings
+
+
+def test_a_mark_without_a_reason_is_told() -> None:
+    files = files_of("isc26")
+    for name in ("result.txt", "stdout.txt"):
+        files[name] = re.sub(r"(?m)^(; )?ERROR.*\n", "", files[name])
+    assert parsed(files).warnings == ("the result is marked [INVALID], and no reason is given",)
+
+
+def on_two_nodes(files: Files) -> Files:
+    """A run of two tasks, one on each of two nodes, as IOR and mdtest would have said it."""
+    files.update(
+        {name: re.sub(r"(?m)^nodes( +): 1$", r"nodes\1: 2", text) for name, text in files.items()}
+    )
+    return files
+
+
+def test_readers_on_the_next_node_are_shifted_by_its_tasks() -> None:
+    files = on_two_nodes(files_of("isc26"))
+    assert (parsed(files).nodes, parsed(files).parameters["shift"]) == (2, 1)
+    files["mdtest-hard-read.txt"] = files["mdtest-hard-read.txt"].replace("Shifting ranks", "")
+    assert "shift" not in parsed(files).parameters
+
+
+def options(**more: Any) -> Io500Options:
+    given: dict[str, Any] = {
+        "directory": "/t",
+        "results": "io500",
+        "stonewall_s": 300,
+        "easy_bytes": 1 << 30,
+        "hard_segments": 7,
+        "easy_files": 5,
+        "hard_files": 3,
+    }
+    return Io500Options(**given | more)
+
+
+def test_the_ini_file() -> None:
+    text = options(options={"ior-easy": {"transferSize": "4m", "uniqueDir": True}}).ini()
+    assert "[ior-easy]\nblockSize = 1073741824\ntransferSize = 4m\nuniqueDir = TRUE\n" in text
+    assert "[debug]\nstonewall-time = 300\n" in text
+    assert "timestamp-datadir = FALSE\ntimestamp-resultdir = TRUE\n" in text
+    assert "[ior-hard]\nsegmentCount = 7\n" in text
+    assert "[mdtest-easy]\nn = 5\n\n[mdtest-hard]\nn = 3\n" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"easy_files": 0}, "easy_files is 0"),
+        ({"options": {"debug": {"stonewall-time": 1}}}, "[debug]: expected one of global"),
+        ({"options": {"ior-easy": {"run": False}}}, "[ior-easy] run: expected one of API"),
+        ({"options": {"global": {"api": "POSIX\n[debug]"}}}, "expected plain words"),
+    ],
+)
+def test_options_that_would_be_another_benchmark(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        options(**more)
+
+
+def test_the_mean_is_geometric() -> None:
+    assert io500.geometric_mean([1, 4, 16]) == pytest.approx(4)
+    assert math.isclose(io500.geometric_mean([0.3]), 0.3)

@@ -1,0 +1,74 @@
+"""md-workbench: options to arguments, and recorded outputs of two versions to latencies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from iogauge.core.measurement import Quantity, ToolOutputError
+from iogauge.tools import mdworkbench
+from iogauge.tools.mdworkbench import WorkbenchOptions
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+
+
+def sample(version: str) -> str:
+    return (SAMPLES / f"mdworkbench_{version}.stdout").read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "named", "tasks", "objects", "rate"),
+    [("40", "4.0.0", None, 1472, 1219.7), ("41", "4.1.0+dev", 4, 5736, 5089.0)],
+)
+def test_a_run_of_each_version(
+    version: str, named: str, tasks: int | None, objects: int, rate: float
+) -> None:
+    output = mdworkbench.parse(sample(version))
+    assert (output.tool, output.version, output.tasks) == ("md-workbench", named, tasks)
+    assert [phase.name for phase in output.phases] == ["precreate", "benchmark", "cleanup"]
+    timed = output.phases[1]
+    assert (timed.operations, timed.rates["rate"]) == (4 * objects, Quantity(rate, "ops/s"))
+    assert timed.seconds == pytest.approx(objects / rate)
+    assert output.parameters == {"shift": 2}
+    assert output.command.startswith("md-workbench -D=2 -I=3000 -P=3000")
+    assert [moment.name for moment in output.moments] == ["start", "end"]
+    assert output.moments[1].seconds - output.moments[0].seconds in (20, 26)
+
+
+def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
+    rates = mdworkbench.parse(sample("40")).phases[1].rates
+    assert rates["stat_p50"].value == pytest.approx(1.9073)
+    assert rates["delete_p99"].value == pytest.approx(19046)
+    assert rates["create_max"].value == pytest.approx(21260)
+    assert rates["read_p50"].unit == "us"
+    # A time of nothing is none that was measured.
+    assert "stat_min" not in mdworkbench.parse(sample("41")).phases[1].rates
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "said"),
+    [
+        (r"(?m)^cleanup.*\n", "", "found precreate, benchmark"),
+        (r"(?m)^Total runtime.*\n", "", "0 ends of a run"),
+        (r"\(0 errs\)", "(3 errs!!!)", "3 operations failed"),
+        (r"(?m) stat\(.*?\)", "", "no latencies of stat"),
+        (r"rate:1219.7 obj/s", "rate:0.0 obj/s", "a rate above 0"),
+        (r"(?s).*", "", "printed nothing"),
+    ],
+)
+def test_what_is_no_whole_run_is_refused(pattern: str, text: str, said: str) -> None:
+    damaged = re.sub(pattern, text, sample("40"))
+    with pytest.raises(ToolOutputError, match=re.escape(said)):
+        mdworkbench.parse(damaged)
+
+
+def test_the_words() -> None:
+    options = WorkbenchOptions(
+        directory="/t/o", objects=5, sets=10, object_bytes=3901, offset=2, stonewall_s=30
+    )
+    words = "-D=10 -I=5 -P=5 -S=3901 -O=2 -R=1 -w=30 -W -o=/t/o"
+    assert options.arguments() == words.split()
+    with pytest.raises(ValueError, match="objects is 0"):
+        WorkbenchOptions(directory="/t", objects=0, sets=1, object_bytes=1, offset=1, stonewall_s=1)
