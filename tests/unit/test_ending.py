@@ -242,6 +242,7 @@ def place(name: str = "s:p", *features: str, **environments: tuple[str, ...]) ->
 def asks(check: str, *environments: str, **change: Any) -> NotedCase:
     plain = {"hash": check.lower(), "case": f"{check} %x=1", "check": check, "derived": False}
     plain |= {"systems": ("+target",), "environments": environments or ("+ior",), "runs_on": ()}
+    plain |= {"values": {}}
     return NotedCase(**plain | change)
 
 

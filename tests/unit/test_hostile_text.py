@@ -223,6 +223,7 @@ _SAFE_CALLS |= {
     "status.table",
     "sides.render",
     "sides.to_json",
+    "report.table",
 }
 _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED", "now"}
 

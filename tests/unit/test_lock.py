@@ -758,7 +758,7 @@ def test_a_target_that_is_in_use_is_not_probed(
         return 1e9
 
     monkeypatch.setattr(machine, "probe_write", probe)
-    assert running._probe(str(tmp_path))[0] == 1e9
+    assert running._probe(str(tmp_path)) == 1e9
     assert list(tmp_path.iterdir()) == []
 
 

@@ -52,7 +52,7 @@ def line(made: object) -> bytes:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_recorded_lines_are_written_back_as_they_were(file: Path) -> None:
     lines = gzip.decompress(file.read_bytes()).splitlines()
-    assert len(lines) == 200
+    assert len(lines) > 50
     for one in lines:
         record = Record.from_line(one)
         assert record.to_line() == one

@@ -77,8 +77,30 @@ def _remedies(rule: Callable[..., Any]) -> list[str]:
     found: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "Rule" and len(node.args) > 2:
-            found += map(_text, assigned.get(ast.unparse(node.args[2]), [node.args[2]]))
+            remedy = node.args[2]
+            if isinstance(remedy, ast.Call) and (chosen := _function(rule, remedy)):
+                found += _choices(chosen)
+            else:
+                found += map(_text, assigned.get(ast.unparse(remedy), [remedy]))
     return [text for text in dict.fromkeys(found) if text.strip("…")]
+
+
+def _function(rule: Callable[..., Any], call: ast.Call) -> Callable[..., Any] | None:
+    """Return the function that a rule calls, if it stands beside the rule."""
+    found: Callable[..., Any] | None = inspect.unwrap(rule).__globals__.get(ast.unparse(call.func))
+    return found
+
+
+def _choices(chosen: Callable[..., Any]) -> Iterator[str]:
+    """Yield the texts among which a function chooses: sentences or parts of one."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(chosen)))
+    (function,) = tree.body
+    assert isinstance(function, ast.FunctionDef)
+    for statement in function.body[1:]:  # without the docstring
+        for node in ast.walk(statement):
+            whole = isinstance(node, ast.JoinedStr | ast.Constant)
+            if whole and len((text := _text(node)).strip("…, ").split()) > 1:
+                yield text[0].upper() + text[1:]
 
 
 def _text(node: ast.AST) -> str:

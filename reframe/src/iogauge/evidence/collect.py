@@ -26,6 +26,7 @@ from iogauge.evidence.failure import (
     cause_of_end,
     describe_status,
     is_full,
+    refused_by_node,
     stage_folder,
     stage_text,
     telling_line,
@@ -49,9 +50,7 @@ from iogauge.plan.stage import (
     NEIGHBOURS,
     OPENED,
     PINNED,
-    REFUSAL,
     RUNS,
-    SPREAD,
     VIEW,
     Instant,
     LockKept,
@@ -274,7 +273,7 @@ def _collect(
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
     if mismatch := _mismatch(stage, plan, runs):
         return Evidence(views=(opened.view,) if opened.view else (), mismatch=mismatch)
-    if refused := _refused_by_node(stage, runs):
+    if refused := refused_by_node(stage, runs):
         return Evidence(views=(opened.view,) if opened.view else (), refused=refused)
     on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
     _check_phases(stage, plan, runs, cause, ending, on_lustre)
@@ -361,14 +360,6 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     return opened
 
 
-def _refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
-    """Return why nodes refused the case before the first byte, after the first node had opened it."""
-    failed = [run for run in runs if run.status != 0 and run.name in (VIEW, SPREAD)]
-    texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
-    said = [line for text in texts for line in text.splitlines()]
-    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
-
-
 def _check_phases(
     stage: Path,
     plan: CasePlan,
@@ -431,11 +422,11 @@ def _outputs(
         warm_up = repetition == 0 and phase.name in outputs.cold
         parsed = _parse(stage, phase, repetition)
         testimony = _testimony(stage, plan, phase, repetition)
+        what = f"{phase.name}, repetition {repetition}"
         if parsed is not None and phase.syncs:
-            parsed = witness.synced(parsed, testimony, f"{phase.name}, repetition {repetition}")
+            parsed = witness.synced(parsed, testimony, what)
         if parsed is not None and phase.series:
             (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
-            what = f"{phase.name}, repetition {repetition}"
             parsed = series.with_series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,15 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
 from iogauge.evidence.witness import parse
-from iogauge.plan.stage import SIGNAL, PhaseRun, complaints_file, printed_file
+from iogauge.plan.stage import (
+    REFUSAL,
+    SIGNAL,
+    SPREAD,
+    VIEW,
+    PhaseRun,
+    complaints_file,
+    printed_file,
+)
 from iogauge.tools import launcher
 from iogauge.tools.mpi import is_binding
 
@@ -51,6 +60,14 @@ def cause_of_end(stage: Path, state: str | None) -> list[str]:
     if state in ENDED_BY_SCHEDULER:
         causes.append(f"the scheduler says {state}")
     return causes
+
+
+def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
+    """Return why nodes refused the case before the first byte, after the first node had opened it."""
+    failed = [run for run in runs if run.status != 0 and run.name in (VIEW, SPREAD)]
+    texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
+    said = [line for text in texts for line in text.splitlines()]
+    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
 
 
 def stage_text(path: Path, what: str) -> str:

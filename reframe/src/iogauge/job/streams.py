@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.text import visible
 from iogauge.tools.iperf3 import StreamPlan, StreamTurn, client_arguments, server_arguments
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
@@ -372,7 +373,7 @@ def join(address: str, port: str, word: str, interface: str) -> None:
                     case _:
                         return
         except (OSError, ValueError) as error:
-            print(f"iogauge: streams: {error}", file=sys.stderr, flush=True)
+            print(visible(f"iogauge: streams: {error}"), file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):
                 answer(failed=f"{host}: {error}")
         finally:
