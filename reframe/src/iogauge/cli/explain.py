@@ -99,7 +99,7 @@ def _choices(chosen: Callable[..., Any]) -> Iterator[str]:
     for statement in function.body[1:]:  # without the docstring
         for node in ast.walk(statement):
             whole = isinstance(node, ast.JoinedStr | ast.Constant)
-            if whole and len((text := _text(node)).strip("…, ").split()) > 1:
+            if whole and (text := _text(node)).strip() == text and len(text.split()) > 1:
                 yield text[0].upper() + text[1:]
 
 
