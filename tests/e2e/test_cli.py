@@ -305,7 +305,7 @@ class TestEnding:
         chosen = ("-n", "^FioMetadata|^MdtestEasy|^MdtestHard")
         reason = (
             "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
-            "site-configs/rig/settings.yaml does not declare it. Add it to the features of tools"
+            f"{rig.site}/settings.yaml does not declare it. Add it to the features of tools"
         )
         planned = rig.iogauge("plan", *chosen)
         assert planned.rc == 0 and reason in flat(planned.out), planned.out
@@ -347,8 +347,9 @@ class TestReframe:
         rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
         run = rig.reframe("-c", "checks/", "-l")
         assert run.rc == 0, run.out
-        # Without sweeps: 16 of one case each, FioSequential (8), Burst, Steady, Endurance, AccessMatrix (6), its ratios.
-        assert "Found 34 check(s)" in run.out
+        # Without sweeps: 17 of one case each, FioSequential (8), MdtestShape (6), AccessMatrix (6) and its ratios,
+        # Burst, Steady, Endurance.
+        assert "Found 41 check(s)" in run.out
         quick = rig.reframe("-c", "checks/", "-l", "-t", "quick")
         assert 0 < quick.out.count("\n- ") < 16
         named = rig.reframe("-c", "checks/", "-l", "-n", "IorMpiio")
