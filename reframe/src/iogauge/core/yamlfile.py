@@ -20,7 +20,7 @@ class YamlError(ValueError):
         if "'\\t' that cannot start" in problem:
             problem = "a tab stands here. Use spaces: YAML does not indent with tabs"
         elif line is not None:
-            problem += ". Check the indentation, colons and quotes of this line and the line above"
+            problem = f"this is not YAML: {problem}. Check the indentation, colons and quotes of this line and the line above"
         self.problem, self.line = problem, line
         super().__init__(f"{name}:{line}: {problem}" if line else f"{name}: {problem}")
 
