@@ -54,6 +54,20 @@ def trustworthy(output: ToolOutput) -> None:
 # --- recorded outputs -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("version", ["sc25", "isc26"])
+def test_the_headers_of_4_1_name_units(version: str) -> None:
+    """The time is called ms/op and is seconds: 1162 files at 1067.507 ops/s took 1.0885 s."""
+    text = sample(f"io500/{version}/mdtest-easy-write.txt")
+    output = parse_table(text)
+    assert output.version == "4.1.0+dev"
+    create = output.phases[0]
+    assert create.name == "create" and create.operations is not None
+    assert create.seconds == pytest.approx(create.operations / create.rates["rate"].value)
+    for header, other in (("ops/sec", "ms/op"), ("ms/op", "us/op")):
+        with pytest.raises(ToolOutputError, match=f"unit '{other}', expected {header}"):
+            parse_table(text.replace(f"(in {header})", f"(in {other})"))
+
+
 def test_one_iteration() -> None:
     output = parse_table(sample("mdtest_base.stdout"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)

@@ -42,7 +42,9 @@ _COMMAND: Final = re.compile(r"(?m)^Command line used: (.*)$")
 _WORK: Final = re.compile(
     r"(?m)^(\d{1,9}) tasks, (\d{1,18}) (files/directories|files?|directories)\s*$"
 )
-_SUMMARY: Final = re.compile(r"(?m)^SUMMARY (\w+)\s*:(.*)$")
+_SUMMARY: Final = re.compile(r"(?m)^SUMMARY (\w+)\s*(?:\(in (\S+)\))?\s*:(.*)$")
+#: Units that mdtest 4.1 puts into the headers of its tables (src/mdtest.c). Its seconds bear the wrong name.
+_HEADED: Final = {"rate": "ops/sec", "time": "ms/op"}
 _COUNT: Final = re.compile(r"\(of (\d{1,9}) iterations\)")
 _UNIT: Final = re.compile(r"\((\S+)\)")
 _HEADER: Final = re.compile(r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*")
@@ -62,13 +64,14 @@ _Row = tuple[float, float, float, float]
 def parse_table(text: str) -> ToolOutput:
     """Parse mdtest's output: one phase for each row of ``SUMMARY rate`` that ran, in order.
 
-    The table's unit is operations per second ("ops/sec" in its progress lines); a header with
-    another unit is refused. ``rate`` is the mean over the iterations. The other columns are
+    The table's unit is operations per second ("ops/sec" in its progress lines, and in the header of
+    4.1); a header with another unit is refused. ``rate`` is the mean over the iterations. The other columns are
     ``rate_max``, ``rate_min`` and, with several iterations, ``rate_stddev`` (ops/s). The table does
     not hold the single iterations, so all share one phase; ``parameters["iterations"]`` is their
     number. A row of 0.000 is a phase that did not run, and is left out.
 
-    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), with three decimals. For a
+    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), with three decimals. 4.1
+    calls them "ms/op" and prints seconds all the same: summarize_results_rank0. For a
     single iteration with a known count of operations they are operations / rate, which is exact.
     Without -P those of a tree phase are the seconds of one directory: mdtest does not print more.
     ``operations`` is the number for all tasks in one iteration, None if the output does not show
@@ -170,16 +173,18 @@ def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Ro
     """Return the rows of each SUMMARY table, and its number of iterations."""
     tables: dict[str, tuple[dict[str, _Row], int]] = {}
     for match in _SUMMARY.finditer(text):
-        what = match[1]
+        what, headed, rest = match.groups()
         where = f"mdtest table 'SUMMARY {what}'"
         if what not in ("rate", "time") or what in tables:
             raise ToolOutputError(
                 f"{where}: unknown, or more than one; run mdtest with one number of tasks"
             )
-        count = _COUNT.search(match[2])
+        if headed not in (None, _HEADED[what]):
+            raise ToolOutputError(f"{where}: unit {headed!r}, expected {_HEADED[what]}")
+        count = _COUNT.search(rest)
         if count is None or int(count[1]) < 1:
             raise ToolOutputError(f"{where}: no '(of N iterations)' in {match[0]!r}")
-        unit = _UNIT.search(match[2].replace(count[0], ""))
+        unit = _UNIT.search(rest.replace(count[0], ""))
         if unit and unit[1] not in ("ops/sec", "ops/s", "sec", "s"):
             raise ToolOutputError(f"{where}: unit {unit[1]!r}, expected ops/sec or sec")
         lines = text[match.end() + 1 :].split("\n")
