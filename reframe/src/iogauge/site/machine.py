@@ -52,13 +52,16 @@ QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
 #: not give, why, and what brings it.
 LACKS: Final = "lacks"
 
+#: A program that somebody has built already needs no command.
+_ELSEWHERE: Final = " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
+
 #: The command that installs a missing program.
 BRINGS: Final = {
-    "ior": "ci/build-stack",
-    "mdtest": "ci/build-stack",
+    "ior": f"ci/build-stack{_ELSEWHERE}",
+    "mdtest": f"ci/build-stack{_ELSEWHERE}",
     "fio": "apt install fio (or: dnf install fio, spack install fio)",
     "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
-    "md-workbench": "ci/build-stack",
+    "md-workbench": f"ci/build-stack{_ELSEWHERE}",
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
