@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from iogauge.evidence import collect, model
+from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
+from iogauge.evidence.witness import Moved, Witness
 from iogauge.guards import cache, contents, figures, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
+from iogauge.guards.witness import targets_witnessed_of
 from iogauge.judge.case import findings_of
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Traits
@@ -214,6 +216,45 @@ def test_stripes_of_the_file_of_one_execution(
     seen = LayoutSeen(case(left, plan), NOTED)
     (finding,) = preflight.stripes_against_size_of(seen)
     assert finding.outcome is outcome
+
+
+@pytest.mark.parametrize("silent", [(), (3,), (0, 3)])
+def test_bytes_with_each_target_are_those_of_all_repetitions(
+    left: Evidence, silent: tuple[int, ...]
+) -> None:
+    """A target that is silent in one repetition has bytes; a target that is silent in all has none."""
+    (view,) = left.views
+    mount = dataclasses.replace(view.mount, type="lustre", source="10.0.0.1@tcp:/lustre")
+    views = (dataclasses.replace(view, mount=mount),)
+    testimony = []
+    for repetition in (1, 2):
+        heard = {i for i in range(4) if i not in silent and (i != 1 or repetition == 2)}
+        targets = {f"lustre-OST{i:04x}": Moved(5 << 20, (i + 1) << 20) for i in sorted(heard)}
+        told = Witness(
+            host=view.host,
+            started=1.0,
+            ended=2.0,
+            synced=None,
+            asked=Moved(),
+            moved=Moved(),
+            targets=targets,
+        )
+        testimony.append(witness.Testimony(witnesses=(told,), expected=1))
+    changed = dataclasses.replace(
+        left, views=views, testimony={"write": tuple(testimony)}, striping=(NOTED,)
+    )
+    seen = case(changed).phases[0]
+    plan = dataclasses.replace(seen.phase, data_bytes=1 << 30)
+    (finding,) = targets_witnessed_of(dataclasses.replace(seen, phase=plan))
+    assert finding.outcome is (Outcome.INVALID if silent else Outcome.OK), finding
+    if not silent:
+        assert "4 of 4" in finding.saw
+        assert ", 2 MiB (ost0000) to 8 MiB (ost0003)" in finding.saw
+    # Files that are shorter than a stripe on each target prove nothing.
+    (finding,) = targets_witnessed_of(
+        dataclasses.replace(seen, phase=dataclasses.replace(plan, data_bytes=1 << 20))
+    )
+    assert finding.outcome is Outcome.OK
 
 
 def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
