@@ -124,10 +124,14 @@ def test_a_target_that_fills_up_in_the_middle(
     words = [*IOR, "-S", "transfer_bytes=4096"] if tool == "ior" else [*MDTEST]
     process = start(rig, *words)
     wait_for(lambda: data_of(rig), 60, "the first data")
+    # It goes on: what a repetition removes is room for the next one.
+    filler = f"while :; do cat /dev/zero >>{rig.target}/filler; sleep 0.05; done"
     with stopped(rig):
-        filler = f"cat /dev/zero >{rig.target}/filler"
-        subprocess.run(["bash", "-c", filler], check=False, stderr=subprocess.DEVNULL, timeout=60)
+        filling = subprocess.Popen(["bash", "-c", filler], stderr=subprocess.DEVNULL)
+        time.sleep(2)
     run = rig.finish(process)
+    filling.kill()
+    filling.wait()
     run.never_passed("No space left on device", "ERROR")
     assert run.record["verdict"] == "ERROR"
     (rig.target / "filler").unlink()

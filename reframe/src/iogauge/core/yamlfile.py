@@ -17,10 +17,6 @@ class YamlError(ValueError):
     """A file cannot be read as YAML; the message names file and line."""
 
     def __init__(self, name: str, problem: str, line: int | None = None) -> None:
-        if "'\\t' that cannot start" in problem:
-            problem = "a tab stands here. Use spaces: YAML does not indent with tabs"
-        elif line is not None:
-            problem = f"this is not YAML: {problem}. Check the indentation, colons and quotes of this line and the line above"
         self.problem, self.line = problem, line
         super().__init__(f"{name}:{line}: {problem}" if line else f"{name}: {problem}")
 
@@ -88,6 +84,16 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
+def _advised(problem: str) -> str:
+    """Return what is wrong with a line that cannot be read, and where to look."""
+    if "'\\t' that cannot start" in problem:
+        return "a tab stands here. Use spaces: YAML does not indent with tabs"
+    return (
+        f"this is not YAML: {problem}. Check the indentation, colons and quotes of this line and the "
+        "line above"
+    )
+
+
 def parse(text: str, name: str) -> Any:
     """Return the content of a YAML text; raises :class:`YamlError` with name, line and problem."""
     try:
@@ -95,7 +101,10 @@ def parse(text: str, name: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = mark.line + 1 if mark else None
-        raise YamlError(name, error.problem or "not YAML", line) from error
+        problem = error.problem or "not YAML"
+        if not isinstance(error, yaml.constructor.ConstructorError):
+            problem = _advised(problem)
+        raise YamlError(name, problem, line) from error
     except (
         yaml.YAMLError,
         RecursionError,

@@ -341,7 +341,10 @@ def _rank_seconds(text: str, name: str, tasks: int) -> tuple[float, ...]:
 
 def _phase_of_mdtest(name: str, score: float, files: Mapping[str, str], tasks: int) -> Phase:
     kind = _TIMED[name.rpartition("-")[2]]
-    ranks = parse_rank_csv(_file(files, f"{name}.csv"), tasks)
+    try:
+        ranks = parse_rank_csv(_file(files, f"{name}.csv"), tasks)
+    except ToolOutputError as error:
+        raise ToolOutputError(f"io500: {name}.csv: {error}") from error
     timed: RankPhase | None = next((phase for phase in ranks if phase.name == kind), None)
     if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:
         rate = "no rate" if timed is None else f"{timed.rate_ops_s / 1000:.6f}"
