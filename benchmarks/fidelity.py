@@ -31,6 +31,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "reframe" / "src"
+sys.path.insert(0, str(SOURCE))
+
+from iogauge.node import contents  # noqa: E402
+from iogauge.site.machine import mpi_environment  # noqa: E402
+
 WITNESS = SOURCE / "iogauge" / "job" / "witness.sh"
 CASE = r"IorPosix%files=per-process%order=sequential%cache=direct$"
 
@@ -124,9 +129,6 @@ def main() -> None:
     parser.add_argument("--bytes", default="256 MiB")
     parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
     options = parser.parse_args()
-    sys.path.insert(0, str(SOURCE))
-    from iogauge.node import contents
-    from iogauge.site.machine import mpi_environment
 
     with tempfile.TemporaryDirectory(prefix="iogauge-fidelity-") as name:
         home = Path(name, "home")

@@ -1,10 +1,10 @@
 """What the harness itself costs: seconds to list cases, and CPU seconds for each case that is run.
 
-    python benchmarks/harness.py [--cases 40]
+    python benchmarks/harness.py [--cases 20]
 
-The cases run a stand-in for fio that prints a recorded result at once, so that what remains is the suite
-and ReFrame. The comparison is ReFrame's own trivial test (``true``) under the same configuration, in the
-same process shape. CPU time is that of the ReFrame process alone (RUSAGE_SELF), without its jobs.
+Each case runs fio on 2,000 files: the guards refuse a program that only prints a recorded result. The
+comparison is a trivial test of ReFrame under the same configuration, in the same process shape, that sleeps as long.
+CPU time is that of the ReFrame process alone (RUSAGE_SELF), without its jobs. It includes ReFrame's polls of a job.
 """
 
 from __future__ import annotations
@@ -18,8 +18,15 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "reframe" / "src"))
+
+from iogauge.node.host import usable_cores  # noqa: E402
+from iogauge.node.mounts import find_mount  # noqa: E402
+
+SITE = "benchmark"
 
 _MAIN = """
 import atexit, os, resource
@@ -41,7 +48,8 @@ from reframe.core.builtins import sanity_function
 class Trivial(rfm.RunOnlyRegressionTest):
     valid_systems = ["*"]
     valid_prog_environs = ["*"]
-    executable = "true"
+    executable = "sleep"
+    executable_opts = ["SECONDS"]
     sourcesdir = None
 
     @sanity_function
@@ -55,16 +63,8 @@ from iogauge.check import FioMetadataCheck
 
 
 @rfm.simple_test
-class Replay(FioMetadataCheck):
+class Many(FioMetadataCheck):
     pass
-"""
-
-_FIO = """#!/bin/sh
-# Prints what fio 3.33 recorded for the job that the last argument names.
-for last; do :; done
-case $1 in --version) echo fio-3.33; exit ;; esac
-for word; do case $word in --output=*) out=${word#--output=} ;; esac; done
-sed "s/@JOB@/${last%.fio}/" "$(dirname "$0")/${last%.fio}.json" >"$out"
 """
 
 
@@ -85,45 +85,60 @@ def reframe(
     return time.perf_counter() - start, float(cpu_file.read_text()), done.stdout + done.stderr
 
 
-def record_fio(folder: Path) -> None:
-    """Record real results of the three metadata jobs, for the stand-in to print."""
-    from iogauge.node.cores import usable_cores
-    from iogauge.tools.fio.options import metadata_job
-
-    jobs = folder / "jobs"
-    jobs.mkdir()
-    processes = min(usable_cores(), 8)  # as the site local
-    files = 20_000 // processes
-    for engine in ("filecreate", "filestat", "filedelete"):
-        loops = 5 if engine == "filestat" else 1
-        job = metadata_job(  # type: ignore[arg-type]
-            engine, directory=str(jobs), files=files, numjobs=processes, loops=loops
-        )
-        path = folder / f"{job.name}.fio"
-        path.write_text(job.job_file())
-        output = folder / f"{job.name}.json"
-        subprocess.run(["fio", "--output-format=json", f"--output={output}", str(path)], check=True)
-    (folder / "fio").write_text(_FIO)
-    (folder / "fio").chmod(0o755)
+def settings(target: Path) -> dict[str, Any]:
+    """Return a site whose cases end soon; nothing is detected, and others may use the disk."""
+    mount = find_mount(str(target))
+    assert mount is not None, f"{target} is on no mount"
+    limits = {
+        "case_bytes": "64 MiB",
+        "case_files": 2_000,
+        "phase_seconds": "1 s",
+        "tier": "quick",
+        "repetitions": 3,
+        "max_spread": "100 %",
+        "max_foreign": "100 %",
+    }
+    extras = {
+        "target": {"path": str(target), "type": mount.type, "source": mount.source},
+        "node": {"cores": usable_cores(), "memory": "4 GiB"},
+        "scale": {"nodes": 1, "tasks_per_node": min(usable_cores(), 2)},
+        "limits": limits,
+    }
+    partition = {
+        "name": "default",
+        "scheduler": "local",
+        "launcher": "local",
+        "environs": ["tools"],
+        "max_jobs": 1,
+        "time_limit": "10m",
+        "extras": extras,
+    }
+    tools = {"name": "tools", "target_systems": [SITE], "features": ["fio"]}
+    return {
+        "systems": [{"name": SITE, "hostnames": [".*"], "partitions": [partition]}],
+        "environments": [tools],
+    }
 
 
 def prepare(folder: Path) -> dict[str, str]:
-    """Checks, the stand-in for fio and a target below a folder; returns the variables that select them."""
-    for part in ("plain", "ours", "bin", "target"):
-        (folder / part).mkdir()
+    """Make checks, a site and a target below a folder; return the variables that select them."""
+    for part in ("plain", "ours", "target", f"sites/{SITE}"):
+        (folder / part).mkdir(parents=True)
     (folder / "plain" / "trivial.py").write_text(textwrap.dedent(_TRIVIAL))
     (folder / "ours" / "__init__.py").write_text(
         (ROOT / "checks" / "__init__.py")
         .read_text()
         .replace("Path(__file__).resolve().parents[1]", f"Path({str(ROOT)!r})")
     )
-    (folder / "ours" / "replay.py").write_text(textwrap.dedent(_CASE))
-    record_fio(folder / "bin")
+    (folder / "ours" / "many.py").write_text(textwrap.dedent(_CASE))
+    # JSON is YAML.
+    text = json.dumps(settings(folder / "target"))
+    (folder / "sites" / SITE / "settings.yaml").write_text(text)
     return {
         "RFM_CONFIG_PATH": str(ROOT / "site-configs"),
+        "RFM_SYSTEM": SITE,
+        "IOGAUGE_SITES": str(folder / "sites"),
         "IOGAUGE_HOME": str(folder / "home"),
-        "IOGAUGE_TARGET": str(folder / "target"),
-        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "IOGAUGE_ROOT": str(ROOT),
     }
 
@@ -134,7 +149,10 @@ def check_records(history: Path, cases: int) -> None:
     records = [json.loads(line) for line in newest.read_text().splitlines()]
     odd = [r for r in records if r["verdict"] not in ("UNREFERENCED", "UNSTABLE")]
     if len(records) != cases or odd:
-        sys.exit(f"{len(records)} records, {len(odd)} of them odd: {odd[:1]}")
+        sys.exit(
+            f"harness: {len(records)} records, expected {cases}; {len(odd)} with another verdict than "
+            f"UNREFERENCED or UNSTABLE. The first: {[r['reason'] for r in odd[:1]]}"
+        )
 
 
 def main() -> None:
@@ -142,10 +160,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
-        "--cases", type=int, default=40, help="cases to run for the CPU time of one"
+        "--cases", type=int, default=20, help="cases to run for the CPU time of one"
     )
-    cases = parser.parse_args().cases
-    sys.path.insert(0, str(ROOT / "reframe" / "src"))
+    parser.add_argument(
+        "--tries", type=int, default=3, help="runs of each, of which the best counts"
+    )
+    options = parser.parse_args()
+    cases = options.cases
     with tempfile.TemporaryDirectory(prefix="iogauge-harness-") as name:
         folder = Path(name)
         environment = prepare(folder)
@@ -162,25 +183,31 @@ def main() -> None:
                 line += f"  {label} {wall:6.2f} s"
             print(line)
 
-        print(f"CPU seconds of the harness a case ({cases} cases less 1, serial)")
-        per_case = {}
-        for label, path in (("plain ReFrame", plain), ("this suite", ours)):
-            few = min(
-                reframe(folder, ["-c", path, "-r", "--exec-policy=serial"], environment)[1]
-                for _ in range(3)
-            )
-            options = ["-c", path, f"--repeat={cases}", "-r", "--exec-policy=serial"]
-            many, text = 1e9, ""
-            for _ in range(3):
-                _, used, text = reframe(folder, options, environment)
-                many = min(many, used)
-            assert f"/{cases} test case(s)" in text, text[-2000:]
-            if path == ours:
-                check_records(folder / "home" / "history", cases)
-            per_case[label] = (many - few) / (cases - 1)
-            print(f"  {label:14} {per_case[label]:.4f} s")
-        ratio = per_case["this suite"] / per_case["plain ReFrame"]
-        print(f"  ratio          {ratio:.2f} (goal: 2 at most)")
+        per_case(folder, environment, cases, options.tries)
+
+
+def per_case(folder: Path, environment: dict[str, str], cases: int, tries: int) -> None:
+    """Print the CPU seconds of a case. A plain test lasts as long as one of ours, so that it is polled as often."""
+    print(f"CPU seconds of the harness a case ({cases} cases less 1, serial)")
+    found, seconds = {}, 0.0
+    for label, part in (("this suite", "ours"), ("plain ReFrame", "plain")):
+        path = str(folder / part)
+        if part == "plain":
+            (folder / part / "trivial.py").write_text(_TRIVIAL.replace("SECONDS", f"{seconds:.1f}"))
+        ends = []
+        for count in (1, cases):
+            options = ["-c", path, f"--repeat={count}", "-r", "--exec-policy=serial"]
+            tried = [reframe(folder, options, environment) for _ in range(tries)]
+            assert f"/{count} test case(s)" in tried[-1][2], tried[-1][2][-2000:]
+            ends.append([min(column) for column in zip(*[one[:2] for one in tried], strict=True)])
+        (short, least), (long, most) = ends
+        if part == "ours":
+            check_records(folder / "home" / "history", cases)
+            seconds = (long - short) / (cases - 1)
+        found[label] = (most - least) / (cases - 1)
+        print(f"  {label:14} {found[label]:.4f} s", flush=True)
+    ratio = found["this suite"] / found["plain ReFrame"]
+    print(f"  ratio          {ratio:.2f} (goal: 2 at most); a case lasted {seconds:.1f} s")
 
 
 if __name__ == "__main__":

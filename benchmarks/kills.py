@@ -203,7 +203,7 @@ class Worker:
         return len(chosen)
 
     def clean(self, kill_after: float | None = None) -> None:
-        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
+        code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
         words = [sys.executable, "-c", code, "clean"]
         environment = self.rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src"))
         process = subprocess.Popen(

@@ -1,6 +1,6 @@
 """Cost of reading the layouts of files: the parser, and with the stand-in a directory of files.
 
-    python benchmarks/layouts.py [FILES]
+    python benchmarks/layouts.py [--files 1000]
 
 The parser is timed on what tests/support/lustre/lov.py encodes. The stand-in looks into its own database, so
 that its time is an upper bound of the suite's own part; what a client of Lustre adds is the system call.
@@ -8,6 +8,7 @@ that its time is an upper bound of the suite's own part; what a client of Lustre
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from iogauge.node import lov  # noqa: E402
+from iogauge.node import layouts  # noqa: E402
 from support.lustre import attributes  # noqa: E402
 from support.lustre import lov as encoder  # noqa: E402
 
@@ -37,7 +38,10 @@ def growing(components: int) -> bytes:
     return encoder.encode({"composite": True, "parts": parts})
 
 
-def main(files: int) -> None:
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--files", type=int, default=1000, help="files in the directory")
+    files = options.parse_args().files
     for name, data in (
         ("1 stripe", plain(1)),
         ("4 stripes", plain(4)),
@@ -48,7 +52,7 @@ def main(files: int) -> None:
         for _ in range(5):
             start = time.perf_counter()
             for _ in range(1000):
-                lov.parse(data, "f")
+                layouts.parse_lov(data, "f")
             times.append(time.perf_counter() - start)
         print(f"parse {name} ({len(data)} bytes): {min(times) * 1e3:.1f} ms for 1,000 files")
     with tempfile.TemporaryDirectory() as folder:
@@ -60,7 +64,7 @@ def main(files: int) -> None:
             (place / f"f.{number:08d}").touch()
         for what in ("first", "again"):
             start = time.perf_counter()
-            seen = lov.look(str(place), 1)
+            seen = layouts.look_at_lov(str(place), 1)
             taken = time.perf_counter() - start
             print(
                 f"stand-in, {what}: {len(seen.files)} of {seen.total} files read in {taken:.2f} s"
@@ -68,4 +72,4 @@ def main(files: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
+    main()

@@ -184,7 +184,7 @@ def main() -> None:
                     needle
                     for needle, _ in zip(
                         passes(probes, NOISES[name], f"{given.seed} {name} {probes} {slow}", slow),
-                        range(number(probes) // 2),
+                        range(max(1, number(probes) // 2)),
                         strict=False,
                     )
                 ]

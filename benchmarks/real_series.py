@@ -33,7 +33,7 @@ SOURCE = ROOT / "reframe" / "src"
 CASES = r"IorPosix%files=per-process%order=sequential%cache=direct$|FioRandomRead%block=128KiB$"
 SYSTEM = "capped"
 VALID = ("PASS", "FAIL", "UNREFERENCED")
-IOGAUGE = (sys.executable, "-c", "from iogauge.cli import app; app(prog_name='iogauge')")
+IOGAUGE = (sys.executable, "-c", "from iogauge.cli.app import app; app(prog_name='iogauge')")
 #: The target is what $IOGAUGE_TARGET says; short phases, so that a history takes minutes.
 SETTINGS = """
 systems:
@@ -54,7 +54,7 @@ environments:
   - name: tools
     target_systems: [capped]
 """
-LOAD_SITES = "from pathlib import Path\nfrom iogauge.site import load\nsite_configuration = load(Path(__file__).parent)\n"
+LOAD_SITES = "from pathlib import Path\nfrom iogauge.check.configuration import load\nsite_configuration = load(Path(__file__).parent)\n"
 
 
 def capped(*words: str) -> None:

@@ -1,11 +1,11 @@
 """What a report over a long history costs, and how fast many systems are asked through Parquet.
 
-    python benchmarks/report.py [--rows 10000000] [--folder DIR]
+    python benchmarks/report.py [--rows 10000000] [--folder DIR] [--memory 12]
 
 The report is `iogauge report --since … --html` over 10,000 records of 500 series, made up as in
 benchmarks/history.py: seconds of the whole command, of them those of
 processors, and bytes of the page. Then ten sites of --rows rows
-together are written as Parquet with `iogauge.report.export`, and asked through polars' lazy scan: seconds of
+together are written as Parquet with `iogauge.report.export`, merged, and asked through polars' lazy scan: seconds of
 each question, with the start of a new process left out.
 """
 
@@ -74,7 +74,7 @@ def report(home: Path) -> None:
 def many(home: Path, rows: int) -> None:
     """Print how long questions to the Parquet of several sites take."""
     frame = query.load(home / "history")
-    times = rows // _SITES // frame.height
+    times = max(1, rows // _SITES // frame.height)
     for site in range(_SITES):
         parts = [
             frame.with_columns(
@@ -84,7 +84,14 @@ def many(home: Path, rows: int) -> None:
             for part in range(times)
         ]
         export.parquet(pl.concat(parts), home / f"site{site}.parquet", f"site{site}")
-    lazy = pl.scan_parquet(home / "site*.parquet")
+        print(f"site {site + 1} of {_SITES}: {frame.height * times:,} rows", flush=True)
+    start, spent = time.perf_counter(), processors(resource.RUSAGE_SELF)
+    export.merge(sorted(home.glob("site*.parquet")), home / "all.parquet")
+    seconds, spent = time.perf_counter() - start, processors(resource.RUSAGE_SELF) - spent
+    print(f"{rows:,} rows: merge of {_SITES} sites: {seconds:.2f} s ({spent:.2f} s)", flush=True)
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{rows:,} rows: making, sorting and merging took {most:.1f} GiB of memory", flush=True)
+    lazy = pl.scan_parquet(home / "all.parquet")
     size = sum(file.stat().st_size for file in home.glob("site*.parquet")) / 2**20
     valid = pl.col("metric_verdict").is_in(["PASS", "FAIL", "UNREFERENCED"])
     questions = {
@@ -113,7 +120,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--memory", type=int, default=12, help="GiB that a process may take")
     options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (options.memory * 2**30, options.memory * 2**30))
     with tempfile.TemporaryDirectory() as temporary:
         home = options.folder or Path(temporary)
         make(home / "history")

@@ -28,7 +28,7 @@ from iogauge.evidence import (  # noqa: E402
 )
 from iogauge.tools.fio.output import parse_json  # noqa: E402
 from iogauge.tools.ior import output  # noqa: E402
-from iogauge.tools.mdtest.output import parse_rank_csv  # noqa: E402
+from iogauge.tools.mdtest import parse_rank_csv  # noqa: E402
 from support import scale  # noqa: E402
 from support import stage as healthy  # noqa: E402
 
@@ -90,7 +90,7 @@ def servers(nodes: int) -> None:
             port = sockets[-1].getsockname()[1]
             Path(folder, f"server.n{number}").write_text(f"n{number} {address},{port} 1\n")
         Path(folder, "servers.err").touch()
-        script = _AWAIT.format(library=ROOT / "reframe/src/iogauge", nodes=nodes)
+        script = _AWAIT.format(library=ROOT / "reframe/src/iogauge/job", nodes=nodes)
         start = time.perf_counter()
         subprocess.run(["bash", "-c", script], cwd=folder, check=True)
         print(

@@ -2,8 +2,8 @@
 
     python benchmarks/session.py [--cases 100,300,1000]
 
-The cases are those of harness.py, jobs included: a stand-in for fio prints a recorded result at once. CPU
-seconds and memory are those of the process that is named, without its jobs.
+The cases are those of harness.py, jobs included. CPU seconds are those of the command and its jobs. Memory is that
+of the command.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import time
 from pathlib import Path
 
 from harness import ROOT, check_records, prepare
-
-_IOGAUGE = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli import app; app()"
 
 
 def run(words: list[str], environment: dict[str, str], folder: Path) -> tuple[float, float, float]:
@@ -48,8 +46,7 @@ def main() -> None:
     parser.add_argument("--cases", default="100,300,1000", help="numbers of cases, with commas")
     counts = [int(number) for number in parser.parse_args().cases.split(",")]
     source = str(ROOT / "reframe" / "src")
-    sys.path.insert(0, source)
-    iogauge = [sys.executable, "-c", _IOGAUGE]
+    iogauge = [str(Path(sys.executable).with_name("iogauge"))]
     for count in counts:
         with tempfile.TemporaryDirectory(prefix="iogauge-session-") as name:
             folder = Path(name)

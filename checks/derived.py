@@ -9,6 +9,7 @@ from reframe.core.builtins import parameter, run_after
 
 from iogauge.check import (
     BaselineCheck,
+    BoxCurveCheck,
     BoxScalingCheck,
     CurveCheck,
     PairsCheck,
@@ -85,6 +86,20 @@ class QueueDepthCurve(CurveCheck):
         self.valid_systems = _with_curve("queue_depths")
 
 
+@sweep.simple_test_if(sweep.points("fill_levels", words.O_DIRECT))
+class FillLevelCurve(CurveCheck):
+    descr = "Bandwidth on the fullest target over that on the emptiest"
+    needs = words.FIO
+    points_of = "FillLevel"
+    varied = "fill"
+    sweep_name = "fill_levels"
+    quantities = {"kept": (derive.kept, "1")}
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = _with_curve("fill_levels")
+
+
 @sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
 class ReadScalingCurve(CurveCheck):
     descr = "Random reads over the processes on a client: plateau, linearity, and what holds beyond"
@@ -153,6 +168,19 @@ class AccessRatios(PairsCheck):
     }
 
 
+def _with_boxes(least, tasks):
+    """Return the partitions with so many boxes or more, and with a point of tasks on a client."""
+    return sweep.partitions_of(
+        lambda extras: (
+            tasks in extras.sweeps.tasks_per_client
+            and extras.target.striped_by == "lustre"
+            and extras.topology
+            and extras.topology.servers
+            and extras.topology.servers.boxes >= least
+        )
+    )
+
+
 @sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
 class BoxScaling(BoxScalingCheck):
     descr = "Random reads from all boxes of servers against those from one"
@@ -163,16 +191,20 @@ class BoxScaling(BoxScalingCheck):
 
     @run_after("init")
     def choose(self):
-        self.valid_systems = sweep.partitions_of(
-            lambda extras: (
-                self.tasks in extras.sweeps.tasks_per_client
-                and extras.target.striped_by == "lustre"
-                and extras.topology
-                and extras.topology.servers
-                and extras.topology.servers.per_box
-                and extras.topology.servers.count > extras.topology.servers.per_box
-            )
-        )
+        self.valid_systems = _with_boxes(2, self.tasks)
+
+
+@sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
+class BoxScalingCurve(BoxCurveCheck):
+    descr = "Random reads over the number of boxes of servers: fit of a straight line"
+    needs = words.FIO
+
+    block = parameter(["4KiB", "32KiB", "128KiB"], loggable=True)
+    tasks = parameter(sweep.points("tasks_per_client", words.O_DIRECT), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = _with_boxes(3, self.tasks)
 
 
 @sweep.simple_test_if(baseline_checks())

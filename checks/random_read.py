@@ -1,20 +1,24 @@
-"""Random reads of many small blocks: by one client and by all, from one server or box and from all."""
+"""Random reads of many small blocks: by one client and by all, from some servers or boxes and from all."""
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import ChecksumCheck, RandomReadCheck, sweep, words
+from iogauge.check import ChecksumCheck, RandomReadCheck, span_of_boxes, sweep, words
 
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 
 
 def _parts(extras):
-    """Return the spans of a part of the servers: a box if they come in boxes, else a server."""
+    """Return the spans of a part of the servers: boxes if they come in boxes, else a server."""
     servers = extras.topology.servers if extras.topology else None
     if extras.target.striped_by != "lustre" or servers is None:
         return []
     if servers.per_box:
-        return ["one-box"] if servers.count > servers.per_box else []
+        return [span_of_boxes(number) for number in range(1, servers.boxes)]
     return ["one-server"] if servers.count > 1 else []
+
+
+#: Spans of a part of the servers, on any partition of the system.
+_PARTS = dict.fromkeys(["one-server", "one-box", *sweep.found(_parts)])
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_client", words.O_DIRECT))
@@ -22,7 +26,7 @@ class RandomRead(RandomReadCheck):
     descr = "Random reads with O_DIRECT by the processes of one or all clients"
 
     block = parameter(_BLOCKS, loggable=True)
-    span = parameter(["one-client", "one-server", "one-box", "all"], loggable=True)
+    span = parameter(["one-client", *_PARTS, "all"], loggable=True)
     tasks = parameter(sweep.points("tasks_per_client", words.O_DIRECT), loggable=True)
 
     @run_after("init")

@@ -57,17 +57,24 @@ class StripeHints(HintedFileCheck):
         self.valid_systems = sweep.partitions("striping_hints", self.stripe_size, words.LUSTRE)
 
 
-@sweep.simple_test_if(sweep.points("file_sizes", words.LUSTRE))
+def _output_stripes(extras):
+    """Return the stripe counts of an application's output: 0 if Lustre does not stripe the target."""
+    if not extras.sweeps.file_sizes:
+        return ()
+    return extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else (0,)
+
+
+@sweep.simple_test_if(sweep.found(_output_stripes))
 class OutputFile(SizedFileCheck):
     descr = "Seconds for an application's output, a shared file of its size, by stripe count"
 
-    size = parameter(sweep.points("file_sizes", words.LUSTRE), loggable=True)
-    stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
+    size = parameter(sweep.points("file_sizes"), loggable=True)
+    stripe_count = parameter(sweep.found(_output_stripes), loggable=True)
 
     @run_after("init")
     def choose(self):
-        sized = sweep.partitions("file_sizes", self.size, words.LUSTRE)
-        striped = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
+        sized = sweep.partitions("file_sizes", self.size)
+        striped = sweep.partitions_of(lambda extras: self.stripe_count in _output_stripes(extras))
         self.valid_systems = [name for name in sized if name in striped]
 
 

@@ -39,7 +39,7 @@ class Steady(IorCheck):
     segmented = True
     transfer = 4 << 20
     #: A run takes minutes: its start, before the steady state, is a small part of it.
-    warm_up = False
+    warm_up_part = 16
     variants = ("sound", "published")
     published = (
         "--posix.odirect -g -v -w -i 3 -D 0 -k -F -o {file} -t {transfer} -b {block} -s {segments} "

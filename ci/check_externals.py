@@ -112,11 +112,18 @@ def notes_of(spec):
             yield f"{_name(spec)} is {told}"
 
 
-def compilers_wrong_in(text):
-    """What is wrong with the compilers that a packages.yaml names, before Spack has solved anything.
+def declared_in(text):
+    """The externals that a packages.yaml declares, as a lock file would hold them.
 
-    Without them Spack only says that nothing provides C. Read by lines: nothing but Python is needed here.
+    Read by lines: nothing but Python is needed here, and every site's file has one key a line.
     """
-    for language, path in re.findall(r"^\s+(c|cxx|fortran): (/\S+)\s*$", text, re.MULTILINE):
-        if not os.access(path, os.X_OK):
-            yield f"its {language} compiler {path} does not exist"
+    specs = []
+    for line in text.splitlines():
+        if told := re.match(r"\s+- spec: [\"']?([\w-]+)@([\w.-]+)", line):
+            specs.append({"name": told[1], "version": told[2], "external": {}})
+        elif specs and (told := re.match(r"\s+prefix: (/\S+)\s*$", line)):
+            specs[-1]["external"]["path"] = told[1]
+        elif specs and (told := re.match(r"\s+(c|cxx|fortran): (/\S+)\s*$", line)):
+            attributes = specs[-1]["external"].setdefault("extra_attributes", {"compilers": {}})
+            attributes["compilers"][told[1]] = told[2]
+    return specs

@@ -44,6 +44,8 @@ LIBRARIES = (
     ("util-linux", "libmount/libmount.h", "mount"),
     ("parallel-netcdf", "pnetcdf.h", None),
 )
+# Debian splits this one: Lustre's configure ends without the second library, whose package is libnl-genl-3-dev.
+WHOLE_WITH = {"libnl": "libnl-genl-3.so"}
 
 # The component of Open MPI that a value of its variants brings: one of these. The last is read in its library.
 PARTS = {
@@ -159,7 +161,8 @@ def find_program(name, program, regex):
 def find_library(name, header, module):
     for prefix in ("/usr", "/usr/local"):
         path = os.path.join(prefix, "include", header)
-        if os.path.exists(path):
+        second = [os.path.join(prefix, lib, WHOLE_WITH.get(name, "")) for lib in ("lib*", "lib/*")]
+        if os.path.exists(path) and any(glob.glob(pattern) for pattern in second):
             version = module and version_in(output("pkg-config", "--modversion", module))
             version = version or packaged_version(path)
             return External(name, version, prefix) if version else None

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Run a program of the image's stack: enter.sh ior -a MPIIO ...
 #
-# IOGAUGE_HOST_MPI=DIR: the host's MPI, bound into the image at DIR, takes the place of the image's. The program is
-# refused if it would not be used, as tasks of another MPI than the launcher's would each run alone.
+# IOGAUGE_HOST_MPI=DIR: use the host's MPI, bound into the image at DIR, in place of the image's MPI. If ior would not
+# load the host's MPI, the program is refused: tasks with another MPI than the launcher's would each run alone.
 set -eu
 
 here=$(cd -- "$(dirname -- "$0")/.." >/dev/null && pwd -P)

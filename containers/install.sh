@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the stack in an image, from the distribution's packages and Spack. Called by stack.def and Dockerfile.
 #
-# The image's Open MPI is the distribution's: where the image runs, the host's takes its place (docs/spack.md).
+# The image has the distribution's Open MPI. On a cluster, use the host's MPI instead (docs/spack.md).
 set -eu
 
 cd -- "$(dirname -- "$0")/.."
@@ -12,5 +12,5 @@ apt-get install -y --no-install-recommends autoconf automake bzip2 ca-certificat
     zlib1g-dev zstd
 rm -rf /var/lib/apt/lists/*
 ci/build-stack local
-# What only building needs: Spack, its package repository and its caches of sources.
+# Remove files that only the build needs: Spack's git history, its package repository and its caches of sources.
 rm -rf .iogauge/spack/var/spack/cache .iogauge/spack/.git .iogauge/spack-cache

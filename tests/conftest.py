@@ -73,3 +73,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
+        nightly = item.get_closest_marker("nightly")
+        if nightly and not FULL:
+            reason = f"kept by {', '.join(nightly.args)}; IOGAUGE_TEST_FULL=1 runs it"
+            item.add_marker(pytest.mark.skip(reason=reason))

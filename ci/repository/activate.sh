@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Sourced by bash from the folder of this repository: its sites come first, and iogauge and its programs are on PATH.
+# Sourced by bash, zsh or dash from the folder of this repository. Its sites come first, and iogauge and its programs
+# are on PATH.
 #
 #   . ./activate
 

@@ -21,6 +21,7 @@ from e2e.rig import BUSY, ROOT, Rig, processes
 
 #: From npm; gitlab-ci-local does not load in Node 20.
 PACKAGES = {"gitlab-ci-local": "4.75.1", "node": "22.23.3"}
+_GITLAB = "https://gitlab.invalid"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 #: What a site writes into its own .gitlab-ci.yml.
 FIVE_LINES = """\
@@ -58,6 +59,48 @@ def gitlab_ci_local() -> list[str]:
     return [str(modules / "node/bin/node"), str(modules / "gitlab-ci-local/dist/index.js")]
 
 
+def _suite(directory: Path) -> None:
+    """Copy this project without its tests, and its virtual environment as if ``ci/setup`` had made it there."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", ".", ":!tests", ":!docs"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, directory / name)
+    _environment(directory)
+
+
+def _environment(directory: Path) -> None:
+    made, venv = ROOT / ".venv", directory / ".venv"
+    venv.mkdir()
+    shutil.copy(made / "pyvenv.cfg", venv)
+    for name in ("bin", "lib"):
+        (venv / name).symlink_to((made / name).resolve())
+    (venv / ".iogauge").touch()
+    lock = (directory / "requirements/runtime.lock").read_bytes()
+    library = (directory / "reframe/pyproject.toml").read_bytes()
+    stamp = hashlib.sha256(f"{venv}\n".encode() + lock + library).hexdigest()
+    (venv / ".iogauge-runtime").write_text(stamp + "\n")
+
+
+def _commit(directory: Path, remote: str) -> None:
+    for words in (
+        ["init", "-q", "-b", "main"],
+        ["config", "user.name", "t"],
+        ["config", "user.email", "t@example.invalid"],
+        ["remote", "add", "origin", remote],
+        ["add", "-A"],
+        ["commit", "-q", "-m", "site"],
+        # What a merge request is compared with.
+        ["update-ref", "refs/remotes/origin/main", "HEAD"],
+    ):
+        subprocess.run(["git", *words], cwd=directory, check=True, timeout=60)
+
+
 @dataclass
 class Project:
     """A site's copy of this project, with the rig's site in it, and what its pipeline says."""
@@ -68,48 +111,22 @@ class Project:
     variables: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        listed = subprocess.run(
-            ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", ".", ":!tests", ":!docs"],
-            cwd=ROOT,
-            capture_output=True,
-            check=True,
-        )
-        for name in filter(None, listed.stdout.decode().split("\0")):
-            if (ROOT / name).is_file():
-                (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, self.directory / name)
-        shutil.copytree(self.rig.site, self.directory / "site-configs" / "rig")
+        _suite(self.directory)
+        shutil.copytree(self.rig.site, self.site)
         (self.directory / ".gitlab-ci.yml").write_text(self.text)
-        self._environment()
-        remote = "git@gitlab.invalid:storage/rig.git"
-        for words in (
-            ["init", "-q", "-b", "main"],
-            ["config", "user.name", "t"],
-            ["config", "user.email", "t@example.invalid"],
-            ["remote", "add", "origin", remote],
-            ["add", "-A"],
-            ["commit", "-q", "-m", "site"],
-            # What a merge request is compared with.
-            ["update-ref", "refs/remotes/origin/main", "HEAD"],
-        ):
-            subprocess.run(["git", *words], cwd=self.directory, check=True, timeout=60)
+        _commit(self.directory, "git@gitlab.invalid:storage/rig.git")
 
-    def _environment(self) -> None:
-        """The virtual environment of the tests as if ``ci/setup`` had made it here."""
-        made, venv = ROOT / ".venv", self.directory / ".venv"
-        venv.mkdir()
-        shutil.copy(made / "pyvenv.cfg", venv)
-        for name in ("bin", "lib"):
-            (venv / name).symlink_to((made / name).resolve())
-        (venv / ".iogauge").touch()
-        lock = (self.directory / "requirements/runtime.lock").read_bytes()
-        library = (self.directory / "reframe/pyproject.toml").read_bytes()
-        stamp = hashlib.sha256(f"{venv}\n".encode() + lock + library).hexdigest()
-        (venv / ".iogauge-runtime").write_text(stamp + "\n")
+    @property
+    def outside(self) -> dict[str, str]:
+        """The environment of the runner."""
+        environment = self.rig.environment(HOME=str(self.rig.base), IOGAUGE_HOME=str(self.rig.home))
+        del environment["RFM_CONFIG_PATH"]
+        return environment
 
-    def site(self) -> None:
-        """Take over the rig's settings and references."""
-        shutil.copytree(self.rig.site, self.directory / "site-configs" / "rig", dirs_exist_ok=True)
+    @property
+    def site(self) -> Path:
+        """The folder of the site."""
+        return self.directory / "site-configs" / "rig"
 
     @property
     def out(self) -> Path:
@@ -120,12 +137,10 @@ class Project:
         """Start a pipeline, as GitLab would for ``source``."""
         variables = {"CI_PIPELINE_SOURCE": source, **self.variables}
         given = [w for name, value in variables.items() for w in ("--variable", f"{name}={value}")]
-        environment = self.rig.environment(HOME=str(self.rig.base), IOGAUGE_HOME=str(self.rig.home))
-        del environment["RFM_CONFIG_PATH"]
         return subprocess.Popen(
             [*gitlab_ci_local(), *given, "--ignore-predefined-vars=CI_PIPELINE_SOURCE", *words],
             cwd=self.directory,
-            env=environment,
+            env=self.outside,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -148,6 +163,60 @@ class Project:
     def run(self, *words: str, source: str = "schedule") -> Pipeline:
         """Run a pipeline to its end."""
         return self.finish(self.start(*words, source=source))
+
+
+@dataclass
+class SiteRepository(Project):
+    """A repository of the site ``mine`` as ``iogauge site new --repository`` writes it.
+
+    Its pipeline fetches iogauge from a GitLab that is a folder here.
+    """
+
+    def __post_init__(self) -> None:
+        _suite(self._origin)
+        _commit(self._origin, f"{_GITLAB}/hpc/iogauge.git")
+        words = [self._origin / ".venv" / "bin" / "iogauge", "site", "new", "mine", "--target"]
+        words += [self.rig.target, "--repository", self.directory, "--ceiling", "50 GB/s"]
+        self._do(*words, IOGAUGE_ROOT=str(self._origin))
+        settings = self.site / "settings.yaml"
+        short = settings.read_text().replace("phase_seconds: 2 s", "phase_seconds: 1 s")
+        assert short != settings.read_text()
+        settings.write_text(short)
+        _commit(self.directory, f"{_GITLAB}/storage/mine.git")
+        # As after the first night; packages from the network are not what is tried.
+        self._do("./setup", "--fetch")
+        _environment(self.directory / "iogauge")
+
+    @property
+    def site(self) -> Path:
+        """The folder of the site."""
+        return self.directory / "sites" / "mine"
+
+    @property
+    def _origin(self) -> Path:
+        return self.directory.with_name("iogauge")
+
+    def _do(self, *words: str | Path, **more: str) -> None:
+        done = subprocess.run(
+            words,
+            cwd=self.directory if self.directory.exists() else self.rig.base,
+            env=self.outside | more,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    @property
+    def outside(self) -> dict[str, str]:
+        """The environment of the runner: for git, the GitLab is the folder of iogauge."""
+        return super().outside | {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": f"url.file://{self._origin}.insteadOf",
+            "GIT_CONFIG_VALUE_0": f"{_GITLAB}/hpc/iogauge.git",
+        }
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """A site of a test's own, and the literal command run on it.
 
 A :class:`Rig` is a folder with ``site-configs/rig``, a target and a state directory. :meth:`Rig.run` runs
-``reframe -c checks/ -r`` on it as a user would and returns what can be seen from outside: exit status,
-what was printed, records, ReFrame's report, the files in the stage directory.
+``reframe -c checks/ -r`` on it as a user would, without the checks that are not named, and returns what can
+be seen from outside: exit status, what was printed, records, ReFrame's report, the files in the stage directory.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import re
@@ -46,6 +48,32 @@ _MPI = {
 _FOREIGN = re.compile(r"(RFM|IOGAUGE|OMPI|PRTE)_")
 _IOGAUGE = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@functools.cache
+def _classes() -> dict[str, list[str]]:
+    """Names of classes by file of checks/."""
+    return {
+        f"checks/{file.name}": re.findall(r"^class (\w+)", file.read_text(), re.MULTILINE)
+        for file in sorted((ROOT / "checks").glob("*.py"))
+    }
+
+
+def checks_of(arguments: Sequence[str]) -> list[str]:
+    """Files of the checks that patterns of ``-n`` can fit; ``checks/`` if they do not tell.
+
+    A quarter of the start of a session is the loading of all other checks.
+    """
+    patterns = [word for option, word in itertools.pairwise(arguments) if option == "-n"]
+    names = [re.match(r"\^?(\w+)", part) for one in patterns for part in one.split("|")]
+    found = [
+        [file for file, classes in _classes().items() if any(name[1] in c for c in classes)]
+        for name in names
+        if name
+    ]
+    if not names or not all(names) or not all(found):
+        return ["checks/"]
+    return sorted({file for files in found for file in files})
 
 
 def mount_of(path: Path) -> tuple[str, str]:
@@ -349,10 +377,11 @@ class Rig:
         return self.finish(self.start(["reframe", *arguments], **extra), timeout)
 
     def run(self, *arguments: str, gate: bool = False, timeout: float = 120, **extra: str) -> Run:
-        """The literal command, ``reframe -c checks/ -r``, with further arguments."""
+        """``reframe -r`` with further arguments, on the checks that they name, or on all."""
         if gate:
             extra["IOGAUGE_GATE"] = "1"
-        return self.reframe("-c", "checks/", "-r", *arguments, timeout=timeout, **extra)
+        places = [word for path in checks_of(arguments) for word in ("-c", path)]
+        return self.reframe(*places, "-r", *arguments, timeout=timeout, **extra)
 
     def iogauge(self, *arguments: str, timeout: float = 120, **extra: str) -> Run:
         """The ``iogauge`` command."""

@@ -83,12 +83,44 @@ def rig_on(make_rig: Callable[..., Rig], point: Path) -> Rig:
 @pytest.mark.parametrize(
     ("make", "words", "cause"),
     [
-        (journalled, RANDOM_READ, r"honour \(ext4 with data=journal\)"),
+        pytest.param(
+            journalled,
+            RANDOM_READ,
+            r"honour \(ext4 with data=journal\)",
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_direct_reads_from_the_page_cache",
+                "unit/test_below_real.py::test_o_direct_that_reads_from_the_page_cache_is_named",
+            ),
+        ),
         (encrypted, RANDOM_READ, r"honour \(ext4 encrypts what lies here"),
         (hidden, RANDOM_READ, r"honour \(loop\d+, whose file .* cannot be seen here"),
-        (partition, RANDOM_READ, r"honour \(loop\d+p1 on loop\d+, whose file"),
-        (hidden, METADATA, r"fsync proves nothing here \(loop\d+, whose file"),
-        (volatile, METADATA, r"fsync proves nothing here \(a volatile overlay"),
+        pytest.param(
+            partition,
+            RANDOM_READ,
+            r"honour \(loop\d+p1 on loop\d+, whose file",
+            marks=pytest.mark.nightly(
+                "e2e/test_below.py::test_what_lies_below_is_no_storage",
+                "unit/test_below_real.py::test_a_loop_device_without_direct_io_is_cached_down_to_its_partition",
+            ),
+        ),
+        pytest.param(
+            hidden,
+            METADATA,
+            r"fsync proves nothing here \(loop\d+, whose file",
+            marks=pytest.mark.nightly(
+                "e2e/test_below.py::test_what_lies_below_is_no_storage",
+                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
+            ),
+        ),
+        pytest.param(
+            volatile,
+            METADATA,
+            r"fsync proves nothing here \(a volatile overlay",
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_an_overlay_that_swallows_fsync",
+                "unit/test_below.py::test_a_volatile_overlay_ignores_fsync",
+            ),
+        ),
     ],
 )
 def test_what_lies_below_is_no_storage(
@@ -106,7 +138,26 @@ def test_what_lies_below_is_no_storage(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [over_a_block_device, mirrored, over])
+@pytest.mark.parametrize(
+    "make",
+    [
+        over_a_block_device,
+        pytest.param(
+            mirrored,
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_data_that_are_stored_twice_pass",
+                "unit/test_below_real.py::test_copies_of_btrfs",
+            ),
+        ),
+        pytest.param(
+            over,
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_an_overlay_on_storage_passes",
+                "unit/test_below_real.py::test_an_overlay_is_its_upper_directory",
+            ),
+        ),
+    ],
+)
 def test_what_lies_below_is_storage(
     devices: Devices, make_rig: Callable[..., Rig], make: Callable[[Devices], Path]
 ) -> None:

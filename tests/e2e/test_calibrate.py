@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from e2e.rig import Rig, Run
-from e2e.test_values import GENEROUS, METADATA
+from e2e.test_values import GENEROUS, RANDOM_READ
 
 pytestmark = pytest.mark.needs_fio
 
@@ -31,7 +31,7 @@ def rig(make_module_rig: Callable[..., Rig]) -> Rig:
 def real(rig: Rig) -> dict[str, Any]:
     """A record that a real run left."""
     rig.write_references(None)
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     assert run.record["verdict"] == "UNREFERENCED", run.out
     return run.record
 
@@ -71,10 +71,10 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
     assert re.search(r"^\+  rig:default:$", shown.out, re.M), shown.out
     assert (rig.site / "references.yaml").read_text() == "# made by hand\n"
 
-    written = calibrate(rig, "--system", "rig", "-n", "Metadata", "--write")
+    written = calibrate(rig, "--system", "rig", "-n", "RandomRead", "--write")
     assert written.rc == 0 and "references.yaml: written" in written.out.replace("\n", "")
     assert (rig.site / "references.yaml").read_text().startswith("# made by hand\n")
-    entry = references(rig)["FioMetadata"]["rig:default"]
+    entry = references(rig)["FioRandomRead"]["rig:default"]["128KiB"]
     for metric in real["metrics"]:
         value, lower, upper, unit = entry[metric["name"]]
         assert value == pytest.approx(metric["median"], rel=0.03)
@@ -85,11 +85,11 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
 
     valid = rig.iogauge("validate")
     assert valid.rc == 0, valid.out
-    run = rig.run(*METADATA)
+    run = rig.run(*RANDOM_READ)
     used = {metric["name"]: metric["reference"] for metric in run.record["metrics"]}
     for name, (value, lower, _, _) in entry.items():
         assert (used[name]["value"], used[name]["lower"]) == (value, lower)
-    assert used["create_rate"]["source"] == "calibrated by iogauge from records of this site"
+    assert used["read_iops"]["source"] == "calibrated by iogauge from records of this site"
 
 
 def test_a_slower_month_lowers_nothing_without_a_reason(rig: Rig, real: dict[str, Any]) -> None:
@@ -100,16 +100,16 @@ def test_a_slower_month_lowers_nothing_without_a_reason(rig: Rig, real: dict[str
     remember(rig, real, [0.8 * factor for factor in CALM])
     refused = calibrate(rig, "--write")
     assert refused.rc == 1, refused.out
-    assert refused.out.count("never done without --lower REASON") == 3
+    assert refused.out.count("never done without --lower REASON") == 2
     assert (rig.site / "references.yaml").read_text() == before
 
-    told = calibrate(rig, "--write", "--metric", "create_rate", "--lower", "two servers retired")
+    told = calibrate(rig, "--write", "--metric", "read_iops", "--lower", "two servers retired")
     assert told.rc == 0, told.out
     was, now = yaml.safe_load(before), references(rig)
     assert now["$accepted"] == was["$accepted"]
-    old, new = (x["FioMetadata"]["rig:default"] for x in (was, now))
-    assert new["create_rate"][0] == pytest.approx(0.8 * old["create_rate"][0], rel=1e-3)
-    assert new["remove_rate"] == old["remove_rate"]
+    old, new = (x["FioRandomRead"]["rig:default"]["128KiB"] for x in (was, now))
+    assert new["read_iops"][0] == pytest.approx(0.8 * old["read_iops"][0], rel=1e-3)
+    assert new["read_bw"] == old["read_bw"]
     assert "two servers retired" in (rig.site / "references.yaml").read_text()
     assert rig.iogauge("validate").rc == 0
 
@@ -169,22 +169,22 @@ def test_bad_input_is_said(rig: Rig, real: dict[str, Any], options: list[str], w
 
 
 def test_a_broken_reference_file_is_bad_input_and_stays(rig: Rig, real: dict[str, Any]) -> None:
-    rig.write_references("FioMetadata: 5\n")
+    rig.write_references("FioRandomRead: 5\n")
     remember(rig, real, CALM)
     run = calibrate(rig, "--write")
-    assert run.rc == 2 and "FioMetadata: found 5" in run.out, run.out
-    assert (rig.site / "references.yaml").read_text() == "FioMetadata: 5\n"
+    assert run.rc == 2 and "FioRandomRead: found 5" in run.out, run.out
+    assert (rig.site / "references.yaml").read_text() == "FioRandomRead: 5\n"
 
 
 def with_expected_failure(rig: Rig, reason: str) -> None:
     xfail = ["$xfail", reason, [1e9, -0.1, None, "ops/s"]]
-    rig.write_references({"FioMetadata": {**GENEROUS["FioMetadata"], "create_rate": xfail}})
+    rig.write_references({"FioRandomRead": {**GENEROUS["FioRandomRead"], "read_iops": xfail}})
 
 
 def test_an_expected_failure_that_has_ended_fails_the_run(rig: Rig) -> None:
     with_expected_failure(rig, "ticket 42, until 2020-01-01")
-    run = rig.run(*METADATA)
-    run.never_passed("create_rate")
+    run = rig.run(*RANDOM_READ)
+    run.never_passed("read_iops")
     assert (run.record["verdict"], run.record["expected"]) == ("FAIL", False)
     assert "the expected failure expired after 2020-01-01" in run.record["reason"]
     assert [case["result"] for case in run.cases] == ["fail"]
@@ -195,5 +195,5 @@ def test_an_expected_failure_without_an_end_is_a_mistake(rig: Rig) -> None:
     run = rig.iogauge("validate")
     assert run.rc == 1
     said = " ".join(run.out.split())
-    assert "FioMetadata.rig:default.create_rate[1]: found 'ticket 42'" in said
+    assert "FioRandomRead.rig:default.read_iops (reason): found 'ticket 42'" in said
     assert "until 2027-03-31" in said

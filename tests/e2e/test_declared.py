@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import Rig, Run
-from iogauge.node.cores import usable_cores
+from iogauge.node.host import usable_cores
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.skipif(os.getuid() != 0, reason="needs root")]
 
@@ -171,7 +171,7 @@ def test_a_bound_that_every_number_meets_is_refused(make_rig: Callable[..., Rig]
     rig.write_references({"IorPosix": bounds(500, -0.99, None)})
     rig.run(*DIRECT).never_passed("a number 10 times worse than the value does not meet")
     valid = rig.iogauge("validate")
-    assert valid.rc == 1 and "IorPosix.rig:default.write_bw[1]: found -0.99" in valid.out
+    assert valid.rc == 1 and "IorPosix.rig:default.write_bw (lower bound): found -0.99" in valid.out
 
 
 def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:

@@ -40,6 +40,17 @@ from support.hanging import Unavailable, mounted
 WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
 MDTEST = ("-n", "MdtestHard")
 ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
+_OTHER_TOOL = pytest.mark.nightly(
+    "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
+    "e2e/test_faults.py::test_a_quota_is_met",
+    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
+    "unit/test_tool_damage.py::test_a_tool_that_failed",
+)
+_OTHER_ERROR = pytest.mark.nightly(
+    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
+    "unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
+)
+_OTHER_CLOCK = pytest.mark.nightly("e2e/test_faults.py::test_the_clock_is_set_in_the_middle")
 #: A case whose read takes four seconds, and nothing else long.
 LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
@@ -73,6 +84,12 @@ def those(rig: Rig, *words: str) -> list[int]:
     """Processes of a rig whose command line holds all of the words."""
     mine = [pid for pid in processes(str(rig.base)) if program_of(pid)]
     return sorted(pid for pid in mine if all(word in command_of(pid) for word in words))
+
+
+def name_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def kill(*pids: int) -> None:
@@ -111,7 +128,7 @@ def janitor_removes_all(rig: Rig) -> None:
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["ior", "mdtest"])
+@pytest.mark.parametrize("tool", ["ior", pytest.param("mdtest", marks=_OTHER_TOOL)])
 def test_a_target_that_fills_up_in_the_middle(
     make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str
 ) -> None:
@@ -142,7 +159,12 @@ def test_a_target_that_fills_up_in_the_middle(
 @pytest.mark.needs_ior
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("tool", "words"), [("ior", IOR), ("mdtest", MDTEST), ("fio", RANDOM_READ)]
+    ("tool", "words"),
+    [
+        ("ior", IOR),
+        pytest.param("mdtest", MDTEST, marks=_OTHER_TOOL),
+        pytest.param("fio", RANDOM_READ, marks=_OTHER_TOOL),
+    ],
 )
 def test_a_quota_is_met(
     make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str, words: tuple[str, ...]
@@ -193,14 +215,16 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
     ("tool", "words", "fail", "told"),
     [
         ("ior", IOR, (WRITE, EIO, 5), os.strerror(EIO)),
-        ("ior", IOR, (READ, EIO, 5), os.strerror(EIO)),
+        pytest.param("ior", IOR, (READ, EIO, 5), os.strerror(EIO), marks=_OTHER_ERROR),
         ("ior", IOR_BUFFERED, (CLOSE, EIO, 2), r"ERROR: close\(\d+\) failed"),
-        ("ior", IOR, (WRITE, EDQUOT, 5), os.strerror(EDQUOT)),
-        ("mdtest", MDTEST, (WRITE, EIO, 20), os.strerror(EIO)),
+        pytest.param("ior", IOR, (WRITE, EDQUOT, 5), os.strerror(EDQUOT), marks=_OTHER_ERROR),
+        pytest.param("mdtest", MDTEST, (WRITE, EIO, 20), os.strerror(EIO), marks=_OTHER_ERROR),
         ("mdtest", MDTEST, (WRITE, EDQUOT, 20), os.strerror(EDQUOT)),
         ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
-        ("fio", RANDOM_READ, (WRITE, EDQUOT, 2), os.strerror(EDQUOT)),
-        ("fio", RANDOM_READ, (FSYNC, EIO, 1), os.strerror(EIO)),
+        pytest.param(
+            "fio", RANDOM_READ, (WRITE, EDQUOT, 2), os.strerror(EDQUOT), marks=_OTHER_ERROR
+        ),
+        pytest.param("fio", RANDOM_READ, (FSYNC, EIO, 1), os.strerror(EIO), marks=_OTHER_ERROR),
     ],
 )
 def test_an_error_of_the_storage_is_an_error(
@@ -264,7 +288,17 @@ def test_a_target_that_becomes_read_only_between_two_phases(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("death", "cause"),
-    [("read-only", "Read-only file system"), ("gone", "Input/output error")],
+    [
+        pytest.param(
+            "read-only",
+            "Read-only file system",
+            marks=pytest.mark.nightly(
+                "e2e/test_faults.py::test_a_target_that_becomes_read_only_between_two_phases",
+                "e2e/test_faults.py::test_a_target_that_dies_under_the_tool",
+            ),
+        ),
+        ("gone", "Input/output error"),
+    ],
 )
 def test_a_target_that_dies_under_the_tool(
     make_rig: Callable[..., Rig], small_fs: Callable[..., Path], death: str, cause: str
@@ -368,7 +402,9 @@ class TestKilled:
             PYTHONPATH=str(ROOT / "reframe" / "src"),
         )
         wait_for(rig.records, 60, "the first record")
-        kill(*those(rig, "bin/reframe"))
+        # A fork of iogauge, which has the same command line.
+        (below,) = (pid for pid in those(rig, "run") if name_of(pid) == "reframe")
+        kill(below)
         run = rig.finish(process)
         assert run.rc == 137, run.out
         assert [record["verdict"] for record in run.records] == ["PASS"]
@@ -404,7 +440,21 @@ def marked(rig: Rig) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("who", ["agent", "job", "session"])
+@pytest.mark.parametrize(
+    "who",
+    [
+        "agent",
+        pytest.param(
+            "job",
+            marks=pytest.mark.nightly(
+                "e2e/test_faults.py::test_who_removes_is_killed_meanwhile",
+                "e2e/test_faults.py::TestKilled::test_the_job",
+                "unit/test_removal.py::test_it_ends_in_time",
+            ),
+        ),
+        "session",
+    ],
+)
 def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig], who: str) -> None:
     if shutil.which("fio") is None:
         pytest.skip("not on PATH: fio")
@@ -505,7 +555,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 
     done = rig.iogauge("clean", **knobs)
     assert done.rc == 0, done.out
-    process = rig.start(["reframe", "-c", "checks/", "-r", *METADATA], **knobs)
+    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **knobs)
     rig.finish(process)
     assert value() == {"1"}
     assert list((rig.home / "restore").iterdir()) == []
@@ -516,8 +566,16 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
-@pytest.mark.parametrize("jump", [-15, 2 * 86400], ids=["-15s", "+2d"])
-@pytest.mark.parametrize(("tool", "words"), [("fio", RANDOM_READ), ("ior", IOR)])
+@pytest.mark.parametrize(
+    ("tool", "words", "jump"),
+    [
+        ("fio", RANDOM_READ, -15),
+        ("ior", IOR, 2 * 86400),
+        pytest.param("fio", RANDOM_READ, 2 * 86400, marks=_OTHER_CLOCK),
+        pytest.param("ior", IOR, -15, marks=_OTHER_CLOCK),
+    ],
+    ids=["fio-15s", "ior+2d", "fio+2d", "ior-15s"],
+)
 def test_the_clock_is_set_in_the_middle(
     make_rig: Callable[..., Rig], tool: str, words: tuple[str, ...], jump: int
 ) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import threading
 import time
 from collections import defaultdict
@@ -18,10 +19,27 @@ import pytest
 
 from e2e.rig import MIB, Rig, Run
 from e2e.test_scenarios import VALID, of
+from support.depth import FULL
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
+#: Left to the nightly run: other parameters of checks whose cost has one formula (unit/test_plan.py).
+OTHER_PARAMETERS = tuple(
+    word
+    for name in (
+        "IorPosix%files=shared",
+        "IorPosix%.*order=random",
+        "FioRandomRead%block=(4|32)KiB",
+        "FioSequential%files=per-process",
+        "FioSequential%.*block=4MiB",
+        "AccessMatrix%pattern=(?!random-direct-4k|sequential-buffered-4m)",
+        "TrainingSamples%sample=128KiB",
+    )
+    for word in ("-x", name)
+)
+#: A second tool for a pattern, if it is on PATH.
+ELBENCHO = ["Elbencho"] if shutil.which("elbencho") else []
 
 
 @dataclass
@@ -101,6 +119,8 @@ def written_bytes(stage: Path) -> tuple[float, float]:
                     speed, seconds = one["bwMiB"], one["totalTime"]
                     total += speed * seconds * MIB
                     error += half * (speed + seconds + half) * MIB
+        if isinstance(data, dict) and data.get("phase_type") == "WRITE":  # elbencho
+            total += int(data["last_done"]["bytes"])
         for job in data.get("jobs", []) if isinstance(data, dict) else []:
             total += job["write"]["io_bytes"]
     return total, error
@@ -125,9 +145,9 @@ def footprints(rig: Rig) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def everything(make_module_rig: Callable[..., Rig]) -> Everything:
-    """All checks that need no sweep and no Lustre."""
+    """All checks that need no Lustre, and no other node."""
     rig = make_module_rig(
-        tools=TOOLS,
+        tools=(*TOOLS, *(name.lower() for name in ELBENCHO)),
         limits={"case_bytes": "128 MiB", "case_files": 1500, "repetitions": 1},
     )
     # So that no stonewall ends the making of files before all are there, however slow the machine.
@@ -140,10 +160,24 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     partition["extras"]["cases"]["Endurance"] = {"phase_seconds": "4 s"}
     # Small transfers get a 32nd of it.
     partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "1 GiB"}
+    partition["extras"]["checkpoints"] = {
+        "small": {"state": "66 MiB", "save": "60 s", "restart": "60 s"}
+    }
+    partition["extras"]["sweeps"] = {"queue_depths": [4]}
     rig.write_settings(data)
     # Of the shapes, only the trees: the others make files as MdtestEasy and MdtestHard do.
     trees = ("-x", "MdtestShape%shape=(shared|unique)")
-    words = ("-T", "^derived$", *trees, "--exec-policy=serial", "--keep-stage-files")
+    # Interference makes its files again and again, so that no look sees the most; it has tests of its own.
+    words = (
+        "-T",
+        "^derived$",
+        *trees,
+        "-x",
+        "Interference",
+        *(() if FULL else OTHER_PARAMETERS),
+        "--exec-policy=serial",
+        "--keep-stage-files",
+    )
     planned = rig.iogauge("plan", *words)
     assert planned.rc == 0, planned.out
     rig.reframe("-c", "checks/", "--dry-run", *words)
@@ -169,16 +203,24 @@ def test_it_is_every_check(everything: Everything) -> None:
             "MdtestShape",
             "FioSequential",
             "Endurance",
+            "TrainingFiles",
+            "TrainingSamples",
+            "Checkpoint",
+            "QueueDepth",
+            *ELBENCHO,
         ),
     }
     assert {record["verdict"] for record in everything.run.records} <= {
+        "PASS",
         "UNREFERENCED",
         "UNSTABLE",
         "INVALID",
     }, "\n".join(f"{record['case']}: {record['reason']}" for record in everything.run.records)
 
 
-@pytest.mark.parametrize(("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6)])
+@pytest.mark.parametrize(
+    ("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6 if FULL else 2)]
+)
 def test_scenarios_without_a_layout_measure(everything: Everything, check: str, cases: int) -> None:
     """Those that ask for one are measured in test_scenarios.py."""
     records = of(everything.run, check)
@@ -202,7 +244,7 @@ def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
 
 
 def of_tool(case: str) -> str:
-    return "mdtest" if case.startswith("Mdtest") else case[:3]
+    return "mdtest" if case.startswith(("Mdtest", "TrainingFiles")) else case[:3]
 
 
 def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Everything) -> None:
@@ -229,9 +271,8 @@ def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> N
             continue  # filecreate counts 4 KiB for every empty file
         else:
             wrote, error = written_bytes(everything.stages[case])
-        if case.startswith(
-            "Endurance"
-        ):  # it writes the same bytes over and over, for a time that is announced
+        # These write the same bytes over and over, for a time that is announced.
+        if any(one["direction"] == "write" for one in data["timed"]):
             assert wrote >= data["written_bytes"] > 0
             continue
         assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), (

@@ -21,6 +21,15 @@ MDTEST = ("-n", "MdtestHard")
 FIO = ("-n", "FioRandomRead%block=128")
 METADATA = ("-n", "FioMetadata")
 
+_OTHER = pytest.mark.nightly(
+    "e2e/test_fresh.py::TestIor::test_output_of_one_repetition_for_another",
+    "e2e/test_fresh.py::TestIor::test_date_of_another_year",
+    "e2e/test_fresh.py::TestIor::test_another_version_for_some",
+    "e2e/test_fresh.py::TestFio::test_another_date",
+    "e2e/test_fresh.py::test_a_tool_that_is_too_old_is_named",
+    "unit/test_guards.py::test_g22_objects",
+    "unit/test_programs.py::test_versions_that_will_not_do",
+)
 #: Where the programs keep what they show later; a script sees the phase's file as $out.
 KEEP = 'mkdir -p {kept}; cp "$out" {kept}/$(basename "$out")'
 SHOW = 'cp {kept}/$(basename "$out") "$out"'
@@ -41,7 +50,7 @@ def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
 
 @pytest.fixture
 def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
-    rig = make_rig(limits={"case_files": 10_000, "repetitions": 2})
+    rig = make_rig(limits={"case_files": 4_000, "repetitions": 2})
     rig.write_references(GENEROUS)
     return rig
 
@@ -83,7 +92,7 @@ class TestIor:
             r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' where '\S+/data' was asked for"
         )
 
-    @pytest.mark.parametrize("repetition", [0, 1])
+    @pytest.mark.parametrize("repetition", [0, pytest.param(1, marks=_OTHER)])
     def test_output_of_one_repetition_for_another(self, ior_rig: Rig, repetition: int) -> None:
         """The warm-up counts as well, which comes first: what it shows is known only later."""
         words = '"$out" ior-write.0.json' if repetition == 0 else 'ior-write.0.json "$out"'
@@ -98,7 +107,7 @@ class TestIor:
         ior_rig.damage("ior", "ior-read.2.json", edit + 'ior-write.2.json >"$out"')
         ior_rig.run(*IOR).never_passed("read_bw|IOR", "ERROR|G22: ior 4.0.0, read, repetition 2")
 
-    @pytest.mark.parametrize("key", ["Began", "Finished"])
+    @pytest.mark.parametrize("key", [pytest.param("Began", marks=_OTHER), "Finished"])
     def test_date_of_another_year(self, ior_rig: Rig, key: str) -> None:
         edit = f's/("{key}": "[^"]*) 20[0-9]+"/\\1 2019"/'
         ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
@@ -114,6 +123,10 @@ class TestIor:
         shows(ior_rig, "ior", "*.json", f"{SHOW}; {edit[:-1]}")
         ior_rig.run(*IOR).never_passed("G22: ior 4.0.0, write, repetition 1: 'Began' is 20")
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestIor::test_date_of_another_year",
+        "unit/test_guards.py::test_g22_objects",
+    )
     def test_another_clock_for_the_tool(self, ior_rig: Rig) -> None:
         library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
         if library is None:
@@ -121,7 +134,7 @@ class TestIor:
         ior_rig.program("ior", f'FAKETIME=-400d LD_PRELOAD={library} "$real" "$@"')
         ior_rig.run(*IOR).never_passed("G22: ior 4.0.0, write, repetition 1: 'Began' is 20")
 
-    @pytest.mark.parametrize("results", ["ior-read.*", "ior-*.0.json"])
+    @pytest.mark.parametrize("results", ["ior-read.*", pytest.param("ior-*.0.json", marks=_OTHER)])
     def test_another_version_for_some(self, ior_rig: Rig, results: str) -> None:
         edit = 's/"Version": "4.0.0"/"Version": "4.1.0"/'
         ior_rig.damage("ior", results, f"case $out in *.json) sed -i '{edit}' \"$out\" ;; esac")
@@ -175,6 +188,10 @@ class TestFio:
             r"description=randread.1.(?!\1)\S+ was asked for"
         )
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestFio::test_output_of_an_earlier_run",
+        "unit/test_judge.py::test_one_bad_repetition_is_enough",
+    )
     def test_layout_of_an_earlier_run(self, fio_rig: Rig) -> None:
         """It yields no metric, but all reads stand on it."""
         shows(fio_rig, "fio", "*", KEEP)
@@ -198,9 +215,9 @@ class TestFio:
     @pytest.mark.parametrize(
         ("key", "edit"),
         [
-            ("timestamp", "j['timestamp'] -= 366 * 86400"),
+            pytest.param("timestamp", "j['timestamp'] -= 366 * 86400", marks=_OTHER),
             ("timestamp_ms", "j['timestamp_ms'] -= 20_000"),
-            ("time", "j['time'] = j['time'][:-4] + '2019'"),
+            pytest.param("time", "j['time'] = j['time'][:-4] + '2019'", marks=_OTHER),
         ],
     )
     def test_another_date(self, fio_rig: Rig, key: str, edit: str) -> None:
@@ -227,6 +244,13 @@ class TestEnvironment:
         run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
         assert run.record["fingerprint"]["preload.LD_PRELOAD"] == "libeatmydata.so"
 
+    def test_a_forged_count_of_the_kernel(self, fio_rig: Rig) -> None:
+        """A count too many would make the true one incomplete, and so no witness."""
+        line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 0 end"
+        fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
+        run = fio_rig.run(*FIO)
+        run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")
+
     def test_an_unknown_library_is_a_remark(self, fio_rig: Rig) -> None:
         (library, *_) = Path("/usr/lib").glob("*/libz.so.1")
         run = fio_rig.run(*FIO, LD_PRELOAD=str(library))
@@ -244,7 +268,7 @@ class TestEnvironment:
         assert "script.ior" not in run.record["fingerprint"]
 
 
-@pytest.mark.parametrize("tool", ["ior", "mdtest"])
+@pytest.mark.parametrize("tool", ["ior", pytest.param("mdtest", marks=_OTHER)])
 def test_a_tool_that_is_too_old_is_named(ior_rig: Rig, tool: str) -> None:
     """The file holds its version, as IOR's and mdtest's do; IOR 3.3.0 ends with 255, mdtest with 0."""
     said = {"ior": "echo Unrecognized parameter; exit 255", "mdtest": "echo Synopsis; exit 0"}

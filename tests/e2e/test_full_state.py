@@ -110,6 +110,10 @@ def test_a_stage_directory_that_fills_up_is_an_error(rig: Rig, place: Path) -> N
 
 
 @pytest.mark.parametrize("place", [("reframe", "")], indirect=True)
+@pytest.mark.nightly(
+    "e2e/test_full_state.py::test_a_stage_directory_that_fills_up_is_an_error",
+    "e2e/test_full_state.py::test_a_state_directory_that_is_read_only",
+)
 def test_a_stage_directory_that_is_full_is_an_error(rig: Rig, place: Path) -> None:
     earlier(rig)
     full(place)
@@ -118,6 +122,10 @@ def test_a_stage_directory_that_is_full_is_an_error(rig: Rig, place: Path) -> No
 
 
 @pytest.mark.parametrize("place", [(".", "")], indirect=True)
+@pytest.mark.nightly(
+    "e2e/test_full_state.py::test_a_case_that_cannot_be_recorded_does_not_pass",
+    "e2e/test_full_state.py::test_a_stage_directory_that_fills_up_is_an_error",
+)
 def test_a_state_directory_that_fills_up(rig: Rig, place: Path) -> None:
     before = earlier(rig)
     text = before.read_bytes()

@@ -15,11 +15,18 @@ from e2e.test_witness import REFERENCES
 from iogauge.evidence.witness import parse
 from support import gluster
 from support import hosts as support
+from support.depth import FULL
 from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
-CHECKS = "^(IorPosix%files=per-process%order=sequential|FioRandomRead%block=4|MdtestEasy|MdLatency|AccessMatrix%pattern=random-direct-4k)"
+#: A network, IOR, checkpoints and latencies every day; fio, mdtest, training and small transfers by night.
+CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint" + (
+    "|FioRandomRead%block=4|MdtestEasy|AccessMatrix%pattern=random-direct-4k"
+    "|TrainingFiles|TrainingSamples%sample=32KiB)"
+    if FULL
+    else ")"
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +54,11 @@ def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
             "scale": {"nodes": 2, "tasks_per_node": 1},
             "hosts": hosts.names,
             "interface": "eth0",
-            "cases": {"MdLatency": {"case_files": 200, "repetitions": 1}},
+            "cases": {
+                "MdLatency": {"case_files": 200, "repetitions": 1},
+                "TrainingFiles": {"case_files": 400},
+            },
+            "checkpoints": {"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
         }
         rig.write_settings(settings)
         rig.write_references(REFERENCES)
@@ -66,14 +77,21 @@ def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
 
 def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     verdicts = [(r["check"], r["verdict"]) for r in run.records]
-    assert sorted(verdicts) == [
+    by_night = [
         ("AccessMatrix", "UNREFERENCED"),
         ("FioRandomRead", "PASS"),
+        ("MdtestEasy", "UNREFERENCED"),
+        ("TrainingFiles", "UNREFERENCED"),
+        ("TrainingSamples", "UNREFERENCED"),
+    ]
+    every_day = [
+        ("Checkpoint", "PASS"),
+        ("Checkpoint", "PASS"),
         ("IorPosix", "PASS"),
         ("IorPosix", "PASS"),
         ("MdLatency", "UNREFERENCED"),
-        ("MdtestEasy", "UNREFERENCED"),
-    ], run.out
+    ]
+    assert sorted(verdicts) == sorted(every_day + (by_night if FULL else [])), run.out
 
 
 @pytest.mark.parametrize("cache", ["buffered", "direct"])
@@ -95,6 +113,41 @@ def test_latencies_are_of_objects_that_the_other_host_made(run: Run) -> None:
         assert 1 < values[f"{operation}_p50"] <= values[f"{operation}_p99"] < 10e6
     (saw,) = {f["saw"] for f in record["findings"] if f["guard"] == "G1"}
     assert saw == "readers shifted by 1 of 2 nodes"
+
+
+@pytest.mark.parametrize("files", ["per-process", "shared"])
+def test_a_restart_reads_what_the_other_host_saved(run: Run, files: str) -> None:
+    record = record_of(run, "Checkpoint", files=files)
+    assert record["verdict"] == "PASS", record["reason"]
+    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    # 66 MiB are no whole number of transfers of 4 MiB for two tasks.
+    assert values["restart_time"] * values["read_bw"] == pytest.approx(72, rel=0.01)
+    said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
+    assert ("restart_time", "G1", "readers shifted by 1 of 2 nodes") in said
+
+
+@pytest.mark.nightly(
+    "e2e/test_training.py::test_each_small_file_is_read_once_from_storage",
+    "e2e/test_gluster.py::test_clients_of_two_hosts_share_no_page_cache",
+)
+def test_small_files_are_read_by_the_other_host_in_random_order(run: Run) -> None:
+    record = record_of(run, "TrainingFiles")
+    said = {(f["guard"], f["outcome"], f["saw"]) for f in record["findings"]}
+    assert ("G1", "ok", "readers shifted by 1 of 2 nodes") in said
+    (read,) = (command for command in record["commands"] if " -E " in command)
+    assert " -N 1 " in read
+    assert " -R " in read
+
+
+@pytest.mark.nightly(
+    "e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
+    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
+)
+def test_samples_are_read_by_both_hosts_from_files_that_one_made(run: Run) -> None:
+    record = record_of(run, "TrainingSamples")
+    assert record["nodes"] == 2
+    said = {f["saw"] for f in record["findings"] if f["guard"] == "G8"}
+    assert "fio checked its data in the warm-up" in said
 
 
 def test_clients_of_two_hosts_share_no_page_cache(run: Run) -> None:

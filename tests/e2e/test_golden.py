@@ -84,10 +84,10 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
-    striped |= {"OutputFile", "StripeHints", "ServerScalingCurve", "StripeSpeedup"}
+    striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup"}
     several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
-    classes -= {"BoxScaling", "DefaultWriters", "SizeScaling"}
+    classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}
     # Of a sweep that has one point here: e2e/test_queue_depth.py computes it.
     classes -= {"ReadScalingCurve"}
     missing = classes - {case.check for case in cases}

@@ -20,8 +20,8 @@ import pytest
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.node.cores import usable_cores
-from iogauge.plan import launchers, stage
+from iogauge.node.host import usable_cores
+from iogauge.plan import script, stage
 from iogauge.tools.fio import options, output
 from support import hosts as support
 from support.hosts import Hosts
@@ -97,7 +97,7 @@ class Job:
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
 
     def start(self, case: str, interface: str = "eth0", before: str = "") -> subprocess.Popen[str]:
-        launcher = " ".join(launchers.per_node_launcher("mpirun", 3, self.cluster.names))
+        launcher = " ".join(script.per_node_launcher("mpirun", 3, self.cluster.names))
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/fio_servers.sh\n"
@@ -196,9 +196,9 @@ def test_all_hosts(job: Job) -> None:
 def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
     cores = usable_cores()
-    words = ["mpirun", "-np", "6", *launchers.host_options("mpirun", job.cluster.names)]
-    words += launchers.placing_options("mpirun", 2, cyclic)
-    words += launchers.binding_options("mpirun", 2, cores)
+    words = ["mpirun", "-np", "6", *script.host_options("mpirun", job.cluster.names)]
+    words += script.placing_options("mpirun", 2, cyclic)
+    words += script.binding_options("mpirun", 2, cores)
     told = "echo $OMPI_COMM_WORLD_RANK $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
     command = f"iog_phase told {' '.join(words)} sh {job.stage}/told.sh"
     (job.stage / "told.sh").write_text(told)

@@ -19,7 +19,7 @@ from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA
 from e2e.test_values import RANDOM_READ as CASE
-from iogauge.node.lustre_targets import look
+from iogauge.node.lustre import look
 from iogauge.workspace.permission import MARKER
 from support import hosts as support
 from support.hosts import Hosts
@@ -119,7 +119,7 @@ def test_a_declared_uuid_is_demanded_before_a_byte(
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
     assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
-    assert f"has UUID {a} here (target.uuid), declared: {a}" in rig.iogauge("validate").out
+    assert f"has UUID {a} here (target.uuid), as declared" in rig.iogauge("validate").out
     b = disks.insert("b")
     refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {b}", f"with UUID {a}")
     planned = rig.iogauge("plan", *CASE)
@@ -135,7 +135,7 @@ def test_a_declared_uuid_is_missed_where_the_target_is_not_mounted(
     disks.remove()
     disks.target.mkdir()
     if look(str(disks.target)).mount.type != "ext4":  # type: ignore[union-attr]
-        pytest.skip("what lies below is not of the same type")
+        pytest.skip("needs a target on ext4, as the file system that is missing")
     refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {disks.uuid}", f"with UUID {a}")
 
 

@@ -24,7 +24,32 @@ def tools_of(rig: Rig) -> list[int]:
     return [pid for pid in processes(str(rig.base)) if program_of(pid) in PROGRAMS]
 
 
-@pytest.fixture(params=["fio", "ior"])
+#: Tools of a running case: what a signal to the session ends, and what a signal to its job ends.
+_OF_SESSION = [
+    "fio",
+    pytest.param(
+        "ior",
+        marks=pytest.mark.nightly(
+            "e2e/test_leaves_nothing.py::test_signal",
+            "e2e/test_leaves_nothing.py::test_kill_leaves_and_clean_removes",
+            "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
+        ),
+    ),
+]
+_OF_JOB = [
+    "ior",
+    pytest.param(
+        "fio",
+        marks=pytest.mark.nightly(
+            "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
+            "e2e/test_slurm.py::test_the_time_limit",
+            "unit/test_job_script.py::test_a_signal_stops_the_tool_and_removes_the_directory",
+        ),
+    ),
+]
+
+
+@pytest.fixture
 def running(request: pytest.FixtureRequest, make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
     """A rig, and the command of a case whose first phase takes many seconds."""
     if request.param == "fio":
@@ -55,6 +80,7 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.quick), signal.SIGHUP]
 )
@@ -73,6 +99,7 @@ def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
 def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)
@@ -100,6 +127,7 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("running", _OF_JOB, indirect=True)
 def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) -> None:
     """As under a batch system: the session is gone, and only the job script is told to end."""
     rig, arguments = running

@@ -23,6 +23,7 @@ STAND_INS = ROOT / "tests" / "support" / "lustre"
 ANYTHING = [0.001, -0.5, None]
 REFERENCES = {
     "IorPosix": {"write_bw": [*ANYTHING, "MiB/s"], "read_bw": [*ANYTHING, "MiB/s"]},
+    "TaskScaling": {"write_bw": [*ANYTHING, "MiB/s"], "read_bw": [*ANYTHING, "MiB/s"]},
     "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
 }
 PER_PROCESS = r"IorPosix%files=per-process%order=sequential%cache={}$"
@@ -61,6 +62,8 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
                 target=target,
                 tools=("fio", "ior", "mdtest"),
                 tasks=2,
+                # Reads come from the cache of the file system below.
+                limits={"case_bytes": "512 MiB"},
                 declared={"type": "lustre", "source": "10.0.2.15@tcp:/lustre"},
             )
             rig.write_references(REFERENCES)
@@ -83,19 +86,40 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
         pytest.skip(str(error))
 
 
+def counting(rig: Rig, knobs: dict[str, str], log: Path) -> Callable[[], list[str]]:
+    """A function that tells which programs of Lustre were started."""
+    for name in ("lfs", "lctl"):
+        rig.program(name, f'echo "{name} $1" >>{log}\nexec {STAND_INS}/{name} "$@"')
+    knobs["PATH"] = f"{rig.bin}:{knobs['PATH']}"
+    return lambda: sorted(log.read_text().splitlines())
+
+
 def test_a_plain_case_starts_six_programs_of_lustre_and_three_more_as_root(
     client: tuple[Rig, dict[str, str]], tmp_path: Path
 ) -> None:
     """Two questions to servers, and the witness twice for the write and twice for the read. Root sees others' jobs."""
     rig, knobs = client
-    for name in ("lfs", "lctl"):
-        rig.program(name, f'echo "{name} $1" >>{tmp_path}/asked\nexec {STAND_INS}/{name} "$@"')
-    knobs["PATH"] = f"{rig.bin}:{knobs['PATH']}"
+    asked = counting(rig, knobs, tmp_path / "asked")
     done = rig.run("-n", PER_PROCESS.format("direct"), "-S", "repetitions=1", **knobs)
     assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
-    asked = (tmp_path / "asked").read_text().splitlines()
-    assert sorted(asked) == [*["lctl get_param"] * 7, "lfs df", "lfs quota"]
+    assert asked() == [*["lctl get_param"] * 7, "lfs df", "lfs quota"]
     assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
+
+
+def test_the_kernel_puts_files_on_their_targets(
+    client: tuple[Rig, dict[str, str]], tmp_path: Path
+) -> None:
+    """Four files, three repetitions and the warm-up: no program is started for their layouts."""
+    rig, knobs = client
+    settings = rig.settings()
+    extras = settings["systems"][0]["partitions"][0]["extras"]
+    extras["sweeps"] = {"tasks_per_node": [4]}
+    extras["limits"]["repetitions"] = 3
+    rig.write_settings(settings)
+    asked = counting(rig, knobs, tmp_path / "asked")
+    done = rig.run("-n", "TaskScaling%tasks=4$", **knobs)
+    assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
+    assert asked() == [*["lctl get_param"] * 15, "lfs df", "lfs quota"]
 
 
 def findings(done: Run, guard: str) -> list[dict[str, Any]]:

@@ -164,6 +164,11 @@ def test_a_slow_target_is_named(rig: Rig) -> None:
     rig.assert_clean()
 
 
+@pytest.mark.nightly(
+    "unit/test_needle.py::test_turns_that_differ_too_much_prove_nothing",
+    "unit/test_needle.py::test_a_suspect_is_measured_again_beside_two_others",
+    "e2e/test_needle.py::test_a_slow_target_is_named",
+)
 def test_a_target_whose_turns_prove_nothing_does_not_pass(rig: Rig) -> None:
     rig.program("fio", RESTLESS)
     done = run(rig)
@@ -176,6 +181,10 @@ def test_a_target_whose_turns_prove_nothing_does_not_pass(rig: Rig) -> None:
         assert "ost0002: " in slowest["reason"]
 
 
+@pytest.mark.nightly(
+    "unit/test_judge.py::test_without_a_reference_nothing_passes",
+    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
+)
 def test_without_a_reference_of_the_median_alike_is_no_pass(rig: Rig) -> None:
     rig.write_references(None)
     rig.program("fio", HEALTHY)
@@ -284,6 +293,11 @@ def test_alike_metadata_targets_pass_with_the_figures_of_fio(
     assert "slowest is mdt000" in slowest["reason"]
 
 
+@pytest.mark.nightly(
+    "e2e/test_needle.py::test_alike_metadata_targets_pass_with_the_figures_of_fio",
+    "e2e/test_needle.py::test_a_slow_target_is_named",
+    "unit/test_needle.py::test_a_pass_over_metadata_targets",
+)
 def test_a_slow_metadata_target_is_named(metadata: Callable[..., Run]) -> None:
     done = metadata(SLOW_METADATA)
     done.never_passed("FAIL|reference")
@@ -334,13 +348,16 @@ def capped(storage: Path) -> Iterator[Path]:
     directory = storage / "capped"
     up = [str(CAPPED), "up", str(directory), "512M", "20"]
     done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        pytest.skip(f"no file system with a cap here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
     yield directory / "mnt"
     subprocess.run([str(CAPPED), "down", str(directory)], check=True, timeout=60)
 
 
 @pytest.mark.needs_loop
+@pytest.mark.nightly(
+    "unit/test_needle.py::test_a_real_throttled_target_is_named",
+    "e2e/test_needle.py::test_a_slow_target_is_named",
+)
 def test_a_slow_device_is_named(rig: Rig, capped: Path) -> None:
     """Three targets on the disk, and one on a device that is throttled from the layout to the last read."""
     # A mount of the file alone: the stand-in finds its target by the directory that it is in.
@@ -409,6 +426,11 @@ def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:
     assert "slowest is n" in of(done, "read_slowest")["reason"]
 
 
+@pytest.mark.nightly(
+    "e2e/test_needle.py::test_alike_nodes_pass",
+    "e2e/test_needle.py::test_a_slow_target_is_named",
+    "unit/test_needle.py::test_a_pass_over_nodes",
+)
 def test_a_slow_node_is_named(nodes: Callable[[str], Run]) -> None:
     done = nodes(SLOW_NODE)
     done.never_passed("reference")

@@ -29,6 +29,27 @@ def indexed(name: str, value: str) -> str:
 
 
 QUICK = pytest.mark.quick
+_OTHER_REFERENCE = pytest.mark.nightly(
+    "e2e/test_never_pass.py::TestReferenceFile::test_mistake",
+    "e2e/test_never_pass.py::TestReferenceFile::test_broken_file",
+    "unit/test_references.py::test_a_mistake_in_a_reference",
+    "unit/test_references.py::test_a_wrong_unit_is_named_with_the_converted_value",
+    "unit/test_references.py::test_a_mistake_in_the_form_of_the_file",
+    "unit/test_references.py::test_what_is_no_yaml_is_a_mistake",
+)
+_OTHER_SITE = pytest.mark.nightly(
+    "e2e/test_never_pass.py::TestSite::test_mistake",
+    "unit/test_site.py::test_a_mistake_under_extras",
+    "unit/test_site.py::test_a_mistake_elsewhere",
+)
+_OTHER_WORDS = pytest.mark.nightly(
+    "e2e/test_never_pass.py::TestNothingRan::test_nothing_selected",
+    "unit/test_session.py::test_which_command_line_runs_cases",
+    "unit/test_session.py::test_a_gate_that_decides_nothing_fails",
+)
+_OTHER_ERROR = pytest.mark.nightly(
+    "e2e/test_never_pass.py::TestNothingRan::test_check_that_cannot_be_loaded"
+)
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 IOR_GENEROUS = {
@@ -100,6 +121,10 @@ class TestFioOutput:
         assert run.record["verdict"] == "ERROR"
         fio_rig.assert_clean()
 
+    @pytest.mark.nightly(
+        "unit/test_tool_damage.py::test_a_tool_that_failed",
+        "e2e/test_never_pass.py::TestFioOutput::test_damaged",
+    )
     def test_last_phase_counts_too(self, fio_rig: Rig) -> None:
         fio_rig.limits = {"case_files": 200}
         fio_rig.write_settings()
@@ -185,6 +210,11 @@ class TestIorOutput:
         run.never_passed("66060288|bytes", "67108864")
 
     @pytest.mark.slow
+    @pytest.mark.nightly(
+        "e2e/test_faults.py::TestKilled::test_one_process_of_the_tool",
+        "unit/test_job_script.py::test_a_tool_that_is_killed_ends_the_job_as_killed",
+        "unit/test_tool_damage.py::test_a_tool_that_failed",
+    )
     def test_killed_rank(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("ior",), limits={"case_bytes": "512 MiB"})
         rig.write_references({"IorPosix": IOR_GENEROUS})
@@ -211,7 +241,14 @@ class TestIorOutput:
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
-            ("sed -i '/File creation/d' create.1.out", ["File creation|create"]),
+            pytest.param(
+                "sed -i '/File creation/d' create.1.out",
+                ["File creation|create"],
+                marks=pytest.mark.nightly(
+                    "e2e/test_never_pass.py::TestIorOutput::test_damaged_mdtest",
+                    "unit/test_evidence.py::test_a_rate_that_the_tool_did_not_print_is_not_made_up",
+                ),
+            ),
             (
                 "sed -i -E 's/(File creation).*/\\1 nan nan nan nan/' create.1.out",
                 ["create", "(?i)nan"],
@@ -263,9 +300,15 @@ class TestReferenceFile:
                 ["create_rat", "did you mean create_rate"],
                 marks=QUICK,
             ),
-            ({"create_rate": [1, -0.1, None, "MiB/s"]}, ["MiB/s", "ops/s"]),
-            ({"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"]),
-            ({"create_rate": [1, -0.1, None]}, ["unit"]),
+            pytest.param(
+                {"create_rate": [1, -0.1, None, "MiB/s"]},
+                ["MiB/s", "ops/s"],
+                marks=_OTHER_REFERENCE,
+            ),
+            pytest.param(
+                {"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"], marks=_OTHER_REFERENCE
+            ),
+            pytest.param({"create_rate": [1, -0.1, None]}, ["unit"], marks=_OTHER_REFERENCE),
         ],
         ids=["misspelt", "other-dimension", "unknown-unit", "no-unit"],
     )
@@ -279,8 +322,14 @@ class TestReferenceFile:
         ("text", "cause"),
         [
             ("FioMetadata: [", "YAML|references.yaml:"),
-            ("FioMetadata: {'rig:default': {create_rate: [1, -0.1, null, ops/s]}}", r"\$sources"),
-            ("$sources: {A: b}\n$sources: {A: b}", "second time"),
+            pytest.param(
+                "FioMetadata: {'rig:default': {create_rate: [1, -0.1, null, ops/s]}}",
+                r"\$sources",
+                marks=_OTHER_REFERENCE,
+            ),
+            pytest.param(
+                "$sources: {A: b}\n$sources: {A: b}", "second time", marks=_OTHER_REFERENCE
+            ),
         ],
         ids=["not-yaml", "no-source", "twice"],
     )
@@ -297,7 +346,19 @@ class TestReferenceFile:
 class TestOverrides:
     """What a run sets otherwise than the site declares is compared with nothing."""
 
-    @pytest.mark.parametrize("setting", ["tasks_per_node=1", "tier=quick"])
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "tasks_per_node=1",
+            pytest.param(
+                "tier=quick",
+                marks=pytest.mark.nightly(
+                    "e2e/test_modes.py::test_a_reference_holds_in_another_tier_where_its_index_names_it",
+                    "unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
+                ),
+            ),
+        ],
+    )
     def test_a_reference_holds_for_what_the_site_declares(
         self, make_rig: Callable[..., Rig], setting: str
     ) -> None:
@@ -358,7 +419,14 @@ class TestTarget:
         ("declared", "causes"),
         [
             pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
-            ({"source": "10.0.0.1@tcp:/scratch"}, ["G9", "10.0.0.1@tcp:/scratch"]),
+            pytest.param(
+                {"source": "10.0.0.1@tcp:/scratch"},
+                ["G9", "10.0.0.1@tcp:/scratch"],
+                marks=pytest.mark.nightly(
+                    "e2e/test_never_pass.py::TestTarget::test_other_file_system",
+                    "unit/test_guards.py::test_g9_objects",
+                ),
+            ),
         ],
         ids=["type", "source"],
     )
@@ -372,6 +440,9 @@ class TestTarget:
         rig = make_rig(limits={"case_bytes": "4 PiB"})
         self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
 
+    @pytest.mark.nightly(
+        "unit/test_guards.py::test_g13", "e2e/test_never_pass.py::TestTarget::test_too_little_space"
+    )
     def test_too_full(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(limits={"keep_free": "100 %"})
         self.check(rig, rig.run(*RANDOM_READ), "G13", "100%")
@@ -429,6 +500,10 @@ class TestFull:
         (rig.target / "filler").unlink()
         rig.assert_clean()
 
+    @pytest.mark.nightly(
+        "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
+        "e2e/test_never_pass.py::TestFull::test_fio",
+    )
     @pytest.mark.needs_ior
     def test_ior(self, ior_rig: Rig, small_fs: Callable[..., Path]) -> None:
         ior_rig.target = small_fs("tmpfs", 96 << 20)
@@ -467,8 +542,10 @@ def test_read_from_the_page_cache(ior_rig: Rig) -> None:
     finally:
         for pid in processes("hold.py"):
             os.kill(pid, signal.SIGKILL)
-    if flag.read_text() != "0":
+    locked = flag.read_text()
+    if locked == "-1" and os.getuid() != 0:
         pytest.skip("this user may not lock memory")
+    assert locked == "0"
     run.never_passed("read_bw: G1", "not proven empty")
 
 
@@ -549,11 +626,11 @@ class TestNothingRan:
         "arguments",
         [
             ("-r", "-n", "NoSuchCheck"),
-            ("-r", "-t", "no-such-tag"),
-            ("-r", "-x", "."),
-            ("--run", "-n", "NoSuchCheck"),
+            pytest.param(("-r", "-t", "no-such-tag"), marks=_OTHER_WORDS),
+            pytest.param(("-r", "-x", "."), marks=_OTHER_WORDS),
+            pytest.param(("--run", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
             ("-vr", "-n", "NoSuchCheck"),
-            ("-rv", "-n", "NoSuchCheck"),
+            pytest.param(("-rv", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
             ("-r", "-p", "no-such-environment"),
         ],
         ids=lambda words: "_".join(words),
@@ -580,7 +657,11 @@ class TestNothingRan:
     @pytest.mark.needs_fio
     @pytest.mark.parametrize(
         "content",
-        ["import no_such_module\n", "raise ValueError('broken')\n", "this is no Python\n"],
+        [
+            "import no_such_module\n",
+            pytest.param("raise ValueError('broken')\n", marks=_OTHER_ERROR),
+            pytest.param("this is no Python\n", marks=_OTHER_ERROR),
+        ],
         ids=["import", "raises", "syntax"],
     )
     def test_check_that_cannot_be_loaded(self, fio_rig: Rig, content: str) -> None:
@@ -628,11 +709,21 @@ class TestSite:
                 lambda p: p["extras"]["limits"].update(case_byte="1 MiB"),
                 ["case_byte", "case_bytes"],
             ),
-            (lambda p: p["extras"]["limits"].update(case_bytes=16), ["case_bytes", "16"]),
-            (lambda p: p["extras"]["limits"].update(max_spread="500 %"), ["max_spread"]),
-            (lambda p: p.pop("time_limit"), ["time_limit"]),
+            pytest.param(
+                lambda p: p["extras"]["limits"].update(case_bytes=16),
+                ["case_bytes", "16"],
+                marks=_OTHER_SITE,
+            ),
+            pytest.param(
+                lambda p: p["extras"]["limits"].update(max_spread="500 %"),
+                ["max_spread"],
+                marks=_OTHER_SITE,
+            ),
+            pytest.param(lambda p: p.pop("time_limit"), ["time_limit"], marks=_OTHER_SITE),
             (lambda p: p.update(max_jobs=4), ["max_jobs"]),
-            (lambda p: p.update(features=["luster"]), ["feature 'luster'"]),
+            pytest.param(
+                lambda p: p.update(features=["luster"]), ["feature 'luster'"], marks=_OTHER_SITE
+            ),
         ],
         ids=[
             *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),

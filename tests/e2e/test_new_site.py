@@ -146,7 +146,9 @@ def test_a_client_of_lustre_is_described(make_rig: Callable[..., Rig], tmp_path:
             assert "longest case" in said
             case = "IorPosix%files=shared%order=sequential%cache=direct"
             sizes = ("-S", "repetitions=1", "-S", "tier=quick")
-            is_valid(rig.run("--system=mine", "-n", case, *sizes, **looking).records)
+            run = rig.run("--system=mine", "-n", case, *sizes, **looking)
+            assert run.records, run.out
+            is_valid(run.records)
     except hanging.Unavailable as error:
         pytest.skip(str(error))
 

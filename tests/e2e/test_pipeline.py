@@ -21,15 +21,18 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
-from e2e.pipeline import Project, gitlab_ci_local
+from e2e.pipeline import Project, SiteRepository, gitlab_ci_local
 from e2e.rig import ROOT, Rig, processes, program_of, wait_for
 
 CAPPED = ROOT / "benchmarks" / "capped-fs"
 BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 #: MiB/s of healthy storage, and of slowed storage: so few that a busy machine can ask for them all the same.
 HEALTHY, SLOWED = 12, 4
-MEASURED = ["iogauge-setup: [default]", "iogauge-stack", "iogauge-run: [default]"]
+MEASURED = ["iogauge-setup: [mnt]", "iogauge-stack", "iogauge-run: [mnt]"]
+ONLY = {"IOGAUGE_OPTIONS": "-n FioRandomRead%block=128KiB"}
+REFERENCES = {"read_bw": [HEALTHY, -0.5, None, "MiB/s"], "read_iops": [1, -0.5, None, "ops/s"]}
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_gitlab, pytest.mark.slow]
 
@@ -47,8 +50,7 @@ def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
     directory = storage / "capped-pipeline"
     up = [str(CAPPED), "up", str(directory), "1G", str(HEALTHY)]
     done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        pytest.skip(f"no file system with a cap here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
 
     def cap(mib_s: int) -> Path:
         subprocess.run([str(CAPPED), "cap", str(directory), str(mib_s)], check=True, timeout=60)
@@ -64,10 +66,20 @@ def project(capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]) 
         target=capped(HEALTHY),
         limits={"repetitions": 2, "phase_seconds": "1 s", "case_bytes": "64 MiB"},
     )
-    reads = {"read_bw": [HEALTHY, -0.5, None, "MiB/s"], "read_iops": [1, -0.5, None, "ops/s"]}
-    rig.write_references({"FioRandomRead": reads})
-    only = {"IOGAUGE_OPTIONS": "-n FioRandomRead%block=128KiB"}
-    return Project(rig, rig.base / "project", variables=only)
+    rig.write_references({"FioRandomRead": REFERENCES})
+    return Project(rig, rig.base / "project", variables=dict(ONLY))
+
+
+@pytest.fixture
+def repository(
+    capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]
+) -> SiteRepository:
+    rig = make_module_rig(target=capped(HEALTHY))
+    made = SiteRepository(rig, rig.base / "storage", variables=dict(ONLY))
+    accepted = {"$index": ["$partition"], "mine:mnt": REFERENCES}
+    references = {"$sources": {"FioRandomRead": "made up by a test"}, "FioRandomRead": accepted}
+    (made.site / "references.yaml").write_text(yaml.safe_dump(references))
+    return made
 
 
 MONEY = "hunter2-webhook-token"
@@ -103,37 +115,38 @@ def receiver() -> Iterator[Receiver]:
 
 
 def test_healthy_is_green_and_slowed_is_red(
-    project: Project, capped: Callable[[int], Path], receiver: Receiver
+    repository: SiteRepository, capped: Callable[[int], Path], receiver: Receiver
 ) -> None:
-    project.variables |= {
+    """A repository of the site's own, with the iogauge that its five lines name."""
+    repository.variables |= {
         "IOGAUGE_WEBHOOK_URL": f"http://127.0.0.1:{receiver.server_port}/{DOOR}",
         "IOGAUGE_WEBHOOK_TOKEN": MONEY,
     }
-    healthy = project.run()
+    healthy = repository.run()
     assert healthy.rc == 0, healthy.out
     assert healthy.jobs == dict.fromkeys([*MEASURED, "iogauge-judge", "iogauge-report"], "PASS")
-    assert "iogauge rig: ok: 1 passed (gate)" in healthy.out
+    assert "iogauge mine: ok: 1 passed (gate)" in healthy.out
     assert receiver.got == []
-    (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
+    (suite,) = ElementTree.parse(repository.out / "mnt" / "junit.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
 
     capped(SLOWED)
-    slowed = project.run()
+    slowed = repository.run()
     assert slowed.rc != 0, slowed.out
     assert {name for name, word in slowed.jobs.items() if word == "FAIL"} == {
-        "iogauge-run: [default]",
+        "iogauge-run: [mnt]",
         "iogauge-judge",
     }
     # Case, metric, value, reference, since when, and what was before.
     for words in (
-        r"FAIL rig:default FioRandomRead 128KiB read_bw: [345]\.\d+ MiB/s ±\S+, -\d\d\.\d% against the reference",
+        r"FAIL mine:mnt FioRandomRead 128KiB read_bw: [345]\.\d+ MiB/s ±\S+, -\d\d\.\d% against the reference",
         rf"expected: +reference {HEALTHY}\.00 MiB/s, at least 6\.0+ \(made up by a test\)",
         r"since: +\S+ \S+ UTC, session \S+, 2 runs in a row; the last PASS: \S+ \S+ UTC with \d+\.\d+ MiB/s",
         r"cause: +nothing that the fingerprint knows .* changed with it: look at the storage",
     ):
         assert re.search(rf"iogauge-judge +> .*{words}", slowed.out), f"{words}\n{slowed.out}"
-    (suite,) = ElementTree.parse(project.out / "default" / "junit.xml").getroot()
-    assert "iogauge_median{" in (project.out / "default" / "metrics.txt").read_text()
+    (suite,) = ElementTree.parse(repository.out / "mnt" / "junit.xml").getroot()
+    assert "iogauge_median{" in (repository.out / "mnt" / "metrics.txt").read_text()
     reasons = [str(failure.get("message")) for failure in suite.iter("failure")]
     assert len(reasons) == 2 and all(r.startswith("FAIL: read_bw: median ") for r in reasons)
 
@@ -141,14 +154,17 @@ def test_healthy_is_green_and_slowed_is_red(
     ((headers, body),) = receiver.got
     assert headers["Authorization"] == f"Bearer {MONEY}"
     assert [one["metric"] for one in body["troubles"]] == ["read_bw"]
-    assert "FAIL rig:default FioRandomRead 128KiB read_bw" in body["text"]
-    page = (project.out / "report.html").read_text()
+    assert "FAIL mine:mnt FioRandomRead 128KiB read_bw" in body["text"]
+    page = (repository.out / "report.html").read_text()
     assert "FioRandomRead 128KiB" in page and "<svg" in page and "since" in page
-    assert (project.out / "figures" / "1.svg").read_text().startswith("<svg")
+    assert (repository.out / "figures" / "1.svg").read_text().startswith("<svg")
     for secret in (MONEY, DOOR):
         assert secret not in healthy.out + slowed.out
         files = [
-            f for top in (project.out, project.rig.home) for f in top.rglob("*") if f.is_file()
+            f
+            for top in (repository.out, repository.rig.home)
+            for f in top.rglob("*")
+            if f.is_file()
         ]
         assert len(files) > 10
         assert [f for f in files if secret.encode() in f.read_bytes()] == []
@@ -176,6 +192,11 @@ def test_a_run_that_did_not_end_is_never_green(
     assert "ERROR rig:default: nothing was measured here" in ended.out
 
 
+@pytest.mark.nightly(
+    "e2e/test_one_at_a_time.py::test_two_sessions_at_once_measure_one_after_the_other",
+    "e2e/test_one_at_a_time.py::test_who_waits_too_long_is_contaminated_and_names_the_holder",
+    "e2e/test_pipeline_form.py::test_one_at_a_time_on_a_target",
+)
 def test_two_pipelines_at_once(
     project: Project, capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]
 ) -> None:

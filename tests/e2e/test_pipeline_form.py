@@ -18,7 +18,7 @@ from e2e.pipeline import FIVE_LINES, Project, expanded, gitlab_ci_local
 from e2e.rig import ROOT, Rig
 
 TEMPLATE = ROOT / "ci" / "gitlab" / "pipeline.yml"
-WORKFLOW = ROOT / ".github" / "workflows" / "test.yml"
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 INPUTS = yaml.safe_load(FIVE_LINES)["include"]["inputs"]
 
 
@@ -140,14 +140,29 @@ def test_no_secret_is_named_in_a_job() -> None:
     assert not re.search(r"WEBHOOK|TOKEN", TEMPLATE.read_text())
 
 
-def test_github_accepts_it(validate: Callable[..., str], tmp_path: Path) -> None:
-    assert validate(WORKFLOW, "github-workflows") == ""
-    data = yaml.safe_load(WORKFLOW.read_text())
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_github_accepts_it(validate: Callable[..., str], tmp_path: Path, workflow: Path) -> None:
+    assert validate(workflow, "github-workflows") == ""
+    data = yaml.safe_load(workflow.read_text())
     for job in data["jobs"].values():
         job["stepz"] = job.pop("steps")
     broken = tmp_path / "broken.yml"
     broken.write_text(yaml.safe_dump(data))
     assert "stepz" in validate(broken, "github-workflows")
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_cache_of_github_has_a_path_upwards(workflow: Path) -> None:
+    """With `..` in its path the cache action saves nothing, and only warns."""
+    steps = [
+        step
+        for job in yaml.safe_load(workflow.read_text())["jobs"].values()
+        for step in job["steps"]
+    ]
+    assert steps
+    caches = [step for step in steps if str(step.get("uses", "")).startswith("actions/cache@")]
+    assert bool(caches) == (workflow.stem == "stack")
+    assert [step for step in caches if ".." in step["with"]["path"].split("/")] == []
 
 
 @pytest.fixture(scope="module")

@@ -18,10 +18,16 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
+from support.depth import FULL
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
+_OTHER_TARGETS = pytest.mark.nightly(
+    "e2e/test_scenarios.py::test_a_layout_that_was_not_obtained_is_invalid",
+    "unit/test_guards.py::test_g12_objects",
+    "unit/test_agent.py::test_a_striped_target_that_will_not_do_is_refused",
+)
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio]
 
@@ -44,12 +50,12 @@ def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
     partition["extras"] |= {
         "topology": {"source": "made up", "servers": {"count": 2, "nic": "100 GB/s"}, "targets": 4},
         "sweeps": {
-            "tasks_per_node": [1, 2],
+            "tasks_per_node": [1, 2] if FULL else [2],
             "servers": [1, 2],
-            "stripe_counts": [1, 4],
+            "stripe_counts": [1, 4] if FULL else [4],
             "stripe_sizes": ["1 MiB"],
             "file_sizes": ["128 MiB"],
-            "aggregators": [1, 2],
+            "aggregators": [1, 2] if FULL else [2],
             "tasks_per_client": [2],
         },
     }
@@ -94,12 +100,12 @@ def of(done: Run, check: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("check", "cases"),
     [
-        ("TaskScaling", 2),
+        ("TaskScaling", 2 if FULL else 1),
         ("ServerScaling", 2),
         ("RandomRead", 3),
-        ("StripeCount", 2),
+        ("StripeCount", 2 if FULL else 1),
         ("StripeSize", 1),
-        ("OutputFile", 2),
+        ("OutputFile", 2 if FULL else 1),
     ],
 )
 def test_it_measures(everything: Run, check: str, cases: int) -> None:
@@ -142,7 +148,7 @@ def test_writers_are_as_many_as_the_hints_say(everything: Run) -> None:
     if darshan() is None:
         pytest.skip("no darshan-parser with libdarshan.so here")
     records = of(everything, "Aggregators")
-    assert len(records) == 2
+    assert len(records) == (2 if FULL else 1)
     for record in records:
         writers = next(m for m in record["metrics"] if m["name"] == "writers")
         assert writers["median"] == record["parameters"]["aggregators"]
@@ -164,9 +170,19 @@ def test_checksums_are_compared_in_turns_and_put_back(everything: Run) -> None:
     ("check", "knobs", "cause"),
     [
         ("StripeCount.*stripe_count=4", {"LFS_LIE_COUNT": "2"}, r"G10: .* has 2 stripe\(s\)"),
-        ("TaskScaling.*tasks=2", {"LFS_NO_CREATE": "1"}, r"G12: new files land elsewhere"),
+        pytest.param(
+            "TaskScaling.*tasks=2",
+            {"LFS_NO_CREATE": "1"},
+            r"G12: new files land elsewhere",
+            marks=_OTHER_TARGETS,
+        ),
         ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12: inactive: \S+OST0002_UUID"),
-        ("StripeSize", {"LFS_OSTS": "3"}, r"G12: 3 storage targets; demanded: 4"),
+        pytest.param(
+            "StripeSize",
+            {"LFS_OSTS": "3"},
+            r"G12: 3 storage targets; demanded: 4",
+            marks=_OTHER_TARGETS,
+        ),
     ],
 )
 def test_a_layout_that_was_not_obtained_is_invalid(

@@ -22,6 +22,7 @@ import pytest
 from e2e.rig import ROOT, Rig, Run, wait_for
 from e2e.test_scenarios import of
 from support import slurm as support
+from support.depth import FULL
 from support.hosts import Hosts
 from support.slurm import Slurm
 
@@ -290,15 +291,17 @@ def test_mpirun_starts_the_tasks_of_an_allocation(
     rig = make_rig(tools=("fio", "ior"), time_limit=LIMIT)
     cluster = Cluster(rig, slurm, launcher="mpirun")
     rig.write_references(REFERENCES)
-    run = cluster.run(f"^{IOR.format('per-process')}", f"^{RANDOM_READ}")
+    # The servers of fio are started by mpirun in test_several_hosts.py too.
+    names = [f"^{IOR.format('per-process')}", *([f"^{RANDOM_READ}"] if FULL else [])]
+    run = cluster.run(*names)
     cluster.assert_nothing_left()
-    assert [record["verdict"] for record in run.records] == ["PASS", "PASS"], run.out
+    assert [record["verdict"] for record in run.records] == ["PASS"] * len(names), run.out
     assert {record["fingerprint"]["nodes"] for record in run.records} == {"n[1-4]"}
 
 
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
-    from iogauge.plan.launchers import binding_options, placing_options
+    from iogauge.plan.script import binding_options, placing_options
 
     options = [
         *placing_options("srun", 2, cyclic),
@@ -316,6 +319,12 @@ def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None
             assert first.isdigit() and second.isdigit() and first != second
 
 
+@pytest.mark.nightly(
+    "unit/test_evidence.py::test_a_scheduler_that_tells_no_status_is_no_error",
+    "unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
+    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
+    "e2e/test_golden.py::test_scripts_are_as_recorded",
+)
 def test_without_accounting(storage: Path, make_rig: Callable[..., Rig]) -> None:
     """ReFrame's squeue backend, which knows no exit status."""
     for slurm in up(storage, False):
@@ -350,6 +359,9 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 
+@pytest.mark.nightly(
+    "e2e/test_slurm.py::test_the_time_limit", "unit/test_evidence.py::test_who_ended_a_job_is_named"
+)
 def test_scancel(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     rig = long_fio(make_rig)
     cluster = Cluster(rig, slurm)
@@ -363,6 +375,11 @@ def test_scancel(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     assert "the scheduler says CANCELLED" in reason
 
 
+@pytest.mark.nightly(
+    "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
+    "e2e/test_leaves_nothing.py::test_kill_leaves_and_clean_removes",
+    "e2e/test_slurm.py::test_the_time_limit",
+)
 def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     """Its job runs on; cancelled, it tidies up; the janitor removes what is the session's."""
     rig = long_fio(make_rig)
@@ -385,7 +402,20 @@ def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) ->
 
 @pytest.mark.parametrize(
     ("node", "tool"),
-    [("n1", "fio"), pytest.param("n3", "ior", marks=pytest.mark.needs_ior)],
+    [
+        ("n1", "fio"),
+        pytest.param(
+            "n3",
+            "ior",
+            marks=[
+                pytest.mark.needs_ior,
+                pytest.mark.nightly(
+                    "e2e/test_slurm.py::test_a_node_that_dies",
+                    "unit/test_evidence.py::test_a_phase_that_failed_on_a_node_that_is_gone_says_so",
+                ),
+            ],
+        ),
+    ],
 )
 def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig], node: str, tool: str) -> None:
     """Network and power are gone while data is written; n1 runs the job script."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -44,8 +45,24 @@ def test_mistakes_that_only_the_cases_show(make_rig: Callable[..., Rig]) -> None
             9,
             "FioRandomRead.rig:default.128k: found block '128k' (did you mean 128KiB?), which no case has",
         ),
-        (10, "FioRandomRead.rig:default.32KiB.read_bw[3]: found unit 'MB/s'; allowed: 'MiB/s'"),
+        (10, "FioRandomRead.rig:default.32KiB.read_bw (unit): found 'MB/s'; allowed: 'MiB/s'"),
         (12, "FioMetadata.rig:defualt: found partition 'rig:defualt' (did you mean rig:default?)"),
         (14, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
+
+
+def test_a_site_that_this_host_is_not_of(make_rig: Callable[..., Rig]) -> None:
+    """Without --system, another site would be used without a word."""
+    rig = make_rig(tools=("fio",))
+    (rig.site / "references.yaml").unlink(missing_ok=True)
+    here = rig.iogauge("validate", "rig")
+    assert here.rc == 0 and "hostnames" not in here.out, here.out
+    data = rig.settings()
+    data["systems"][0]["hostnames"] = ["^login[0-9]+$"]
+    rig.write_settings(data)
+    elsewhere = rig.iogauge("validate", "rig")
+    assert elsewhere.rc == 0, elsewhere.out
+    said = f"hostnames: none is this host, {socket.gethostname()}: use --system=rig here"
+    assert said in elsewhere.out
+    assert "hostnames" not in rig.iogauge("validate").out

@@ -1,4 +1,7 @@
-"""A forked command is the literal one in all that can be seen of a process and from inside it."""
+"""A forked command is the literal one in all that can be seen of a process and from inside it.
+
+So are the cases of a check if no other check is loaded.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import pytest
 
 from e2e import warm
-from e2e.rig import Rig, processes, wait_for
+from e2e.rig import Rig, checks_of, processes, wait_for
 
 #: Site settings that write what the process sees of itself, and what is seen of it and of its children.
 PROBE = """
@@ -115,3 +118,26 @@ def test_what_an_import_may_read_needs_a_cold_start(make_rig: Callable[..., Rig]
     assert warm.server().suits(own)
     for name in ("HOME", "LANG", "PYTHONHASHSEED", "TZ", "SOMETHING_NEW"):
         assert not warm.server().suits({**own, name: "x"}), name
+
+
+def test_a_check_is_the_same_without_the_others(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("fio", "ior", "mdtest"))
+    names = ("-n", "^FioMetadata$|IorPosix%files=shared", "-n", "FioRandomRead")
+    alone = checks_of(names)
+    assert alone == [
+        f"checks/{name}.py" for name in ("fio_metadata", "fio_random_read", "ior_posix")
+    ]
+    listed = []
+    for places in (["checks/"], alone):
+        words = [word for place in places for word in ("-c", place)]
+        done = rig.reframe(*words, "-L", *names)
+        listed.append(done.out.partition("[List of matched checks]")[2].partition("Log file")[0])
+        assert done.rc == 0 and "Found 8 check(s)" in listed[-1], done.out
+    assert listed[0] == listed[1]
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("-t", "quick"), ("-n", "(?=Fio)"), ("-n", "FioMetadata|/a1")]
+)
+def test_all_checks_are_loaded_if_names_do_not_tell(names: tuple[str, ...]) -> None:
+    assert checks_of(names) == ["checks/"]

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run
+from e2e.rig import MIB, ROOT, Rig, Run
 
 pytestmark = [
     pytest.mark.slow,
@@ -34,8 +34,16 @@ REFERENCES = {
     "FioMetadata": {
         name: [*ANYTHING, "ops/s"] for name in ("create_rate", "stat_warm_rate", "remove_rate")
     },
+    "MdtestEasy": {name: [*ANYTHING, "ops/s"] for name in ("create_rate", "remove_rate")},
 }
+#: Source of a library that makes clocks wrong.
+CLOCK = ROOT / "tests" / "support" / "clock.c"
 Make = Callable[..., Rig]
+_OTHER_DISK = pytest.mark.nightly(
+    "e2e/test_witness.py::test_a_slow_disk_is_healthy",
+    "e2e/test_contents.py::test_healthy",
+    "unit/test_guards.py::test_g4_wants_seconds_that_the_job_confirms",
+)
 
 
 def shell(*words: str, skips: bool = False) -> str:
@@ -147,7 +155,18 @@ DIRECT = ("-n", "FioRandomRead%block=4")
 @pytest.mark.needs_fio
 @pytest.mark.parametrize(
     ("options", "devices"),
-    [(("--data", "dup"), 1), (("--data", "raid1", "--metadata", "raid1"), 2)],
+    [
+        (("--data", "dup"), 1),
+        pytest.param(
+            ("--data", "raid1", "--metadata", "raid1"),
+            2,
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_data_that_are_stored_twice_pass",
+                "unit/test_guards.py::test_g8_knows_the_second_copy_of_a_file_system",
+                "unit/test_below.py::test_copies_of_btrfs",
+            ),
+        ),
+    ],
     ids=["dup", "raid1"],
 )
 def test_data_that_are_stored_twice_pass(
@@ -239,7 +258,53 @@ def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
     script = place.base / "slow.py"
     script.write_text(SLOW_CLOCK)
     rig.damage("fio", "*randread*", f"python3 {script} $out")
-    rig.run(*DIRECT).never_passed("G4: the tool reports 2.00 s; its bytes moved for")
+    rig.run(*DIRECT).never_passed("G4: the tool reports 2.0", "it was told to run 4.00 s")
+
+
+CASES = {
+    "FioRandomRead": ("-n", "FioRandomRead%block=128KiB"),
+    "FioMetadata": ("-n", "FioMetadata"),
+    "IorPosix": IOR,
+    "IorPosix direct": ("-n", "IorPosix%files=per-process%order=sequential%cache=direct"),
+    "MdtestEasy": ("-n", "MdtestEasy"),
+}
+_BY_NIGHT = pytest.mark.nightly(
+    "e2e/test_witness.py::test_a_clock_at_a_third_of_its_speed",
+    "unit/test_guards.py::test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work",
+)
+
+
+@pytest.fixture(scope="module")
+def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("clock") / "clock.so"
+    shell("gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(CLOCK), skips=True)
+    return library
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "case",
+    [
+        "FioRandomRead",
+        "IorPosix",
+        *(
+            pytest.param(case, marks=_BY_NIGHT)
+            for case in ("FioMetadata", "IorPosix direct", "MdtestEasy")
+        ),
+    ],
+)
+def test_a_clock_at_a_third_of_its_speed(
+    make_rig: Make, place: Place, clock: Path, case: str
+) -> None:
+    """All clocks of the tool are slow, and its phases short."""
+    tool = "fio" if "Fio" in case else "mdtest" if "Mdtest" in case else "ior"
+    limits = {"case_files": 40_000} if case in ("FioMetadata", "MdtestEasy") else {}
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=(tool,), limits=limits)
+    rig.write_references(REFERENCES)
+    rig.program(tool, f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    run = rig.run(*CASES[case], "--keep-stage-files")
+    run.never_passed("G4: the tool reports .*; (its bytes moved|the target's files changed) for")
 
 
 @pytest.mark.needs_fio
@@ -257,9 +322,29 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
 
 
+@pytest.mark.needs_fio
+def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
+    """While the tool runs, a memory file system hides the case's directory: its UUID is right before and after."""
+    # A new ext4 goes on writing its inode tables for minutes: bytes of the device hide that no file is made there.
+    disk = place.formatted("ext4")
+    rig = make_rig(target=disk / "t", tools=("fio",), limits={"case_files": 4000})
+    rig.write_references(REFERENCES)
+    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    rig.program(
+        "fio",
+        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"; exit $rc',
+    )
+    rig.run("-n", "FioMetadata").never_passed(
+        r"G9: 4000 file\(s\) were made, and the case's directory holds 0: the files lay elsewhere"
+    )
+
+
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.parametrize("fstype", ["ext4", "xfs", "btrfs"])
+@pytest.mark.parametrize(
+    "fstype",
+    ["xfs", pytest.param("ext4", marks=_OTHER_DISK), pytest.param("btrfs", marks=_OTHER_DISK)],
+)
 def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> None:
     """Bytes take most of the time, so that both words about the seconds are exact."""
     target = place.formatted(fstype)

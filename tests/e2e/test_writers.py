@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import MIB, ROOT
+from e2e.rig import MIB, ROOT, Rig
 from iogauge.core.measurement import ToolOutputError
 from iogauge.report import compare, subjects
 from iogauge.site import machine
@@ -161,3 +161,27 @@ def test_two_transfer_sizes_compared(watched: Watched) -> None:
     changes = {change.name: (change.a, change.b) for change in comparison.changes}
     assert changes["access sizes"][0].startswith(f"1 MiB x {4 * TASKS}")
     assert changes["access sizes"][1].startswith(f"4 KiB x {1024 * TASKS}")
+
+
+def test_a_profiled_case_judges_only_what_darshan_leaves(
+    make_rig: Callable[..., Rig], library: str
+) -> None:
+    rig = make_rig(tools=("ior",), limits={"case_bytes": "64 MiB"})
+    settings = rig.settings()
+    (environment,) = settings["environments"]
+    environment["features"].append("darshan")
+    environment["extras"] = {"darshan": library}
+    rig.write_settings(settings)
+    case = "IorPosix.*%files=per-process.*%order=sequential.*%cache=buffered"
+    done = rig.run("-n", case, "-S", "IorPosix.variant=profiled")
+    metrics = {m["name"]: m for m in done.record["metrics"]}
+    assert set(metrics) == {"write_kept", "read_kept"}, done.out
+    assert done.record["variant"] == "profiled"
+    # The numbers are noise here; that they were measured, and against which bound, is not.
+    assert {m["verdict"] for m in metrics.values()} <= {"PASS", "FAIL"}, done.out
+    assert metrics["write_kept"]["reference"]["lower"] == -0.1
+    assert metrics["write_kept"]["samples"][0] > 0
+    logs = sorted(rig.home.rglob("write.1.darshan"))
+    assert logs, done.out
+    log = subjects.read(str(logs[0]))
+    assert log.values["POSIX bytes written"].value >= 64 * MIB

@@ -77,7 +77,7 @@ def test_both_images_are_built_alike():
     dockerfile, definition = (
         (ROOT / "containers" / name).read_text() for name in ("Dockerfile", "stack.def")
     )
-    assert "FROM docker.io/library/ubuntu:24.04" in dockerfile
+    assert "ARG BASE=docker.io/library/ubuntu:24.04\nFROM ${BASE}\n" in dockerfile
     assert re.search(r"^From: ubuntu:24.04$", definition, re.MULTILINE)
     for text in (dockerfile, definition):
         assert "/opt/iogauge/containers/install.sh" in text

@@ -119,6 +119,25 @@ def test_site_names_its_mpi_and_compiler(path):
         assert path.name not in SEEDS or text.startswith("# Not verified on the real system")
 
 
+@pytest.mark.parametrize("path", [p for p in ENVIRONMENTS if p.name in SEEDS], ids=name)
+def test_spack_refuses_another_machine_than_the_sites(path):
+    """Spack prints the first folder of `include` that is missing, as it is written."""
+    settings = read(path / "packages.yaml")
+    prefixes = {
+        external["prefix"]
+        for package in settings["packages"].values()
+        for external in package.get("externals", package.get("externals:", []))
+    }
+    demanded = settings["include"]
+    if prefixes == {"/usr"}:  # its compiler's own folder tells the system
+        prefixes |= {"/usr/lib/gcc/$target_family-linux-gnu/13"}
+    assert {os.path.normpath(folder) for folder in demanded} == prefixes - {"/usr"}
+    words = f" is missing: ci/check_stack.py --before environments/{path.name} says more"
+    assert all(folder.endswith(f"/{words}/../../..") for folder in demanded)
+    # ci/concretize and ci/airgap take out all that stands before this line.
+    assert list(settings) == ["include", "packages"]
+
+
 def test_all_sites_are_there():
     assert {path.name for path in ENVIRONMENTS} >= SEEDS | {"local", "generic"}
 
@@ -203,7 +222,7 @@ PACKAGE = {
 )
 def test_packages_have_only_what_spack_knows(path):
     """A misspelt key of a package is one that Spack refuses, on the site."""
-    (packages,) = read(path).values()
+    packages = read(path)["packages:" if path.parent.name == "common" else "packages"]
     for package, settings in packages.items():
         jsonschema.validate(settings, PACKAGE)
         for external in settings.get("externals", settings.get("externals:", [])):
@@ -247,3 +266,49 @@ def test_patches_of_recipes_are_there_and_each_is_named(path):
         if getattr(node.func, "id", "") == "patch" and node.args
     ]
     assert sorted(named) == sorted(file.name for file in path.parent.glob("*.patch"))
+
+
+#: What a recipe of the overlay says in another way than the one that is offered: it extends builtin's function.
+OTHERWISE = {
+    "darshan_runtime": {"configure_args"},
+    "fio": {"git", "version", "configure_args"},  # offered by checksums, as builtin's versions are
+    "ior": {"git", "version", "configure_args"},
+    "io500": set(),
+}
+
+
+@pytest.mark.parametrize("recipe", OTHERWISE)
+def test_what_is_offered_upstream_is_what_the_overlay_does(recipe):
+    """Every line of the overlay's class stands in the patch, as added or as builtin's own."""
+    lines = (
+        (ROOT / "spack-repo/upstream" / f"{recipe.replace('_', '-')}.patch")
+        .read_text()
+        .splitlines()
+    )
+    offered = {line[1:].strip() for line in lines if line[:1] in ("+", " ")}
+    text = (PACKAGES / recipe / "package.py").read_text()
+    (built,) = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    compared = 0
+    for statement in built.body[1:] if OTHERWISE[recipe] else built.body:
+        call = getattr(statement, "value", None)
+        called = getattr(getattr(call, "func", None), "id", None)
+        if not {getattr(statement, "name", called), *names_set_by(statement)} & OTHERWISE[recipe]:
+            # A function begins at its first decorator.
+            first = min([statement.lineno, *(d.lineno for d in decorators_of(statement))])
+            for line in text.splitlines()[first - 1 : statement.end_lineno]:
+                assert line.strip() in offered, f"{recipe}.patch lacks {line!r}"
+                compared += 1
+    assert compared > 10
+
+
+def names_set_by(statement):
+    return [target.id for target in getattr(statement, "targets", []) if hasattr(target, "id")]
+
+
+def decorators_of(statement):
+    return getattr(statement, "decorator_list", [])
+
+
+def test_every_patch_for_upstream_is_compared():
+    offered = {path.stem for path in (ROOT / "spack-repo/upstream").iterdir()}
+    assert offered == {recipe.replace("_", "-") for recipe in OTHERWISE}

@@ -142,9 +142,11 @@ def test_a_launcher_without_the_mpis_pmi_is_wrong(
 def test_a_missing_compiler_is_named_before_the_solve(environment, tmp_path):
     folder = environment()
     (folder / "spack.lock").unlink()
-    script(tmp_path / "gcc", "#!/bin/sh\n")
+    script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
     packages = (
-        f"packages:\n  gcc:\n    externals:\n      c: {tmp_path}/gcc\n      cxx: /nowhere/g++\n"
+        f"packages:\n  gcc:\n    externals:\n    - spec: gcc@12.2.0\n      prefix: {tmp_path}\n"
+        "      extra_attributes:\n        compilers:\n"
+        f"          c: {tmp_path}/gcc\n          cxx: /nowhere/g++\n"
     )
     (folder / "packages.yaml").write_text(packages)
     status, failed, _ = check(folder, "--before")

@@ -73,6 +73,48 @@ def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
     assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
 
 
+def test_wrong_externals_are_named_before_the_solve(environment, tmp_path):
+    """Of an environment that was never solved, packages.yaml is all there is."""
+    folder = environment()
+    (folder / "spack.lock").unlink()
+    script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
+    text = f"""packages:
+  gcc:
+    externals::
+      - spec: "gcc@12.2.0 languages='c,c++,fortran'"
+        prefix: {tmp_path}
+        extra_attributes:
+          compilers:
+            c: {tmp_path}/gcc
+  openmpi:
+    externals:
+      - spec: openmpi@4.1.4
+        prefix: PREFIX
+"""
+    (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/nowhere"))
+    status, failed, _ = check(folder, "--before")
+    assert status == 1
+    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
+    assert f"openmpi@4.1.4: its prefix {tmp_path}/nowhere does not exist" in failed["externals"]
+    script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
+    (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/openmpi"))
+    status, failed, text = check(folder, "--before")
+    assert (status, failed) == (0, {}), text
+    assert "2 as " in text
+
+
+def test_wrong_externals_of_a_site_are_named_before_spack_comes(tmp_path):
+    done = subprocess.run(
+        [ROOT / "ci/build-stack", "kaust-shaheen2"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.environ["PATH"], "IOGAUGE_HOME": str(tmp_path / "home")},
+    )
+    assert done.returncode == 1
+    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stdout
+    assert not (tmp_path / "home").exists()
+
+
 def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_path):
     folder = environment()
     (tmp_path / "openmpi/bin/mpicc").unlink()

@@ -87,6 +87,12 @@ class Browser:
             **{"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600},
         )
 
+    def look(self, at: str) -> None:
+        """Show the page on ``light`` or ``dark`` screens, or as ``print`` does."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if at == "dark" else "light"}
+        media = "print" if at == "print" else ""
+        self.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:

@@ -1,4 +1,4 @@
-"""How deep the tests look: ``IOGAUGE_TEST_FULL=1`` asks for 300 examples a property and full sizes."""
+"""How deep the tests look: ``IOGAUGE_TEST_FULL=1`` asks for 300 examples a property, full sizes, and tests marked ``nightly``."""
 
 from __future__ import annotations
 

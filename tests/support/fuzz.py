@@ -24,28 +24,19 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from iogauge.alarm import collect, figure, page
+from iogauge.alarm import charts, collect, page
 from iogauge.calibrate import yamledit
 from iogauge.calibrate.yamledit import EditError
+from iogauge.check import io500 as io500_check
+from iogauge.check import sequential
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import changes, fingerprint, series, striping, witness
+from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
-from iogauge.node import (
-    client_settings,
-    contents,
-    counters,
-    directories,
-    layouts,
-    lov,
-    lustre_client,
-    lustre_targets,
-    pagecache,
-    probes,
-    uuids,
-)
+from iogauge.node import contents, counters, directories, layouts, lustre, pagecache, probes
+from iogauge.node import mounts as uuids
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import (
     View,
@@ -56,19 +47,20 @@ from iogauge.node.mounts import (
     traits,
 )
 from iogauge.plan import stage
+from iogauge.plan.case import Printed
 from iogauge.records import journal, missing, query, selected
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, junit, outcome, subjects, table
+from iogauge.report import compare, export, history_table, outcome, subjects, table
 from iogauge.report.compare import CompareError
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, io500, iperf3, mdworkbench
+from iogauge.tools import darshan, elbencho, io500, iperf3, mdworkbench
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
-from iogauge.tools.mdtest.output import parse_rank_csv, parse_table
+from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from support import stack as facts_of_stack
 from support import stage as healthy
 from support.lustre import lov as encoder
@@ -302,11 +294,6 @@ def proper(output: ToolOutput) -> ToolOutput:
     return output
 
 
-def _rows(found: Mapping[str, object]) -> Mapping[str, object]:
-    finite(found)
-    return found
-
-
 # --- readers --------------------------------------------------------------------------------------
 
 
@@ -399,7 +386,6 @@ def _darshan(data: bytes) -> object:
     return log
 
 
-_TARGETS = needle.Rounds(direction="write", rounds=1, max_deviation=0.2, targets=("a", "b"))
 _STREAMS = iperf3.StreamPlan(nodes=3, distances=2, seconds=2, connections=2)
 _NODES = needle.Rounds(direction="read", rounds=2, max_deviation=0.2, nodes=2)
 
@@ -447,7 +433,7 @@ def _mdtest_ranks(data: bytes) -> object:
 
 
 def _layout(data: bytes) -> object:
-    layout = lov.parse(data, "f")
+    layout = layouts.parse_lov(data, "f")
     assert (layout.osts or layout.start is None) and layout.last.stripe_bytes > 0
     noted = layouts.Layouts(repetition=1, files=(layout,), total=1)
     assert layouts.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
@@ -483,9 +469,9 @@ def _encoded() -> list[bytes]:
 def _targets(data: bytes) -> object:
     """The same text as the answer of all programs that are asked for storage targets."""
     text = text_of(data)
-    return lustre_targets.join_targets(
-        osts=lustre_targets.parse_osts(text),
-        shown=lustre_targets.parse_df(text),
+    return lustre.join_targets(
+        osts=lustre.parse_osts(text),
+        shown=lustre.parse_df(text),
         servers={},
     )
 
@@ -514,10 +500,8 @@ def _lctl(data: bytes) -> object:
     text = text_of(data)
     found = counters._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
     look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
-    changes.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return lustre_client.facts_of(counters.parse_parameters(text)), client_settings.parse_params(
-        text
-    )
+    witness.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
+    return lustre.facts_of(counters.parse_parameters(text)), lustre.parse_params(text)
 
 
 def _machine(data: bytes) -> object:
@@ -530,10 +514,11 @@ def _machine(data: bytes) -> object:
         counted = seen.counted({"n1": names})
         assert counted is None or counted.read >= -(2**63)
     assert seen.moved.read >= -(2**63)
+    stage.parse_found(text)
     instants = stage.parse_activity(text)
     witness.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
-    if one := series.of_instants(instants, "write", run, 10.0):
+    if one := witness.series_of_instants(instants, "write", run, 10.0):
         assert all(map(math.isfinite, [one.mean, *one.windows]))
         assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
         assert one.change is None or one.change.at_s > 0
@@ -569,8 +554,8 @@ _LOAD = counters.Load(
 
 def _look(answer: Any) -> object:
     found = counters.Load.from_json(answer)
-    changes.changes([_LOAD], [found])
-    changes.changes([found], [_LOAD])
+    witness.changes([_LOAD], [found])
+    witness.changes([found], [_LOAD])
     fingerprint.fold([found.host])
     return found
 
@@ -630,9 +615,9 @@ def _alarm(data: bytes) -> object:
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged
         page.page(raised, found).encode()
-        ElementTree.fromstring(junit.junit(found, True, raised.ending))
+        ElementTree.fromstring(export.junit(found, True, raised.ending))
         for curve in raised.curves:
-            ElementTree.fromstring(figure.svg(curve, alone=True))
+            ElementTree.fromstring(charts.svg(curve, alone=True))
         missing.gone(missing.seen_before(file.parent, "-n x"), found, "mysite")
         return found
 
@@ -703,7 +688,7 @@ def _unmeasured(data: bytes) -> object:
     nothing = outcome.SessionRecords()
     end = nothing.ending(False, found)
     assert end.word.value in ("nothing proven", "FAILED")
-    ElementTree.fromstring(junit.junit(nothing, False, end, found.left_out))
+    ElementTree.fromstring(export.junit(nothing, False, end, found.left_out))
     return found
 
 
@@ -835,11 +820,46 @@ READERS: tuple[Reader, ...] = (
         "md-workbench",
     ),
     Reader(
+        "elbencho.parse",
+        _samples("samples/elbencho*.json"),
+        lambda data: proper(elbencho.parse(text_of(data))),
+        (ToolOutputError,),
+        "elbencho",
+    ),
+    Reader(
         "fio.parse_json",
         _samples("samples/fio*"),
         lambda data: proper(tools_output.parse_json(text_of(data))),
         (ToolOutputError,),
         "fio",
+    ),
+    Reader(
+        "fio.parse_disturbed",
+        _samples("samples/fio_disturbed*.json"),
+        lambda data: proper(
+            tools_output.parse_disturbed(text_of(data), "disturbed", "disturber", "write")
+        ),
+        (ToolOutputError,),
+        "fio",
+    ),
+    Reader(
+        "sequential.parse_filled",
+        [b'{"level": 80, "fill": 0.801, "bytes": 1073741824, "total": 2147483648}'],
+        lambda data: sequential.parse_filled(Printed(text_of(data), "", "")),
+        (ToolOutputError,),
+        "fill",
+    ),
+    Reader(
+        "io500.parse_passed_on",
+        [
+            b'{"ior-easy": {"layout": {"path": "", "parts": [{"stripe_count": 1, "stripe_bytes": 65536, '
+            b'"pattern": "raid0", "pool": null, "objects": [], "instantiated": false, "begin_bytes": 0, '
+            b'"end_bytes": null, "mirror": 0}], "composite": false, "size": null}}, '
+            b'"ior-hard": {"layout": null}, "mdtest-easy": {"problem": "gone"}}'
+        ],
+        lambda data: io500_check.parse_passed_on(Printed(text_of(data), "", "")),
+        (ToolOutputError,),
+        "passed-on",
     ),
     Reader(
         "iperf3.parse",
@@ -926,11 +946,11 @@ READERS: tuple[Reader, ...] = (
         [
             json.dumps(
                 layouts.Layouts(
-                    repetition=1, files=(lov.parse(_encoded()[2], "f"),), total=1
+                    repetition=1, files=(layouts.parse_lov(_encoded()[2], "f"),), total=1
                 ).to_json()
             ).encode()
         ],
-        lambda data: striping.parse_layouts(text_of(data)),
+        lambda data: model.parse_layouts(text_of(data)),
         (ToolOutputError,),
         "layouts",
     ),

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from iogauge.node import counters, probes
-from iogauge.node.clock import Clock
+from iogauge.node.host import Clock
 from iogauge.plan.stage import FACTS
 from support import stage as healthy
 from support.stage import SAMPLES

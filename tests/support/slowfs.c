@@ -6,6 +6,8 @@
  * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  * With SLOWFS_LOG a line "read|write DEVICE:INODE:BIRTH OFFSET BYTES PATH" is written down for all that arrives here:
  * what the page cache serves does not. Files stay in that cache after they are closed.
+ * With SLOWFS_LOG files also take the attribute lustre.lov for one of four targets, as Lustre does: before they have
+ * objects. What was asked for is kept as user.lustre.lov of the file below, where standin.py finds it.
  * With SLOWFS_MDT directories answer two requests as those of Lustre do: they have no stripes, and lie on that target.
  */
 #define FUSE_USE_VERSION 31
@@ -22,6 +24,7 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static char *root;
@@ -103,13 +106,55 @@ static int fs_utimens(const char *path, const struct timespec times[2], struct f
     BELOW(at, path);
     ANSWER(utimensat(AT_FDCWD, at, times, AT_SYMLINK_NOFOLLOW));
 }
+#define DELAYED "user.lustre.delayed"
+#define KEPT "user.lustre.lov"
+
+/* lustre_user.h: struct lov_user_md_v3 and lov_user_ost_data_v1. */
+struct asked {
+    unsigned magic, pattern;
+    unsigned long long object[2];
+    unsigned stripe_size;
+    unsigned short stripe_count, stripe_offset;
+    char pool[16];
+    struct {
+        unsigned long long object[2];
+        unsigned generation, target;
+    } objects[];
+};
+#define LOV_USER_MAGIC_SPECIFIC 0x0BD50BD0
+#define TARGETS 4
+
+static int fs_setxattr(const char *path, const char *name, const char *value, size_t size, int flags)
+{
+    const struct asked *asked = (const struct asked *)value;
+    (void)flags;
+    BELOW(at, path);
+    if (events < 0 || strcmp(name, "lustre.lov"))
+        return -EOPNOTSUPP;
+    if (size < sizeof *asked)
+        return -ERANGE;
+    if (asked->magic != LOV_USER_MAGIC_SPECIFIC || asked->pattern != 1 || asked->stripe_size % 65536)
+        return -EINVAL;
+    if (size < sizeof *asked + asked->stripe_count * sizeof asked->objects[0])
+        return -ERANGE;
+    for (int i = 0; i < asked->stripe_count; i++)
+        if (asked->objects[i].target >= TARGETS)
+            return -EINVAL;
+    /* A file with objects keeps its layout, and Lustre says nothing (llite/xattr.c, b=10667). */
+    if (removexattr(at, DELAYED))
+        return errno == ENODATA ? 0 : -errno;
+    ANSWER(setxattr(at, KEPT, value, size, 0));
+}
 static int open_below(const char *path, int flags, mode_t mode, struct fuse_file_info *file)
 {
     BELOW(at, path);
     file->direct_io = (file->flags & O_DIRECT) != 0;
-    int fd = open(at, flags & ~(O_DIRECT | O_APPEND), mode);
+    int fd = open(at, flags & ~(O_DIRECT | O_APPEND | O_ASYNC), mode);
     if (fd < 0)
         return -errno;
+    /* O_LOV_DELAY_CREATE is O_NOCTTY | O_ASYNC; FUSE does not pass the former on. */
+    if (events >= 0 && flags & O_CREAT && flags & O_ASYNC)
+        fsetxattr(fd, DELAYED, "", 0, 0);
     file->fh = fd;
     return 0;
 }
@@ -213,7 +258,7 @@ static const struct fuse_operations operations = {
     .chmod = fs_chmod,       .truncate = fs_truncate, .utimens = fs_utimens,   .open = fs_open,
     .create = fs_create,     .read = fs_read,         .write = fs_write,       .statfs = fs_statfs,
     .flush = fs_flush,       .release = fs_release,   .fsync = fs_fsync,       .fallocate = fs_fallocate, .readdir = fs_readdir,
-    .ioctl = fs_ioctl,
+    .ioctl = fs_ioctl,       .setxattr = fs_setxattr,
 };
 
 int main(int count, char **words)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from iogauge.core.measurement import Metric, ToolOutput
-from iogauge.node.clock import Clock
 from iogauge.node.contents import Block, Held, Sample
+from iogauge.node.host import Clock
 from iogauge.node.mounts import Mount, Space, View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed

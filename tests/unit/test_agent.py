@@ -17,10 +17,12 @@ import pytest
 from iogauge.core import paths
 from iogauge.job import agent, opening
 from iogauge.job import lustre as job_lustre
-from iogauge.node import lustre_client, lustre_targets, mounts
-from iogauge.node.clock import Clock
+from iogauge.node import lustre as lustre_client
+from iogauge.node import lustre as lustre_targets
+from iogauge.node import mounts
 from iogauge.node.counters import Load
 from iogauge.node.directories import parse_getdirstripe
+from iogauge.node.host import Clock
 from iogauge.node.layouts import Layout, Layouts, Pins
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
@@ -335,6 +337,23 @@ def test_a_target_without_striping_is_not_asked_for_storage_targets(
     monkeypatch.setenv("LFS_INACTIVE", "1")
     assert agent.main(["open", case(lustre, **striping)]) == 0
     assert opened()["view"]["targets"] == []
+
+
+@pytest.mark.parametrize(
+    ("out", "status", "why"),
+    [
+        ([2], 0, ""),
+        ([], REFUSED, "G12: inactive: lustre-OST0002_UUID"),
+        ([1, 2], REFUSED, "G12: not out: OST0001"),
+    ],
+)
+def test_storage_targets_that_are_declared_out_are_out(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, out: list[int], status: int, why: str
+) -> None:
+    monkeypatch.setenv("LFS_INACTIVE", "2")
+    wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85, out=out)
+    assert agent.main(["open", wish]) == status
+    assert why in " ".join(opened()["refused"])
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import collect, figure, page
-from iogauge.alarm.collect import Alarm
-from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm import charts, collect, page
+from iogauge.alarm.charts import Curve, Run
+from iogauge.alarm.collect import DRIFT, Alarm, Trouble
 from iogauge.alarm.runs import Span
-from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report import status
-from iogauge.report.ending import conclude
-from iogauge.report.junit import junit
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.export import junit
+from iogauge.report.outcome import SessionRecords, conclude
 from support import records
 from support.records import metric
 
@@ -94,6 +92,12 @@ def test_a_case_that_never_passed_blames_nothing(tmp_path: Path) -> None:
     (trouble,) = collected(tmp_path, [record(0, 60.0, "FAIL")]).troubles
     assert "no PASS in the history" in trouble.since
     assert trouble.cause == ""
+
+
+def test_valid_runs_before_the_first_reference_are_counted(tmp_path: Path) -> None:
+    without = [record(n, verdict="UNREFERENCED") for n in range(3)]
+    (trouble,) = collected(tmp_path, [*without, record(3, 60.0, "FAIL")]).troubles
+    assert trouble.since.endswith("session s3; before that 3 valid run(s) without a reference")
 
 
 def test_other_lines_and_other_metrics_are_not_mixed_in(tmp_path: Path) -> None:
@@ -231,6 +235,7 @@ def test_a_failure_carries_its_trend_and_is_told_once(tmp_path: Path) -> None:
     (trouble,) = collected(tmp_path, series(0.3, verdict="FAIL")).troubles
     assert trouble.kind == "FAIL" and "6 runs in a row" in trouble.since
     assert "session s40" in trouble.trend
+    assert re.search(r"a false alarm in 1 of (> )?\d+ healthy series$", trouble.trend)
 
 
 def doubled(found: Sequence[Record]) -> list[Record]:
@@ -253,6 +258,16 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fault(
     assert trouble.metric == "write_iops"
     (trouble,) = collected(tmp_path / "alone", series(drop, verdict=verdict)).troubles
     assert trouble.metric == "write_bw"
+
+
+@pytest.mark.parametrize(("operations", "troubles"), [(12800.0, 1), (10000.0, 2)])
+def test_single_samples_that_miss_alike_are_one_fault(
+    tmp_path: Path, operations: float, troubles: int
+) -> None:
+    (one,) = doubled([record(1, 50.0, "FAIL")])
+    iops, bandwidth = (m.to_json() | {"spread": None} for m in one.metrics)
+    changed = one.to_json() | {"metrics": [iops | {"median": operations}, bandwidth]}
+    assert len(collected(tmp_path, [Record.from_json(changed)]).troubles) == troubles
 
 
 def test_a_bandwidth_that_fails_beside_operations_that_pass_is_told(tmp_path: Path) -> None:
@@ -303,31 +318,31 @@ def curve_of(values: Sequence[float], verdicts: Sequence[Verdict] = (), **more: 
 
 
 def test_bars_have_the_scale_of_the_figure() -> None:
-    assert figure.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
-    assert figure.bars(curve_of([]), 30) == ""
+    assert charts.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
+    assert charts.bars(curve_of([]), 30) == ""
     # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
     values, verdicts = [4363.0, *[320.0] * 6, *[224.0] * 3], [Verdict.UNSTABLE, *[Verdict.PASS] * 9]
     outlier = curve_of(values, verdicts)
-    assert figure.bars(outlier, 30) == "↑▇▇▇▇▇▇▆▆▆"
-    assert figure.scale_of(outlier)[1] < 400
-    text = figure.svg(outlier)
+    assert charts.bars(outlier, 30) == "↑▇▇▇▇▇▇▆▆▆"
+    assert charts.scale_of(outlier)[1] < 400
+    text = charts.svg(outlier)
     assert text.count('class="run clip off"') == 1 and "beyond the axis" in text
 
 
 def test_a_lasting_gain_and_the_newest_run_are_never_clipped() -> None:
-    assert figure.scale_of(curve_of([100.0] * 20 + [900.0] * 3))[1] > 900
-    assert figure.scale_of(curve_of([100.0] * 20 + [900.0]))[1] > 900
-    assert figure.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
+    assert charts.scale_of(curve_of([100.0] * 20 + [900.0] * 3))[1] > 900
+    assert charts.scale_of(curve_of([100.0] * 20 + [900.0]))[1] > 900
+    assert charts.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
 
 
 def test_the_newest_run_makes_no_axis_if_it_is_not_valid() -> None:
     verdicts = [*[Verdict.PASS] * 9, Verdict.INVALID]
-    assert figure.scale_of(curve_of([320.0] * 9 + [4363.0], verdicts))[1] < 400
+    assert charts.scale_of(curve_of([320.0] * 9 + [4363.0], verdicts))[1] < 400
 
 
 def test_an_axis_is_close_only_without_a_large_drop() -> None:
-    assert figure.scale_of(curve_of([100.0, 99.0]))[0] > 90
-    assert figure.scale_of(curve_of([100.0, 60.0]))[0] == 0
+    assert charts.scale_of(curve_of([100.0, 99.0]))[0] > 90
+    assert charts.scale_of(curve_of([100.0, 60.0]))[0] == 0
 
 
 def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
@@ -343,7 +358,7 @@ def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
         since=runs[20].session,
         under="ior 4.0.0",
     )
-    text = figure.svg(curve)
+    text = charts.svg(curve)
     assert text.count('class="limit"') == 2 and "the level changed here" in text
     assert curve.caption == "n = 25 runs; s; 2026-01-05 to 2026-01-29; ior 4.0.0"
 
@@ -352,7 +367,7 @@ def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool) -> None:
     curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
-    text = figure.svg(curve, alone=alone)
+    text = charts.svg(curve, alone=alone)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
     assert all(20 <= float(c.get("cy", "-1")) <= 210 for c in found)
@@ -363,8 +378,8 @@ def test_more_is_higher_and_the_band_lies_where_values_meet_the_reference() -> N
     curve = Curve(
         title="t", unit="s", points=points([50.0, 100.0]), reference=90.0, least=80.0, most=95.0
     )
-    low, high = (float(c.get("cy", "")) for c in shapes(figure.svg(curve), "circle"))
-    (band,) = (r for r in shapes(figure.svg(curve), "rect") if r.get("class") == "band")
+    low, high = (float(c.get("cy", "")) for c in shapes(charts.svg(curve), "circle"))
+    (band,) = (r for r in shapes(charts.svg(curve), "rect") if r.get("class") == "band")
     top, height = float(band.get("y", "")), float(band.get("height", ""))
     assert high < top < top + height < low
 
@@ -401,6 +416,19 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     assert seen.tags.count("svg") == 2  # gauges: a line of one run needs no figure
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
+
+
+def test_the_page_names_the_tools_of_all_cases(tmp_path: Path) -> None:
+    """Each case knows its own tool; the target is the same for all."""
+    tools = {"tool.ior": "4.0.0", "tool.fio": "fio-3.37"}
+    found = [
+        record(day, fingerprint={"kernel": f"5.{day}", name: version})
+        for day, (name, version) in enumerate(tools.items())
+    ]
+    words = Page(page.page(collected(tmp_path, found), found)).words
+    assert all(
+        version in words.partition("What was measured where")[2][:900] for version in tools.values()
+    )
 
 
 @pytest.mark.parametrize("verdict", Verdict)
@@ -457,6 +485,13 @@ def test_junit_says_why() -> None:
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert str(failure.get("message")).startswith("FAIL: <script>alert(1)</script> \\x1b")
     assert "write_bw: 60.00 MiB/s: FAIL" in str(failure.text)
+
+
+def test_junit_names_each_repeated_run() -> None:
+    names = [f"IorPosix %files=shared %.repeat_no={number}" for number in (0, 1)]
+    found = SessionRecords(replace(record(k), case=name) for k, name in enumerate(names))
+    (suite,) = ElementTree.fromstring(junit(found, False, found.ending(False)).encode())
+    assert [case.get("name") for case in suite] == ["IorPosix shared 0", "IorPosix shared 1"]
 
 
 # --- a span of time -------------------------------------------------------------------------------

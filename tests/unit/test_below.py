@@ -338,24 +338,34 @@ def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bits", "devices", "copies"),
+    ("bits", "devices", "missing", "copies"),
     [
-        ([], 1, (1, 1)),
-        ([None], 1, (1, 1)),
-        ([3], 4, (1, 1)),
-        ([4], 2, (2, 2)),
-        ([5], 1, (2, 2)),
-        ([6], 4, (2, 2)),
-        ([9], 3, (3, 3)),
-        ([10], 4, (4, 4)),
-        ([7], 5, (1.25, 2)),
-        ([8], 6, (1.5, 3)),
-        ([None, 9], 3, (1, 3)),
+        ([], 1, 0, (1, 1)),
+        ([None], 1, 0, (1, 1)),
+        ([3], 4, 0, (1, 1)),
+        ([4], 2, 0, (2, 2)),
+        ([5], 1, 0, (2, 2)),
+        ([6], 4, 0, (2, 2)),
+        ([9], 3, 0, (3, 3)),
+        ([10], 4, 0, (4, 4)),
+        ([7], 5, 0, (1.25, 2)),
+        ([8], 6, 0, (1.5, 3)),
+        ([None, 9], 3, 0, (1, 3)),
+        # With devices out.
+        ([4], 1, 1, (1, 2)),
+        ([4], 3, 2, (1, 2)),
+        ([5], 2, 1, (2, 2)),
+        ([6], 3, 1, (1, 2)),
+        ([9], 2, 1, (2, 3)),
+        ([7], 4, 1, (1, 2)),
+        ([8], 5, 1, (1.25, 3)),
     ],
 )
-def test_copies_of_btrfs(bits: list[int | None], devices: int, copies: tuple[float, float]) -> None:
+def test_copies_of_btrfs(
+    bits: list[int | None], devices: int, missing: int, copies: tuple[float, float]
+) -> None:
     flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
-    assert below.btrfs_copies(flags, devices) == copies
+    assert below.btrfs_copies(flags, devices, missing) == copies
 
 
 @pytest.mark.parametrize(

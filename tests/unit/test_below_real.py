@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node.lustre_targets import look, project_of
+from iogauge.node.lustre import look, project_of
 from iogauge.node.mounts import Below
 from support import hanging
 from support.devices import MIB, Devices, encryption, overlay, patiently, run, unmount
@@ -183,6 +183,24 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     written, read = direct_io(point, found.devices, os.urandom(MIB))
     assert written == pytest.approx(copies, rel=0.2)
     assert read > 0.95
+
+
+@pytest.mark.parametrize(
+    ("profile", "count", "copies"), [("raid1", 2, (1, 2)), ("raid1c3", 3, (2, 3))]
+)
+def test_copies_of_btrfs_with_a_device_out(
+    devices: Devices, profile: str, count: int, copies: tuple[int, int]
+) -> None:
+    """Block groups of all devices lose a copy; those that are made later may have all of them."""
+    loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
+    run("mkfs.btrfs", "-q", "-f", "-d", profile, "-m", profile, *loops)
+    run("wipefs", "--all", "--quiet", loops[-1])
+    point = devices.mount(loops[0], "point", "btrfs", "degraded")
+    found = below(point)
+    assert set(found.devices) == {number(loop) for loop in loops[:-1]}
+    assert found.copies == copies
+    written, _ = direct_io(point, found.devices, os.urandom(MIB))
+    assert copies[0] * 0.95 <= written <= copies[1] * 1.2
 
 
 def seen_by_a_user(point: Path) -> str:
@@ -406,3 +424,10 @@ def test_zram_is_memory(devices: Devices) -> None:
     devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
     found = below(devices.made("ext4", Path("/dev/zram0")))
     assert (found.memory, found.disks) == ("zram0, compressed memory", ())
+
+
+def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices: Devices) -> None:
+    loops = [devices.loop(devices.image(name, 64)) for name in ("journal", "data")]
+    run("mke2fs", "-q", "-O", "journal_dev", "-b", "4096", loops[0])
+    found = below(devices.made("ext4", loops[1], "rw", "-b", "4096", "-J", f"device={loops[0]}"))
+    assert {found.names[number] for number in found.devices} == {loop.name for loop in loops}

@@ -18,7 +18,7 @@ from iogauge.alarm import collect, page, sweeps
 from iogauge.alarm.sweeps import Plot
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import status
+from iogauge.report import ceilings, status
 from iogauge.report.outcome import SessionRecords
 from support import browser, records
 from support.browser import Browser
@@ -48,7 +48,8 @@ def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -
     found, _ = status.newest_records(folder)
     alarm = collect.collect(folder, SessionRecords(found), gate=False)
     file = folder / "page.html"
-    file.write_text(page.page(alarm, found), encoding="utf-8")
+    layers = ceilings.of_systems(folder, sorted({record.system for record in found}))
+    file.write_text(page.page(alarm, found, layers), encoding="utf-8")
     return file
 
 
@@ -119,6 +120,16 @@ def test_a_mark_tells_its_value(chromium: Browser) -> None:
     assert "MiB/s" in chromium.ask("document.getElementById('tip').textContent")
 
 
+def test_a_single_published_point_of_two_partitions_is_drawn_side_by_side(
+    published: list[Record],
+) -> None:
+    drawn = [p for p in sweeps.plots(published) if p.system == "oracle-oci"]
+    assert [p.title.split()[1] for p in drawn] == ["write_bw", "read_bw"]
+    assert all([t.name for t in p.traces] == ["block", "nvme"] for p in drawn)
+    assert all(dot.reference and dot.x == 2 for p in drawn for dot in p.dots)
+    assert not any(p.proportional for p in drawn)
+
+
 def test_the_page_fits_a_phone(chromium: Browser) -> None:
     chromium.wide(390)
     assert chromium.ask("document.documentElement.scrollWidth") <= 390
@@ -126,12 +137,29 @@ def test_the_page_fits_a_phone(chromium: Browser) -> None:
     assert chromium.ask("document.documentElement.scrollWidth") <= 1280
 
 
-def test_axe_finds_no_violation(chromium: Browser) -> None:
+OVERLAPPING = """[...document.querySelectorAll('figure svg')].flatMap(svg => {
+  const texts = [...svg.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]);
+  const whole = svg.getBoundingClientRect();
+  return texts.flatMap(([one, a], k) => [
+    ...(a.right > whole.right + 1 || a.bottom > whole.bottom + 1 || a.left < whole.left - 1 ? [one + ' is cut'] : []),
+    ...texts.slice(k + 1).filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 &&
+      Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3).map(([other]) => one + ' lies over ' + other)]);
+})"""
+
+
+def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> None:
+    assert chromium.ask(OVERLAPPING) == []
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "print"])
+def test_axe_finds_no_violation(chromium: Browser, look: str) -> None:
     axe = os.environ.get("IOGAUGE_AXE", "")
     if not axe:
         pytest.skip("npm install axe-core, then IOGAUGE_AXE=node_modules/axe-core/axe.min.js")
+    chromium.look(look)
     chromium.ask(f"{Path(axe).read_text(encoding='utf-8')}; 1")
     found = chromium.ask("axe.run().then(r => r.violations.map(v => v.id + ': ' + v.help))")
+    chromium.look("light")
     assert found == []
 
 

@@ -20,7 +20,6 @@ from scipy import stats
 
 from iogauge.calibrate import command as calibrating
 from iogauge.calibrate import statistics
-from iogauge.calibrate.places import FilePosition, position_of
 from iogauge.calibrate.proposal import Proposal, Settings, follow, propose
 from iogauge.calibrate.runs import CalibrateError, RunChoice, Runs, SkippedRuns, runs_of
 from iogauge.calibrate.statistics import (
@@ -36,7 +35,9 @@ from iogauge.calibrate.statistics import (
     tolerance_factor,
     variation,
 )
-from iogauge.calibrate.yamledit import EditError, add_words, put
+from iogauge.calibrate.yamledit import EditError, FilePosition, add_words, position_of, put
+from iogauge.core.quantiles import t_quantile
+from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from support import records
@@ -45,7 +46,6 @@ SITES = Path(__file__).resolve().parents[2] / "site-configs"
 FILES = sorted(SITES.glob("*/references.yaml"))
 START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
 TODAY = date(2026, 11, 21)
-RNG = np.random.default_rng(20261121)
 
 
 def noisy(count: int, level: float = 1000.0, spread: float = 0.03, seed: int = 1) -> list[float]:
@@ -96,6 +96,14 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(
     assert held(robust_factor(runs, coverage, confidence)) == pytest.approx(confidence, abs=0.013)
     # The factor for mean and standard deviation promises too much of median and MAD.
     assert held(tolerance_factor(coverage, confidence, runs, runs - 1)) < confidence - 0.08
+
+
+@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.975, 0.999])
+@pytest.mark.parametrize("freedom", [1, 2, 6.98, 30, 1000])
+@pytest.mark.parametrize("shift", [0, 1, 10, 30])
+def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: float, shift: float) -> None:
+    expected = stats.nct.ppf(share, freedom, shift) if shift else stats.t.ppf(share, freedom)
+    assert t_quantile(share, freedom, shift) == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
 @given(st.integers(20, 500), st.floats(0.6, 0.99), st.floats(0.6, 0.99))
@@ -351,6 +359,26 @@ def test_no_demand_ever_becomes_softer(
     was, now = old[0] * (1 + old[side]), new[0] * (1 + new[side])
     assert sign * now >= sign * was * (1 - sign * 1e-6)
     assert find_mistakes("f", {"$sources": {"A": "x"}, "A": {"d": {"m": new}}}) == []
+
+
+# --- whose references ---
+
+
+def test_runs_on_a_machine_that_nobody_described_are_left_out_beside_a_site(tmp_path: Path) -> None:
+    said: list[str] = []
+    for system in ("local", "zeta"):
+        one = records.record(system=system, session=system)
+        journal.append(tmp_path / system / f"{system}.jsonl", one.to_line())
+
+    def calibrate(system: str) -> bool:
+        choice = RunChoice(system=system)
+        return calibrating.calibrate(tmp_path, choice, Settings(), write=False, say=said.append)
+
+    with pytest.raises(CalibrateError, match="zeta: no such site"):
+        calibrate("")
+    assert [line.partition(":")[0] for line in said] == ["local"] and "left out" in said[0]
+    calibrate("local")
+    assert "left out" not in said[1]
 
 
 # --- where an entry stands ------------------------------------------------------------------------

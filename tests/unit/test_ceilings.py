@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from iogauge.alarm import collect, page
 from iogauge.core.measurement import Metric
+from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
 from iogauge.plan.cost import MeasuredCeiling, lower_ceiling
-from iogauge.records import ceilings
-from iogauge.records.record import Record
+from iogauge.records import ceilings, journal
+from iogauge.records.record import MetricRecord, Record
 from iogauge.report import ceilings as report
+from iogauge.report.outcome import SessionRecords
 from iogauge.site.extras import Ceilings
+from support import records
 from support.extras import extras
 from support.records import METRIC, RECORD
 
@@ -207,6 +213,17 @@ def test_a_contradicted_measurement_carries_nothing() -> None:
     assert any("the measurement was low" in problem for problem in found.problems)
 
 
+def test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric() -> None:
+    assert shown().lowest("read", 3) == (400 * MIB, 300 * MIB)
+    contradicted = shown(("read", figure(390)))
+    assert contradicted.lowest("read", 3) == (400 * MIB, 500 * MIB)
+    site = extras(ceilings={"memory": True})
+    assert site.ceilings
+    seen = ceilings.look([record("MemoryCeiling", memory_bw=[50.0])], (), site.ceilings, NOW)
+    assert [layer.name for layer in seen.layers if layer.best] == ["client memory"] * 2
+    assert report.Shown.of("s:p", site, seen).lowest("read", 3) == (None, None)
+
+
 def test_more_than_declared_is_named() -> None:
     site = extras(
         topology={"source": "data sheet", "clients": {"nic": "50 MiB/s"}},
@@ -215,3 +232,33 @@ def test_more_than_declared_is_named() -> None:
     assert site.ceilings
     found = report.Shown.of("s:p", site, ceilings.look([NETWORK], (), site.ceilings, NOW))
     assert [problem for problem in found.problems if "correct the topology" in problem]
+
+
+def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path: Path) -> None:
+    layers = shown()
+    declared, measured = layers.lowest("read", 2)
+    metric = MetricRecord.from_json(records.metric("read_bw", ceiling=None, ceiling_from=None))
+    found = report.beside(layers, 2, metric)
+    assert found["held"] == ""
+    assert declared
+    assert measured
+    assert found["declared"].startswith(format_value(declared / MIB))
+    assert found["measured"].startswith(format_value(measured / MIB))
+    # What the record was held against stays what it was.
+    old = replace(
+        metric, ceiling=7.0, ceiling_from="client network, measured 2026-01-01 on 2 node(s)"
+    )
+    assert report.beside(layers, 2, old)["measured"] == f"7.000 {metric.unit}"
+    assert report.beside(layers, 2, old)["held"] == "measured"
+    assert report.beside(None, 2, metric) == {"declared": "", "measured": "", "held": ""}
+
+
+def test_the_page_shows_the_layers_of_a_site_that_is_known(tmp_path: Path) -> None:
+    one = records.record("PASS", system="s", partition="p")
+    journal.append(tmp_path / "s" / f"{one.session}.jsonl", one.to_line())
+    alarm = collect.collect(tmp_path, SessionRecords([one]), gate=False)
+    text = page.page(alarm, [one], {"s:p": shown()})
+    assert "Where bandwidth is lost" in text
+    assert "limited by" in text
+    assert "Where bandwidth is lost" not in page.page(alarm, [one], {"s:other": shown()})
+    assert set(report.of_systems(tmp_path, ["oist-saion", "unknown"])) == {"oist-saion:gpu"}

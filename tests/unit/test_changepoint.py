@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 from scipy.signal import lfilter
 from scipy.stats import norm, ttest_ind
 
+from iogauge.trend import detector
 from iogauge.trend import detector as trend_detector
-from iogauge.trend import offline
 
 SEEDS = st.integers(0, 10**6)
 
@@ -191,7 +191,7 @@ def test_all_changes_are_found() -> None:
     values = np.exp(noisy(4, 150)[0])
     values[40:] *= 0.8
     values[90:] *= 1.4
-    found = offline.change_points(values.tolist())
+    found = detector.change_points(values.tolist())
     assert len(found) == 2
     assert found == pytest.approx([40, 90], abs=1)
 
@@ -200,34 +200,34 @@ def test_all_changes_are_found() -> None:
 def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
     values = np.exp(noisy(seed, 80)[0])
     values[30:] *= 0.8
-    assert offline.change_points(values.tolist()) == offline.change_points(
+    assert detector.change_points(values.tolist()) == detector.change_points(
         (values * factor).tolist()
     )
 
 
 @given(st.lists(st.floats(1e-3, 1e6), max_size=60))
 def test_any_values_have_changes_in_order(values: list[float]) -> None:
-    found = offline.change_points(values)
+    found = detector.change_points(values)
     assert found == sorted(set(found))
     assert all(5 <= k <= len(values) - 5 for k in found)
 
 
 def test_a_change_below_five_percent_is_not_reported() -> None:
-    assert offline.change_points([100.0] * 50 + [96.0] * 50) == []
-    assert offline.change_points([100.0] * 50 + [94.0] * 50) == [50]
+    assert detector.change_points([100.0] * 50 + [96.0] * 50) == []
+    assert detector.change_points([100.0] * 50 + [94.0] * 50) == [50]
 
 
 def test_a_method_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(offline, "import_module", missing)
-    with pytest.raises(offline.MissingExtra, match="apache-otava"):
-        offline.change_points_otava([1.0] * 20)
+    monkeypatch.setattr(detector, "import_module", missing)
+    with pytest.raises(detector.MissingExtra, match="apache-otava"):
+        detector.change_points_otava([1.0] * 20)
 
 
 def test_otava_finds_the_same_change() -> None:
     pytest.importorskip("otava")
     values = np.exp(noisy(4, 120)[0])
     values[60:] *= 0.8
-    assert offline.change_points_otava(values.tolist()) == pytest.approx([60], abs=1)
+    assert detector.change_points_otava(values.tolist()) == pytest.approx([60], abs=1)

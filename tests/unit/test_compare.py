@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,9 @@ def row(a: Subject, b: Subject) -> compare.ComparedRow:
     return one
 
 
-def shown(comparison: compare.Comparison) -> str:
+def shown(comparison: compare.Comparison, width: int = 200) -> str:
     stream = io.StringIO()
-    Console(file=stream, width=200, color_system=None).print(compare.render(comparison))
+    Console(file=stream, width=width, color_system=None).print(compare.render(comparison))
     return stream.getvalue()
 
 
@@ -407,8 +408,11 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    monkeypatch.setattr(subjects, "find_spec", lambda name: None)
     (tmp_path / "checks").mkdir()
-    with pytest.raises(CompareError, match=r"darshan-parser is neither on PATH .*darshan-util"):
+    with pytest.raises(
+        CompareError, match=r"darshan-parser is neither on PATH .*pip install darshan.*darshan-util"
+    ):
         subjects.read(str(tmp_path / "x.darshan"))
 
 
@@ -417,7 +421,7 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 
 def test_the_tables() -> None:
     text = shown(compare.compare(of_log("one.darshan", LARGE), of_log("two.darshan", SMALL)))
-    lines = [" ".join(line.replace("│", " ").split()) for line in text.splitlines()]
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "A: one.darshan" in lines
     assert "access sizes 1 MiB x 16 4 KiB x 4096" in lines
     assert "POSIX bytes written 8 MiB 8 MiB 1.000" in lines
@@ -425,8 +429,18 @@ def test_the_tables() -> None:
     assert "files opened 1 1 1.000" in lines
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_two_logs_fit_a_screen(width: int) -> None:
+    text = shown(compare.compare(of_log("one", LARGE), of_log("two", SMALL)), width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= width and not re.search("[│┃━─]", text)
+    values = next(n for n, line in enumerate(lines) if line.startswith("POSIX bytes written"))
+    at = values if width > 60 else values + 1  # a narrow screen has the name on a line of its own
+    assert lines[at].endswith("8 MiB       8 MiB  1.000")
+
+
 def test_that_nothing_changed_is_said() -> None:
-    assert "nothing that is known of them" in shown(
+    assert "What changed: nothing that was recorded" in shown(
         compare.compare(subject({"v": 1}), subject({"v": 1}))
     )
 

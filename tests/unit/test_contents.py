@@ -20,7 +20,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
 from iogauge.guards import contents as guards
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.job import sampling
+from iogauge.job import opening
 from iogauge.node import contents, mounts, pagecache
 from iogauge.node.contents import Block, Held, Sample
 from support import stage as healthy
@@ -34,7 +34,7 @@ def disk() -> Iterator[Path]:
     with TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
         if mount is None or mount.type not in ("ext4", "xfs", "btrfs"):
-            pytest.skip(f"/var/tmp is on {mount and mount.type}")
+            pytest.skip(f"needs ext4, xfs or btrfs: /var/tmp is on {mount and mount.type}")
         yield Path(name)
 
 
@@ -134,7 +134,7 @@ class TestSampler:
 
     def test_the_blocks_of_the_last_write_are_read_again(self, disk: Path) -> None:
         (disk / "x").write_bytes(os.urandom(MIB))
-        sampler = sampling.Sampler("ext4")
+        sampler = opening.Sampler("ext4")
         for repetition, after in ((0, "write"), (1, "read"), (2, "read")):
             sampler.take(repetition, after, str(disk))
         first, second, third = self.lines()
@@ -145,22 +145,22 @@ class TestSampler:
     def test_storage_that_hangs_takes_a_limited_time(
         self, disk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sampling, "_PATIENCE_S", 0.2)
+        monkeypatch.setattr(opening, "_PATIENCE_S", 0.2)
         monkeypatch.setattr(contents, "look", lambda *_: time.sleep(60))
         started = time.monotonic()
-        sampling.Sampler("ext4").take(1, "write", str(disk))
+        opening.Sampler("ext4").take(1, "write", str(disk))
         assert time.monotonic() - started < 5
         assert "has not answered" in self.lines()[0].problem
 
     def test_a_directory_that_is_gone_is_a_problem(self, tmp_path: Path) -> None:
-        sampling.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
+        opening.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
         assert "No such file" in self.lines()[0].problem
 
     def test_its_cost(self, disk: Path) -> None:
         """The time of this process and of its child, which reads, for a sample of 32 files."""
         for number in range(32):
             (disk / f"{number}").write_bytes(os.urandom(MIB))
-        sampler = sampling.Sampler("ext4")
+        sampler = opening.Sampler("ext4")
         sampler.take(0, "write", str(disk))
         before = os.times()
         for repetition in range(1, 6):
@@ -277,6 +277,6 @@ def test_a_damaged_answer_is_an_error(tmp_path: Path, damage: str) -> None:
 
 def test_the_agent_needs_no_more_than_before() -> None:
     """A sample is taken by the process that keeps the lock: what it imports, each case pays."""
-    code = "import sys; before = set(sys.modules); import iogauge.job.sampling; print(*sorted(set(sys.modules) - before))"
+    code = "import sys; before = set(sys.modules); import iogauge.job.opening; print(*sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"random", "hashlib", "pydantic", "polars"} & set(done.stdout.split())

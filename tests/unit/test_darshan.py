@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iogauge.alarm import profile
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge.tools import darshan
 
@@ -182,3 +187,90 @@ def test_words_for_the_ranks() -> None:
 def test_paths_that_would_be_split_are_refused(library: str, log: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         darshan.run_words(library, log)
+
+
+# --- profiles ---------------------------------------------------------------------------------------
+
+
+def test_the_heat_map_is_read() -> None:
+    heat = darshan.heat(darshan.parse(HEAT), "POSIX")
+    assert heat is not None
+    assert heat.bin_seconds == 0.1
+    assert heat.written == {0: (0, 4096), 1: (8192, 0)}
+    assert heat.read[1] == (1, 2)
+    assert darshan.heat(darshan.parse(HEAT), "STDIO") is None
+
+
+#: The head of a log, and its heat map, as darshan-parser prints them.
+HEAT = (
+    OMPIO.partition("# POSIX module data")[0]
+    .replace("POSIX module: ", "APMPI module: ")
+    .replace("MPI-IO module: ", "APXC module: ")
+    .replace("STDIO module: ", "BG/Q module: ")
+    + "# HEATMAP module data\n#<module>\n"
+    + "".join(
+        f"HEATMAP\t{rank}\t7\tHEATMAP_{name}\t{value}\theatmap:POSIX\tUNKNOWN\tUNKNOWN\n"
+        for rank, bins in ((0, (0, 0, 0, 4096)), (1, (1, 2, 8192, 0)))
+        for name, value in zip(
+            ("F_BIN_WIDTH_SECONDS", "READ_BIN_0", "READ_BIN_1", "WRITE_BIN_0", "WRITE_BIN_1"),
+            ("0.100000", *bins),
+            strict=True,
+        )
+    )
+)
+
+
+def test_what_stands_out_in_a_profile_is_said() -> None:
+    log = darshan.parse(LUSTRE)
+    one = profile.Profile.of("lustre", log)
+    assert [row.stripes for row in profile.files(log)] == [1, 1]
+    assert set(profile.targets(log)) == {7, 4}
+    (slowest, seconds), *_ = profile.ranks(log).items()
+    assert sum(seconds.values()) == pytest.approx(one.value("slowest rank"))
+    posix = [r for r in log.records if r.module == "POSIX"]
+    slow = [
+        replace(r, counters={**r.counters, "F_WRITE_TIME": 900.0 if r.rank == slowest else 1.0})
+        for r in posix
+    ]
+    other = next(r for r in slow if r.rank != slowest)
+    third = replace(other, rank=9, file="/scratch1/third")
+    layout = next(r for r in log.of("LUSTRE"))
+    third_layout = replace(
+        layout, file=third.file, counters={**layout.counters, "COMP1_OST_ID_0": 2}
+    )
+    made = replace(log, records=(*slow, third, *log.of("LUSTRE"), third_layout))
+    said = " ".join(profile.told(profile.Profile.of("made", made)))
+    assert f"Rank {slowest} spends" in said
+    assert f"OST {profile.targets(made) and next(iter(profile.targets(made)))} take" in said
+
+
+def test_the_page_of_two_profiles_shows_both_and_escapes_names() -> None:
+    one = profile.Profile.of("<b>one</b>", darshan.parse(OMPIO))
+    two = profile.Profile.of("two", darshan.parse(REDUCED))
+    page = profile.page([one, two])
+    assert "&lt;b&gt;one&lt;/b&gt;" in page
+    assert "<b>one" not in page
+    assert "A: Access sizes" in page
+    assert "B: Access sizes" in page
+    assert page.count("<h2>") == 5
+    single = profile.page([two])
+    assert "summed up over the ranks" in single  # no rank's time is known then
+    assert "Time in I/O by rank" not in single
+    assert "Time in I/O by rank" in page
+
+
+def test_pydarshan_and_darshan_parser_read_the_same(tmp_path: Path) -> None:
+    """A log of a Lustre with a bad target, from PyDarshan's examples, by both readers."""
+    logs = pytest.importorskip("darshan.examples.example_logs").__path__[0]
+    parser = shutil.which("darshan-parser")
+    log = Path(logs) / "sample-badost.darshan"
+    words = [sys.executable, "-m", "iogauge.tools.darshan", str(log)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    mine = darshan.parse(done.stdout)
+    if parser is not None:
+        words = [parser, "--base", "--perf", "--show-incomplete", str(log)]
+        own = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+        assert mine == darshan.parse(own.stdout)
+    assert next(iter(profile.targets(mine))) == 14
+    said = profile.told(profile.Profile.of("bad", mine))
+    assert any("OST 14 take 47" in one for one in said)

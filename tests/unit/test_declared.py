@@ -17,12 +17,12 @@ from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved
-from iogauge.guards import nodes, preflight, spread, witness
+from iogauge.guards import figures, nodes, preflight, witness
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
-from iogauge.node import cores as node_cores
+from iogauge.node import host as node_cores
 from iogauge.node import probes
 from iogauge.node.mounts import Mount, StorageTarget, Traits
 from iogauge.plan import cost
@@ -334,20 +334,20 @@ def test_how_much_worse_passes(
     ("leaf", "doubtful", "refused"),
     [
         ([100, -0.49, None, "MiB/s"], "", ""),
-        ([100, -0.5, None, "MiB/s"], "[1]", ""),
-        ([100, -0.9, None, "MiB/s"], "[1]", ""),
-        ([100, -0.91, None, "MiB/s"], "", "[1]"),
-        ([100, -0.99, 0.1, "ops/s"], "", "[1]"),
-        ([100, -1, 0.1, "ops/s"], "", "[1]"),
+        ([100, -0.5, None, "MiB/s"], " (lower bound)", ""),
+        ([100, -0.9, None, "MiB/s"], " (lower bound)", ""),
+        ([100, -0.91, None, "MiB/s"], "", " (lower bound)"),
+        ([100, -0.99, 0.1, "ops/s"], "", " (lower bound)"),
+        ([100, -1, 0.1, "ops/s"], "", " (lower bound)"),
         ([100, None, 0.99, "us"], "", ""),
-        ([100, -1, 1, "us"], "[2]", ""),
-        ([100, None, 9.5, "s"], "", "[2]"),
+        ([100, -1, 1, "us"], " (upper bound)", ""),
+        ([100, None, 9.5, "s"], "", " (upper bound)"),
         ([144, -0.9862, 0, "1"], "", ""),
         ([65.15, -0.5395, None, "1"], ":", ""),
         ([1, -0.99, None, "1"], "", ":"),
         ([1, -0.99, 50, "1"], "", ":"),
-        (["$xfail", "a, until 2030-01-01", [100, -0.6, None, "MiB/s"]], "[1]", ""),
-        (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", "[1]"),
+        (["$xfail", "a, until 2030-01-01", [100, -0.6, None, "MiB/s"]], " (lower bound)", ""),
+        (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", " (lower bound)"),
     ],
 )
 def test_wide_bounds(
@@ -445,6 +445,15 @@ def test_an_efficiency_is_a_reference_too(found: Evidence) -> None:
         assert [f.outcome for f in of_guard(judgement, case.REFERENCE)] == said
 
 
+def test_the_job_is_told_which_storage_targets_are_out() -> None:
+    servers = {"count": 1, "nic": "100 GB/s"}
+    topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
+    job: Any = SimpleNamespace(time_limit=600)
+    for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
+        order = job_files.order_of(healthy.plan(), site, "session", "case", 600.0, job)
+        assert (order.targets, order.out) == told
+
+
 def test_a_plan_names_each_doubt_once() -> None:
     values = {
         "order": job_order("/s"),
@@ -497,7 +506,7 @@ def test_a_deviation_that_everything_meets_is_refused() -> None:
 def test_a_case_says_that_its_limits_exclude_hardly_anything(
     limit: float, outcome: Outcome
 ) -> None:
-    repeated = spread.spread(samples=[1.0, 1.1], limit=limit)
+    repeated = figures.spread(samples=[1.0, 1.1], limit=limit)
     foreign = witness.foreign_load(nodes=1, own=None, counted=Moved(), max_share=limit)
     assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
     assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2

@@ -108,6 +108,11 @@ def test_the_published_speedup() -> None:
     assert [point.x for point in derive.speedup(points, 1).used] == [1, 144]
 
 
+def test_what_the_largest_point_keeps_of_the_smallest() -> None:
+    found = derive.kept(curve({90: 100, 0: 400, 50: 500}))
+    assert (found.value, [point.x for point in found.used]) == (0.25, [0, 90])
+
+
 def test_the_maximum_is_not_always_best() -> None:
     points = curve({1: 10, 64: 90, 144: 80})
     assert (derive.speedup(points, 1).value, derive.best_x(points).value) == (9, 64)

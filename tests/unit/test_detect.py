@@ -13,7 +13,7 @@ import pytest
 
 from iogauge.cli import doctor
 from iogauge.core import words
-from iogauge.node import cores as node_cores
+from iogauge.node import host as node_cores
 from iogauge.node import mounts
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras

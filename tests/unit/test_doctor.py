@@ -11,9 +11,9 @@ import pytest
 import typer
 from rich.console import Console
 
-from iogauge.cli import doctor, lustre, site
-from iogauge.cli.remark import Check
-from iogauge.node import lustre_client
+from iogauge.cli import doctor, site
+from iogauge.cli.doctor import Check
+from iogauge.node import lustre as lustre_client
 from iogauge.node.mounts import Quota
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import lock, permission
@@ -162,8 +162,8 @@ def test_the_report_fits_a_terminal_of_80_columns(
 
 def test_several_quotas_are_told_in_one_line() -> None:
     quotas = [Quota("user 1", 1 << 20, None), Quota("group 2", None, None)]
-    assert lustre._quotas(quotas) == "quota of user 1: 1 MiB left, group 2: no limit"
-    assert lustre._quotas([]) == "quota: lfs quota tells none"
+    assert doctor._quotas(quotas) == "quota of user 1: 1 MiB left, group 2: no limit"
+    assert doctor._quotas([]) == "quota: lfs quota tells none"
 
 
 def test_a_site_names_the_targets_to_look_at(

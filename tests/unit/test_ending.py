@@ -16,9 +16,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import missing, selected
 from iogauge.records.missing import Unmeasured
 from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, UnrunCase
-from iogauge.report.ending import Ending, Word, conclude
-from iogauge.report.junit import junit
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.export import junit
+from iogauge.report.outcome import Ending, SessionRecords, Word, conclude
 from support import records
 
 

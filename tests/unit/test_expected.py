@@ -6,8 +6,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from iogauge.core.words import Value
-from iogauge.guards.expected import settings
 from iogauge.guards.finding import Outcome
+from iogauge.guards.preflight import expected_settings
 from iogauge.site.extras import Expected
 
 
@@ -31,7 +31,9 @@ from iogauge.site.extras import Expected
 )
 def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool) -> None:
     facts = {} if fact is None else {key: fact}
-    found = settings(expect={key: expected}, facts=facts, host="n7", path="/work", fsname="work")
+    found = expected_settings(
+        expect={key: expected}, facts=facts, host="n7", path="/work", fsname="work"
+    )
     assert (found.outcome is Outcome.INVALID) is wrong
 
 
@@ -48,7 +50,9 @@ def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool
     ],
 )
 def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: str) -> None:
-    found = settings(expect={key: expected}, facts={}, host="n7", path="/work", fsname="work")
+    found = expected_settings(
+        expect={key: expected}, facts={}, host="n7", path="/work", fsname="work"
+    )
     assert found.outcome is Outcome.INVALID
     assert f"n7: {key} is not known" in str(found)
     assert command in str(found)
@@ -57,10 +61,10 @@ def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: s
 def test_only_what_differs_is_named() -> None:
     expect: dict[str, Value] = {"lustre.servers": 8, "tunable.osc.checksums": 1}
     facts: dict[str, Value] = {"lustre.servers": 4, "tunable.osc.checksums": "1"}
-    found = settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
+    found = expected_settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
     assert "lustre.servers is 4" in str(found)
     assert "checksums" not in str(found)
-    good = settings(
+    good = expected_settings(
         expect=expect, facts={**facts, "lustre.servers": 8}, host="n7", path="/", fsname="w"
     )
     assert good.outcome is Outcome.OK

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from iogauge.cli import app
-from iogauge.cli.explain import explain
+from iogauge.cli.results import explain
 from iogauge.core.paths import project_root
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
@@ -28,6 +28,16 @@ def said(word: str) -> str:
 def run(*words: str, width: int = 80) -> tuple[int, str]:
     done = CliRunner().invoke(app.app, list(words), env={"COLUMNS": str(width)})
     return done.exit_code, done.output
+
+
+def test_the_version_and_the_list_of_commands_in_whole_sentences() -> None:
+    status, text = run("--version")
+    assert status == 0 and re.match(r"iogauge \d\S* \(ReFrame-HPC 4\.", text)
+    status, text = run("--help")
+    assert status == 0 and "╭" not in text
+    commands = text.partition("Commands:\n")[2].splitlines()
+    assert len(commands) == len(app.app.registered_commands) + 1  # and the group ``site``
+    assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("number", sorted({entry.number for entry in catalogue.ALL}))
@@ -129,6 +139,13 @@ def test_marks_of_the_newest_runs(home: Path) -> None:
         "Ior b",
         "2027-01-17T12:00:00Z",
     )
+
+
+def test_runs_of_one_command_share_a_row(home: Path) -> None:
+    for number, mark in enumerate("PPF"):
+        history(home, mark, case=f"Ior %a=b %.repeat_no={number}", start=number + 1)
+    (one,) = status.read(home / "history")
+    assert (one.case, one.marks, one.newest.verdict.value) == ("Ior b", "PPF", "FAIL")
 
 
 def test_the_status_on_a_screen(home: Path) -> None:

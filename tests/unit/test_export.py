@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import threading
 import time
+import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -20,6 +24,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
+from iogauge.records import query
 from iogauge.records.columns import COLUMNS
 from iogauge.report import export
 from iogauge.report.outcome import SessionRecords
@@ -55,6 +60,18 @@ def test_what_is_not_valid_is_no_measurement(verdict: Verdict) -> None:
     found = samples(export.openmetrics([records.record(verdict.value)]))
     assert ("iogauge_median", "") not in found
     assert found["iogauge_verdict", verdict.value] == 1
+
+
+def test_each_metric_has_its_own_verdict() -> None:
+    both = [metric(), metric("read_bw", "FAIL")]
+    text = export.openmetrics([records.record("FAIL", metrics=both)])
+    found = {
+        (sample.labels["metric"], sample.labels["verdict"])
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == "iogauge_verdict" and sample.value
+    }
+    assert found == {("write_bw", "PASS"), ("read_bw", "FAIL")}
 
 
 def test_labels_from_outside_are_read_as_they_were() -> None:
@@ -101,6 +118,65 @@ def test_parquet_has_the_documented_columns_and_the_site(home: Path) -> None:
     assert pl.read_parquet(file)["session"].to_list() == ["20270102T1-n-1"]
 
 
+def test_the_exports_of_several_sites_are_merged(home: Path) -> None:
+    one, two, both = (home / f"{name}.parquet" for name in ("one", "two", "both"))
+    run("history", "--export", str(one), "--site", "north")
+    run("history", "--export", str(two), "--site", "east", "--verdict", "FAIL")
+    pl.read_parquet(two).drop("lower").write_parquet(two)  # as an older version would have written
+    said = run("history", "--merge", str(one), "--merge", str(two), "--export", str(both))
+    assert said.splitlines() == ["east: 1 row(s)", "north: 3 row(s)"]
+    frame = pl.read_parquet(both)
+    assert frame["site"].to_list() == ["east", *["north"] * 3]
+    assert set(frame.columns) == {"site", *COLUMNS}
+    (old,) = frame.filter(pl.col("site") == "east").iter_rows(named=True)
+    assert old["lower"] is None
+    assert frame.filter(pl.col("site") == "north").equals(pl.read_parquet(one), null_equal=True)
+    # What was merged may be merged again: each site counts once.
+    third, every = home / "third.parquet", home / "every.parquet"
+    run("history", "--export", str(third), "--site", "west")
+    said = run("history", "--merge", str(both), "--merge", str(third), "--export", str(every))
+    assert said.splitlines() == ["east: 1 row(s)", "north: 3 row(s)", "west: 3 row(s)"]
+    assert pl.read_parquet(every)["site"].to_list() == ["east", *["north"] * 3, *["west"] * 3]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            ("--merge", "one.parquet", "--export", "all.parquet"),
+            "site north is in one.parquet and in one.parquet",
+        ),
+        (
+            ("--merge", "again.parquet", "--export", "all.parquet"),
+            "site north is in one.parquet and in again.parquet",
+        ),
+        (
+            ("--merge", "none.parquet", "--export", "all.parquet"),
+            "none.parquet names no site.*--site NAME",
+        ),
+        (
+            ("--merge", "text", "--export", "all.parquet"),
+            "text is no Parquet that iogauge has written",
+        ),
+        (("--export", "one.parquet"), "one.parquet is one of the files to merge"),
+        ((), "--merge: name the file to write"),
+        (("--system", "x", "--export", "all.parquet"), "--merge takes all rows"),
+    ],
+)
+def test_exports_that_cannot_be_merged_are_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(home)
+    run("history", "--export", "one.parquet", "--site", "north")
+    run("history", "--export", "again.parquet", "--site", "north", "--verdict", "FAIL")
+    run("history", "--export", "none.parquet")
+    Path("text").write_text("no parquet")
+    done = CliRunner().invoke(app.app, ["history", "--merge", "one.parquet", *more])
+    assert done.exit_code == 2
+    assert re.search(message, done.output.replace("\n", " "))
+    assert not Path("all.parquet").exists()
+
+
 def test_line_protocol_has_a_line_a_metric(home: Path) -> None:
     file = home / "h.lp"
     run("history", "--since", "2027-01-03", "--export", str(file))
@@ -110,6 +186,13 @@ def test_line_protocol_has_a_line_a_metric(home: Path) -> None:
     assert r"case=IorPosix\ %files\=shared\ %order\=sequential" in tags
     assert "median=540.75" in fields and 'valid=true,verdict="PASS"' in fields
     assert stamp == "1798977600000000000"
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_line_protocol_says_what_is_valid(tmp_path: Path, verdict: Verdict) -> None:
+    append(tmp_path / "mysite" / "20270101T1-n-1.jsonl", records.values(verdict.value))
+    (line,) = export.influx(query.load(tmp_path))
+    assert f'valid={str(verdict.is_valid).lower()},verdict="{verdict.value}"' in line
 
 
 @pytest.mark.parametrize("option", ["--html", "--junit", "--markdown", "--openmetrics"])
@@ -176,3 +259,96 @@ def test_a_pushgateway_takes_the_newest_results(home: Path, gateway: str) -> Non
 def test_a_gateway_that_is_not_there_is_said(home: Path) -> None:
     done = CliRunner().invoke(app.app, ["report", "--push", "127.0.0.1:1"])
     assert done.exit_code == 2 and "the Pushgateway 127.0.0.1:1 did not take it" in done.output
+
+
+class _Metrics(http.server.BaseHTTPRequestHandler):
+    """Serves a file as OpenMetrics."""
+
+    file: Path
+
+    def do_GET(self) -> None:
+        text = self.file.read_bytes()
+        self.send_response(200)
+        self.send_header(
+            "Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        )
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, home: Path) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """Asks a real Prometheus that scrapes the newest results of two cases, one of them failed."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("no Prometheus here: apt-get install prometheus")
+    failed = records.values(
+        "FAIL", session="20270104T1-n-1", time="2027-01-04T12:00:00Z", check="Other"
+    )
+    append(home / "history" / "mysite" / "20270104T1-n-1.jsonl", failed)
+    CliRunner().invoke(
+        app.app, ["report", "--since", "2027-01-01", "--openmetrics", str(home / "m.prom")]
+    )
+    handler = type("Handler", (_Metrics,), {"file": home / "m.prom"})
+    with (
+        http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        socket.socket() as free,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        free.close()
+        job = {
+            "job_name": "x",
+            "static_configs": [{"targets": [f"127.0.0.1:{server.server_port}"]}],
+        }
+        configuration = {"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}
+        (tmp_path / "p.yml").write_text(json.dumps(configuration))
+        words = [f"--web.listen-address={address}", f"--storage.tsdb.path={tmp_path / 'data'}"]
+        process = subprocess.Popen(
+            [program, f"--config.file={tmp_path / 'p.yml'}", *words], stderr=subprocess.DEVNULL
+        )
+
+        def ask(question: str) -> list[dict[str, Any]]:
+            query = urllib.parse.urlencode({"query": question})
+            with urllib.request.urlopen(
+                f"http://{address}/api/v1/query?{query}", timeout=10
+            ) as told:
+                found: list[dict[str, Any]] = json.load(told)["data"]["result"]
+                return found
+
+        try:
+            for _ in range(600):
+                try:
+                    if ask("iogauge_verdict"):
+                        break
+                except OSError:
+                    pass
+                time.sleep(0.1)
+            yield ask
+        finally:
+            process.terminate()
+            process.wait()
+            server.shutdown()
+
+
+def test_every_panel_of_the_dashboard_gets_an_answer_from_a_real_prometheus(
+    prometheus: Callable[[str], list[dict[str, Any]]],
+) -> None:
+    said: dict[str, list[float]] = {}
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel["targets"]:
+            question = re.sub(r"\$(system|partition)", ".*", target["expr"])
+            said[panel["title"]] = [float(one["value"][1]) for one in prometheus(question)]
+    assert (said["accepted"], said["failed"]) == ([1], [1])
+    assert (said["invalid"], said["unproven"]) == ([0], [0])
+    assert said["Median over its reference"] == pytest.approx([1.06, 1.06], abs=0.2)
+    assert len(said["Median over its ceiling"]) == 2
+    assert len(said["Hours since the newest run"]) == 2
+    assert said["What is not accepted"] == [1]
+    assert [
+        one["metric"]["check"] for one in prometheus('iogauge_verdict{verdict="FAIL"} == 1')
+    ] == ["Other"]

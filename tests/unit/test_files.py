@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.core.files import replace_file, written_beside
+from iogauge.core.paths import replace_file, written_beside
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:

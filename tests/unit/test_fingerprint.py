@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from iogauge.core import words
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.evidence import fingerprint as evidence_fingerprint
-from iogauge.node import lustre_client, probes
+from iogauge.node import lustre, probes
 from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount
 from support.lustre.kernel import kernel
@@ -55,14 +55,14 @@ PARAMETERS = parse_parameters(ALL)
 
 @pytest.mark.parametrize("fsname", ["lustre", "*"])
 def test_the_parameters_of_a_client(tmp_path: Path, fsname: str) -> None:
-    assert lustre_client.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
+    assert lustre.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
 
 
 def test_what_a_user_may_not_see_gives_no_key(tmp_path: Path) -> None:
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
     root_alone = {"lustre.server", "tunable.llite.max_cached_mb"}
-    assert lustre_client.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
+    assert lustre.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
         key: value for key, value in EXPECTED.items() if key not in root_alone
     }
 
@@ -75,7 +75,7 @@ def test_a_file_that_may_not_be_read_gives_no_key(
 
     kernel(tmp_path, PARAMETERS)
     monkeypatch.setattr(os, "open", refused)
-    assert lustre_client.facts("lustre", tmp_path) == {}
+    assert lustre.facts("lustre", tmp_path) == {}
 
 
 def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
@@ -84,20 +84,20 @@ def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
         for name, value in PARAMETERS.items()
     }
     kernel(tmp_path, {**others, **PARAMETERS})
-    assert lustre_client.facts("lustre", tmp_path) == EXPECTED
-    assert lustre_client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
+    assert lustre.facts("lustre", tmp_path) == EXPECTED
+    assert lustre.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
 def test_a_value_that_differs_between_targets_is_all_that_there_are(tmp_path: Path) -> None:
     kernel(tmp_path, PARAMETERS)
     kernel(tmp_path, {"osc.lustre-OST0002-osc-ffff888129458800.max_dirty_mb": "100"})
-    assert lustre_client.facts("lustre", tmp_path)["tunable.osc.max_dirty_mb"] == "100,743"
+    assert lustre.facts("lustre", tmp_path)["tunable.osc.max_dirty_mb"] == "100,743"
 
 
 def test_the_devices_of_a_metadata_server_are_left_out(tmp_path: Path) -> None:
     kernel(tmp_path, PARAMETERS)
     kernel(tmp_path, {"osc.lustre-OST0002-osc-MDT0000.max_rpcs_in_flight": "9"})
-    assert lustre_client.facts("lustre", tmp_path) == EXPECTED
+    assert lustre.facts("lustre", tmp_path) == EXPECTED
 
 
 def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
@@ -108,15 +108,15 @@ def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
     addresses["osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid"] = "10.0.0.99@tcp"
     addresses["osc.lustre-OST0004-osc-ffff88.ost_conn_uuid"] = "<none>"
     kernel(tmp_path, addresses)
-    assert lustre_client.facts("lustre", tmp_path) == {"lustre.servers": 2}
-    assert lustre_client.servers("lustre", tmp_path) == {
+    assert lustre.facts("lustre", tmp_path) == {"lustre.servers": 2}
+    assert lustre.client_servers("lustre", tmp_path) == {
         f"lustre-OST000{i}_UUID": f"10.0.0.{1 + i % 2}@tcp" for i in range(4)
     }
 
 
 @given(st.text())
 def test_no_answer_of_lctl_breaks_it(text: str) -> None:
-    lustre_client.facts_of(parse_parameters(text))
+    lustre.facts_of(parse_parameters(text))
 
 
 def test_no_program_is_started_for_lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +146,7 @@ def test_a_probe_that_is_late_is_said_to_be(
 
     mount = Mount(1, "/s", "10.0.2.15@tcp:/lustre", "lustre", "rw,flock")
     monkeypatch.setattr(probes, "find_mount", lambda _: mount)
-    monkeypatch.setattr(lustre_client, "facts", waits)
+    monkeypatch.setattr(lustre, "facts", waits)
     found = probes.collect(str(tmp_path), deadline=3)
     late.set()
     assert found["unanswered.lustre"] is True

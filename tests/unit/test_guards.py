@@ -13,12 +13,11 @@ import pytest
 from iogauge.core.measurement import Stonewall
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
-from iogauge.evidence.changes import NodeActivity, change
-from iogauge.evidence.witness import Moved
-from iogauge.guards import figures, metadata, nodes, preflight, spread, striping, witness
+from iogauge.evidence.witness import Moved, NodeActivity, change
+from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.node import counters, lustre_client
+from iogauge.node import counters, lustre
 from iogauge.node.counters import Load, parse_parameters
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
@@ -229,11 +228,11 @@ def test_g4_says_how_much_more_is_needed() -> None:
 def test_g4_wants_operations_beyond_a_percentile(
     operations: int, share: float, tier: Tier, outcome: Outcome
 ) -> None:
-    assert spread.beyond(operations=operations, share=share, tier=tier).outcome is outcome
+    assert figures.beyond(operations=operations, share=share, tier=tier).outcome is outcome
 
 
 def test_g4_says_how_long_a_percentile_takes() -> None:
-    found = spread.beyond(operations=500, share=0.01, tier="daily")
+    found = figures.beyond(operations=500, share=0.01, tier="daily")
     says(found, "5.0 of 500 operation", "10 or more", "phase_seconds 2-fold")
 
 
@@ -331,6 +330,35 @@ def test_g7(bytes_s: float, outcome: Outcome) -> None:
     assert found.outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("requests", "outcome"), [(2.0, OK), (4.0, OK), (4.4, OK), (1.9, INVALID), (4.5, INVALID)]
+)
+def test_g7_wants_rate_and_latency_to_agree(requests: float, outcome: Outcome) -> None:
+    found = figures.unit_sanity(
+        operations_s=10, transfer_bytes=100, bytes_s=1000, in_flight=(requests, 4)
+    )
+    assert found.outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("files", "written", "found", "outcome"),
+    [
+        (8000, 512_000, None, OK),
+        (8000, 511_999, None, INVALID),
+        (999, 0, 100, OK),
+        (99, None, 99, OK),
+        (8000, None, 100, OK),
+        (8000, 10**9, 99, INVALID),
+    ],
+)
+def test_g9_wants_new_files_on_the_target(
+    files: int, written: int | None, found: int | None, outcome: Outcome
+) -> None:
+    made = preflight.Made(files=files, written=written, found=found)
+    found = preflight.storage(traits=CACHED, made=[made])
+    assert found.outcome is outcome
+
+
 def test_g7_holds_at_exactly_one_percent() -> None:
     found = figures.unit_sanity(operations_s=101, transfer_bytes=1, bytes_s=100)
     assert found.outcome is OK
@@ -395,10 +423,10 @@ def test_g9_believes(views: list[View], source: str | None) -> None:
 @pytest.mark.parametrize(
     ("views", "words"),
     [
-        ([view(fstype="ext4")], ["n1 sees ext4 from mgs:/scratch at /s for /s/x"]),
+        ([view(fstype="ext4")], ["on n1 the target /s/x is ext4 from mgs:/scratch, mounted at /s"]),
         ([view(source="mgs:/home")], ["lustre from mgs:/home"]),
-        ([view(), view("n2", fstype="tmpfs")], ["n2 sees tmpfs"]),
-        ([View("n3", "/s/x", None, ROOM)], ["n3 sees no mount"]),
+        ([view(), view("n2", fstype="tmpfs")], ["on n2 the target /s/x is tmpfs"]),
+        ([View("n3", "/s/x", None, ROOM)], ["on n3 the target /s/x is not mounted"]),
         ([], ["no node reported"]),
     ],
 )
@@ -598,15 +626,15 @@ def test_g14_a_quota_that_may_bind_later_is_a_remark(
     ],
 )
 def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
-    assert spread.spread(samples=samples, limit=limit).outcome is outcome
+    assert figures.spread(samples=samples, limit=limit).outcome is outcome
 
 
 def test_g17_only_remarks_on_the_slowest_requests() -> None:
-    assert spread.spread(samples=[80, 100, 120], limit=0.05, tail=True).outcome is WARN
+    assert figures.spread(samples=[80, 100, 120], limit=0.05, tail=True).outcome is WARN
 
 
 def test_g17_says_what_it_saw() -> None:
-    finding = spread.spread(samples=[80, 100, 120], limit=0.05)
+    finding = figures.spread(samples=[80, 100, 120], limit=0.05)
     says(finding, "20.0% over 3 repetitions", "at most 5%", "limits.repetitions")
 
 
@@ -1040,6 +1068,30 @@ def test_g12_objects(
     says(finding, "G12", saw, "lfs df")
 
 
+@pytest.mark.parametrize("lost", [ost(1, active=False), ost(1, "N"), ost(1, "R")])
+def test_g12_believes_a_target_that_is_out_as_declared(lost: StorageTarget) -> None:
+    finding = preflight.health(targets=[ost(0), lost, ost(2)], declared=3, out=[1])
+    assert (finding.outcome, finding.saw) == (OK, "2 storage targets, all active; out: OST0001")
+
+
+@pytest.mark.parametrize(
+    ("targets", "saw"),
+    [
+        ([ost(0), ost(1), ost(2)], "not out: OST0001"),
+        ([ost(0), ost(2), ost(3)], "not out: OST0001"),
+        ([ost(0), ost(1, "D"), ost(2)], "not out: OST0001"),
+        ([ost(0), ost(1, active=False), ost(2, active=False)], "inactive: OST2"),
+        ([ost(0), ost(1, active=False)], "2 storage targets"),
+    ],
+)
+def test_g12_refuses_another_state_than_the_declared_one(
+    targets: list[StorageTarget], saw: str
+) -> None:
+    finding = preflight.health(targets=targets, declared=3, out=[1])
+    says(finding, "G12", saw, "but for OST0001, which must be out")
+    assert finding.outcome is INVALID
+
+
 # --- G13: room on each storage target -------------------------------------------------------------
 
 
@@ -1120,7 +1172,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
         MetadataTarget(index=0, inodes_total=1000, inodes_free=900),
         MetadataTarget(index=1, inodes_total=100, inodes_free=15),
     ]
-    finding = metadata.metadata_room(targets=targets, mdts=mdts, need_files=files)
+    finding = preflight.metadata_room(targets=targets, mdts=mdts, need_files=files)
     assert finding.outcome is outcome, finding
     assert "MDT " in finding.saw
 
@@ -1137,7 +1189,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
 )
 def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
     targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
-    finding = metadata.metadata_health(targets=targets, declared=2)
+    finding = preflight.metadata_health(targets=targets, declared=2)
     assert (finding.outcome, finding.saw) == (outcome, saw)
 
 
@@ -1153,7 +1205,7 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
 def test_g10_of_directories_on_metadata_targets(
     placed: dict[str, tuple[int, ...]], problem: str, outcome: Outcome, saw: str
 ) -> None:
-    finding = metadata.metadata_placement(count=2, placed=placed, problem=problem)
+    finding = preflight.metadata_placement(count=2, placed=placed, problem=problem)
     assert (finding.outcome, finding.saw) == (outcome, saw)
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
 
@@ -1382,6 +1434,108 @@ def test_g18_knows_the_buffers_of_recorded_runs(sample: str, outcome: Outcome) -
     assert finding.outcome is outcome
 
 
+# --- G10: directories with layouts of their own ---------------------------------------------------
+
+EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),))
+
+
+@pytest.mark.parametrize(
+    ("request_", "found", "unanswered", "outcome", "words"),
+    [
+        (Layout(stripe_count=1), EASY, {}, OK, "1 x default size"),
+        (Layout(stripe_count=2), EASY, {}, INVALID, "ior-easy has 1 x default size"),
+        (Layout(stripe_bytes=1 << 20), EASY, {}, INVALID, "ior-easy has 1 x default size"),
+        (Layout(stripe_count=1, pool="flash"), EASY, {}, INVALID, "ior-easy has 1 x default size"),
+        (Layout(stripe_count=1), None, {}, INVALID, "ior-easy has no layout of its own"),
+        (Layout(stripe_count=1), EASY, {"ior-easy": "gone"}, INVALID, "ior-easy: gone"),
+        (None, EASY, {}, OK, "1 x default size"),
+        (None, None, {}, OK, "ior-easy: none"),
+        (None, EASY, {"ior-easy": "gone"}, WARN, "ior-easy: gone"),
+    ],
+)
+def test_g10_reads_the_layouts_of_directories_back(
+    request_: Layout | None,
+    found: FileLayout | None,
+    unanswered: dict[str, str],
+    outcome: Outcome,
+    words: str,
+) -> None:
+    finding = striping.directories(
+        asked={"ior-easy": request_}, found={"ior-easy": found}, unanswered=unanswered, active=4
+    )
+    assert (finding.outcome, words in finding.saw) == (outcome, True)
+
+
+def test_g10_a_directory_that_nobody_looked_at_and_all_targets() -> None:
+    asked = {"ior-hard": Layout(stripe_count=-1)}
+    finding = striping.directories(asked=asked, found={}, unanswered={}, active=4)
+    says(finding, "ior-hard: nobody read its layout", "ior-hard: -c -1", "lfs getstripe -d")
+    for count in (-1, 4):
+        parts = (Part(stripe_count=count, stripe_bytes=1 << 20),)
+        hard = FileLayout(path="ior-hard", parts=parts)
+        found = {"ior-hard": hard}
+        assert striping.directories(asked=asked, found=found, unanswered={}, active=4).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("reached", "outcome"), [(0.8, OK), (0.809, OK), (0.811, INVALID), (0.789, INVALID)]
+)
+def test_g13_wants_the_fill_that_was_asked_for(reached: float, outcome: Outcome) -> None:
+    finding = preflight.fill_level(wanted=0.8, reached=reached, bytes_taken=5 << 30)
+    assert finding.outcome is outcome
+    assert f"{reached:.1%} full, 5 GiB of it in files of this case" in finding.saw
+
+
+# --- G17, G19: what loads the target on purpose ---------------------------------------------------
+
+FULL = nodes.OnPurpose(lead_s=1.0, after_s=1.0, active=0.9)
+
+
+@pytest.mark.parametrize(
+    ("executions", "outcome"),
+    [
+        ([FULL, FULL], OK),
+        ([FULL, replace(FULL, after_s=0.0, active=0.5)], OK),
+        ([FULL, replace(FULL, lead_s=0.0)], INVALID),
+        ([FULL, replace(FULL, after_s=-0.01)], INVALID),
+        ([FULL, replace(FULL, active=0.49)], INVALID),
+        ([FULL, None], INVALID),
+    ],
+)
+def test_g19_wants_a_disturber_all_the_time(
+    executions: list[nodes.OnPurpose | None], outcome: Outcome
+) -> None:
+    assert nodes.on_purpose(executions=executions).outcome is outcome
+
+
+def test_g19_says_how_long_the_disturber_ran() -> None:
+    finding = nodes.on_purpose(executions=[replace(FULL, after_s=-2.5)])
+    says(
+        finding,
+        "G19",
+        "began 1.00 s before",
+        "ended -2.50 s after",
+        "50% of its half-seconds",
+        "fio",
+    )
+
+
+@pytest.mark.parametrize(
+    ("after", "tail", "outcome"),
+    [([104, 104], False, OK), ([120, 120], False, UNSTABLE), ([120, 120], True, WARN)],
+)
+def test_g17_wants_the_same_before_and_after_a_disturbance(
+    after: list[float], tail: bool, outcome: Outcome
+) -> None:
+    finding = figures.drift(before=[100, 96], after=after, limit=0.1, tail=tail)
+    assert finding.outcome is outcome
+    assert f"98.00 before, {after[0]:.1f} after" in finding.saw
+
+
+def test_g17_a_drift_that_is_allowed_to_be_large_is_a_remark() -> None:
+    assert figures.drift(before=[100], after=[104], limit=0.6).outcome is WARN
+
+
 # --- G19: what others load the target with --------------------------------------------------------
 
 RECORDED = sessions("load.txt")
@@ -1586,6 +1740,43 @@ def test_g4_wants_seconds_that_the_job_confirms(
     assert witness.seconds_witnessed(executions=[seen]).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("more", "outcome"),
+    [
+        ({"asked": 10.5}, OK),
+        ({"asked": 10.6}, Outcome.INVALID),
+        ({"asked": 30.0}, Outcome.INVALID),  # told to run three times as long
+        ({"alone": True, "ran": 39.9}, OK),  # its library took 29.9 s to connect all tasks
+        ({"alone": True, "ran": 40.5}, Outcome.INVALID),
+        ({"making": 10.4}, OK),
+        ({"making": 10.6}, Outcome.INVALID),
+        ({"ran": 90.0}, OK),  # of which it does not report all
+    ],
+)
+def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(
+    more: dict[str, Any], outcome: Outcome
+) -> None:
+    seen = witness.Seconds(**{"claimed": 10.0, "ran": 12.0, **more})
+    assert witness.seconds_witnessed(executions=[seen]).outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("ran", "outcome"),
+    [
+        ((4.1, 4.1, 4.1), OK),
+        ((4.3, 4.3, 4.3), Outcome.INVALID),
+        ((19.0, 0.3, 0.3), OK),  # the first start loads the programs
+        ((19.0, 4.3, 0.3), Outcome.INVALID),
+        ((20.3,), OK),
+        ((20.5,), Outcome.INVALID),
+    ],
+)
+def test_g4_knows_how_long_a_start_takes_at_most(ran: tuple[float, ...], outcome: Outcome) -> None:
+    """Four times the shortest execution of the case, and three seconds."""
+    seen = [witness.Seconds(claimed=0.2, ran=seconds, alone=True) for seconds in ran]
+    assert witness.seconds_witnessed(executions=seen, shortest=0.2).outcome is outcome
+
+
 # --- G20: connections to the servers --------------------------------------------------------------
 
 STATES = RECORDED["lctl get_param osc.*.state"].stdout
@@ -1672,7 +1863,7 @@ def test_g21_knows_when_all_writes_were_to_come_first() -> None:
 
 # --- G24: what the client makes of I/O ------------------------------------------------------------
 
-HYBRID = lustre_client.facts_of(
+HYBRID = lustre.facts_of(
     parse_parameters(
         sessions("params.txt")[
             "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "

@@ -28,6 +28,7 @@ from iogauge.check.job_files import _directory_word
 from iogauge.check.storage import StorageCheck
 from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
+from iogauge.core.text import did_you_mean
 from iogauge.evidence import failure
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.case import DIR, Access, PhasePlan, Verification
@@ -216,7 +217,7 @@ _SAFE_CALLS |= {
     "compare.render",
     "plan_table.table",
 }
-_SAFE_CALLS |= {"draw", "compare.to_json", "json.dumps", "to_json", "table.rows"}
+_SAFE_CALLS |= {"draw", "profile.to_json", "compare.to_json", "json.dumps", "to_json", "table.rows"}
 _SAFE_CALLS |= {
     "table.to_json",
     "plan_table.to_json",
@@ -231,8 +232,9 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
 _SAFE_IN = {
     "check/configuration.py": {"message"},
-    "session/gate.py": {"reason"},
+    "session/current.py": {"reason"},
     "job/opening.py": {"WORD"},
+    "tools/darshan.py": {"printed"},  # into a pipe of the suite's own
 }
 
 
@@ -440,3 +442,8 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),
     ]
+
+
+def test_a_name_in_other_capitals_is_meant() -> None:
+    assert did_you_mean("IOR", ["fio", "ior"]) == " (did you mean ior?)"
+    assert did_you_mean("iorposix", ["IorPosix"]) == " (did you mean IorPosix?)"

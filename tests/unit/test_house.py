@@ -25,11 +25,7 @@ FOLDERS = sorted(file.parent for file in LIBRARY.rglob("__init__.py") if file.pa
 LONG_FUNCTIONS = {
     "tools/fio/output.py parse_json",
     "tools/ior/output.py parse_json",
-    "tools/mdtest/output.py parse_table",
-}
-LONG_MODULES = {
-    "tools/ior/output.py",
-    "workspace/permission.py",
+    "tools/mdtest.py parse_table",
 }
 
 
@@ -50,9 +46,8 @@ def test_no_function_has_more_than_60_lines() -> None:
     assert long == LONG_FUNCTIONS
 
 
-def test_no_module_has_more_than_450_lines() -> None:
-    long = {path for path, _, text in modules() if len(text.splitlines()) > 450}
-    assert long == LONG_MODULES
+def test_no_module_has_more_than_700_lines() -> None:
+    assert not [path for path, _, text in modules() if len(text.splitlines()) > 700]
 
 
 def test_no_public_class_has_the_name_of_another() -> None:

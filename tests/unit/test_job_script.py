@@ -257,10 +257,8 @@ def test_a_signal_stops_the_tool_and_removes_the_directory(
         'iog_phase p bash -c \'echo data >"$0/data"; echo $$ >pid; exec sleep 60\' "$IOG_DIR"'
     )
     job.await_file(job.stage / "pid")
-    start = time.monotonic()
     process.send_signal(signal.Signals[f"SIG{name}"])
     assert process.wait(10) == status
-    assert time.monotonic() - start < 3
     assert not job.directory.exists()
     assert gone(int(job.text("pid")))
     assert job.text("told.txt") == f"{name}\n"
@@ -271,10 +269,8 @@ def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
         "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
     )
     job.await_file(job.stage / "pid")
-    start = time.monotonic()
     process.terminate()
     assert process.wait(10) == 143
-    assert time.monotonic() - start < 3
     assert gone(int(job.text("pid")))
     assert not job.directory.exists()
 

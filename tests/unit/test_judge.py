@@ -12,7 +12,7 @@ import pytest
 from iogauge.check import judged
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.words import Tier
-from iogauge.evidence import collect, model, striping
+from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
@@ -510,7 +510,7 @@ def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidenc
     said = {f.guard: f for f in decided.findings if f.metric is None}
     assert (said["G10"].outcome.value, said["G11"].outcome.value) == ("ok", "warn")
     assert "1 file(s) on 1 of 4 storage targets" in said["G11"].saw
-    record = striping.layout_of_record(laid_out(found, ("data", (2,))).striping)
+    record = model.layout_of_record(laid_out(found, ("data", (2,))).striping)
     assert record == {
         "kinds": [{"stripe_count": 1, "stripe_bytes": 1 << 20, "pattern": "raid0", "files": 2}],
         "files": 2,
@@ -539,6 +539,32 @@ def test_fewer_storage_targets_than_declared_are_not_believed(found: Evidence) -
     decided = decide(laid_out(found, ("data", (0,))), site, plan=plan)
     assert decided.verdict is Verdict.INVALID
     assert "G12: 4 storage targets; demanded: 5" in decided.reason
+
+
+@pytest.mark.parametrize(
+    ("out", "inactive", "said"),
+    [
+        ([], None, "ok"),
+        ([3], 3, "ok"),
+        ([], 3, "invalid"),
+        ([3], None, "invalid"),
+        ([2], 3, "invalid"),
+    ],
+)
+def test_storage_targets_are_out_as_declared_when_the_case_is_judged(
+    found: Evidence, out: list[int], inactive: int | None, said: str
+) -> None:
+    seen = laid_out(found, ("data", (0,)))
+    assert seen.opened
+    targets = tuple(dataclasses.replace(t, active=t.index != inactive) for t in TARGETS)
+    seen = dataclasses.replace(seen, opened=dataclasses.replace(seen.opened, targets=targets))
+    servers = {"count": 1, "nic": "100 GB/s"}
+    site = extras(
+        topology={"source": "x", "servers": servers, "targets": 4, "out": out},
+        target={"striping": "lustre"},
+    )
+    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=1))
+    assert findings_without_metric(decide(seen, site, plan=plan))["G12"] == said
 
 
 def test_a_warning_that_was_expected_is_none(found: Evidence) -> None:

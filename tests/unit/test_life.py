@@ -101,9 +101,9 @@ def test_a_damaged_stage_directory_ends_nothing(running: Running) -> None:
 
 
 class Paper:
-    def __init__(self, terminal: bool) -> None:
+    def __init__(self, terminal: bool, columns: int = 40) -> None:
         self.text = ""
-        self.screen = life.Screen(self.write, lambda: 40, terminal)
+        self.screen = life.Screen(self.write, lambda: columns, terminal)
 
     def write(self, text: str) -> None:
         self.text += text
@@ -135,7 +135,7 @@ def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
     paper.screen.tick(0)
     paper.screen.tick(1)
     first, second = paper.text.split("\r\x1b[K")[1:]
-    assert first == "Ior posix: before write, warm-up, 0 s g" and "1 s g" in second
+    assert first == "Ior …: before write, warm-up, 0 s gone," and "1 s gone" in second
     paper.screen.erase()
     paper.screen.erase()
     assert paper.text.endswith(second + "\r\x1b[K")
@@ -143,6 +143,18 @@ def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
     running.job.completion_time = 1.0
     paper.screen.tick(3)
     assert paper.text.endswith("\r\x1b[K") and "\n" not in paper.text
+
+
+def test_the_times_stay_on_a_narrow_screen(running: Running) -> None:
+    """The case's name makes room for them."""
+    running.opened()
+    running.case.name = "IorPosix per-process sequential buffered"
+    paper = Paper(terminal=True, columns=70)
+    paper.screen.add(running.case)
+    paper.screen.tick(0)
+    line = paper.text.split("\r\x1b[K")[1]
+    assert len(line) == 69
+    assert re.fullmatch(r"IorPosix per.*…: before write, warm-up, 0 s gone, about .* left", line)
 
 
 def test_a_case_that_was_never_submitted_is_not_shown(running: Running) -> None:

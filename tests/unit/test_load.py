@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.evidence import changes
-from iogauge.evidence.changes import NodeActivity
+from iogauge.evidence import witness
+from iogauge.evidence.witness import NodeActivity
 from iogauge.node import counters as node_counters
 from iogauge.node.counters import Load
 from support.lustre.recorded import sessions
 
 MIB = 1 << 20
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 LOAD = sessions("load.txt")
 PARAMS = sessions("params.txt")
 KNOWN = LOAD["lctl get_param llite.*.stats # 16 MiB written, 16 MiB read"].stdout
@@ -166,7 +165,7 @@ FIRST = Load(
 
 
 def later(**change: Any) -> NodeActivity:
-    return changes.change(FIRST, replace(FIRST, time=1010.5, **change))
+    return witness.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 
 def test_what_was_there_before_is_not_held_against_a_run() -> None:
@@ -222,7 +221,7 @@ def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
     def at(host: str, time: float) -> Load:
         return replace(FIRST, host=host, time=time)
 
-    found = changes.changes(
+    found = witness.changes(
         [at("b", 1), at("a", 1), at("c", 1)], [at("d", 2), at("b", 2), at("a", 3)]
     )
     assert [(change.host, change.seconds) for change in found] == [("a", 2.0), ("b", 1.0)]
@@ -257,7 +256,7 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     assert first.host == os.uname().nodename
     assert first.cache_id
     assert first.load1 >= 0
-    assert changes.change(first, node_counters.look(str(tmp_path))).seconds >= 0
+    assert witness.change(first, node_counters.look(str(tmp_path))).seconds >= 0
 
 
 @pytest.mark.parametrize("script", ["exit 3", "sleep 60", None])

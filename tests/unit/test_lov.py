@@ -7,6 +7,8 @@ import json
 import os
 import random
 import struct
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import lov
-from iogauge.node.layouts import FileLayout, Layouts, LustreError, Part
+from iogauge.check import io500 as io500_check
+from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
+from iogauge.guards import striping
+from iogauge.guards.finding import Outcome
+from iogauge.job import lustre as agent_on_lustre
+from iogauge.node import layouts as lov
+from iogauge.node.layouts import FileLayout, Layout, Layouts, LustreError, Part
+from iogauge.plan.case import Printed
 from support.lustre import attributes
 from support.lustre import lov as encoder
 from support.lustre.recorded import answer
@@ -97,7 +105,7 @@ def test_recorded_layouts(
     big: bool,
 ) -> None:
     made = recorded(name)
-    found = lov.parse(encoder.encode(made, big), name)
+    found = lov.parse_lov(encoder.encode(made, big), name)
     same(found, made)
     assert (found.path, found.last.stripe_count, found.last.stripe_bytes) == (name, count, size)
     assert (found.start, found.osts) == (start, osts)
@@ -131,7 +139,7 @@ def layouts(draw: st.DrawFn) -> dict[str, Any]:
     parts = []
     mirrors = draw(st.integers(1, 2))
     for mirror in range(1, mirrors + 1) if mirrors > 1 else [0]:
-        cuts = sorted(draw(st.sets(st.integers(1, 2**47), max_size=3)))
+        cuts = sorted(draw(st.sets(st.integers(1, 2**47 - 1), max_size=3)))
         edges = [0, *(cut << 16 for cut in cuts), None]
         done = draw(st.integers(1, len(edges) - 1))
         for number, (begin, end) in enumerate(pairwise(edges)):
@@ -141,7 +149,7 @@ def layouts(draw: st.DrawFn) -> dict[str, Any]:
 
 @given(layouts(), st.booleans())
 def test_every_layout_is_read_as_it_was_written(made: dict[str, Any], big: bool) -> None:
-    same(lov.parse(encoder.encode(made, big), "f"), made)
+    same(lov.parse_lov(encoder.encode(made, big), "f"), made)
 
 
 @given(layouts(), st.data())
@@ -149,9 +157,9 @@ def test_a_cut_layout_is_refused(made: dict[str, Any], data: st.DataObject) -> N
     whole = encoder.encode(made)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(LustreError, match=r"lustre\.lov of f: "):
-        lov.parse(cut, "f")
+        lov.parse_lov(cut, "f")
     with pytest.raises(LustreError):
-        lov.parse(whole + b"\0", "f")
+        lov.parse_lov(whole + b"\0", "f")
 
 
 @given(layouts(), st.data())
@@ -162,7 +170,7 @@ def test_damage_never_moves_a_file(made: dict[str, Any], data: st.DataObject) ->
     at = data.draw(st.integers(0, table - 1))
     whole[at] ^= data.draw(st.integers(1, 255))
     try:
-        found = lov.parse(bytes(whole), "f")
+        found = lov.parse_lov(bytes(whole), "f")
     except LustreError as error:
         assert str(error).startswith("lustre.lov of f: ")
         return
@@ -173,7 +181,7 @@ def test_damage_never_moves_a_file(made: dict[str, Any], data: st.DataObject) ->
 
 @given(st.binary(max_size=300))
 def test_no_bytes_break_the_parser(data: bytes) -> None:
-    for parse in (lov.parse, lov.parse_default):
+    for parse in (lov.parse_lov, lov.parse_default_lov):
         try:
             parse(data, "f")
         except LustreError as error:
@@ -220,7 +228,7 @@ ENTRY = 32
 )
 def test_what_is_damaged_is_refused_with_its_reason(data: bytes, why: str) -> None:
     with pytest.raises(LustreError) as error:
-        lov.parse(data, "f")
+        lov.parse_lov(data, "f")
     assert why in str(error.value)
 
 
@@ -229,13 +237,13 @@ def test_a_file_whose_components_have_no_objects_holds_no_data() -> None:
     for part in made["parts"]:
         part |= {"init": False, "objects": []}
     with pytest.raises(LustreError, match="no component has objects"):
-        lov.parse(encoder.encode(made), "f")
+        lov.parse_lov(encoder.encode(made), "f")
 
 
 def test_an_extension_holds_no_data() -> None:
     made = recorded("f40")
     data = patched(encoder.encode(made), ENTRY + 2 * 48 + 4, "<I", 0x40)
-    found = lov.parse(data, "f")
+    found = lov.parse_lov(data, "f")
     assert [part.pattern for part in found.parts] == ["raid0", "raid0", "extension"]
     assert found.osts == (2, 3, 0)
 
@@ -255,14 +263,14 @@ def default(**part: Any) -> dict[str, Any]:
     ],
 )
 def test_the_default_of_a_directory(made: dict[str, Any], text: str) -> None:
-    assert str(lov.parse_default(encoder.encode(made), "d")) == text
+    assert str(lov.parse_default_lov(encoder.encode(made), "d")) == text
 
 
 def test_a_progressive_default_with_data_on_the_metadata_target() -> None:
     on_mdt = {"count": 0, "size": MIB, "pattern": "mdt", "begin": 0, "end": MIB, "init": False}
     rest = {"count": -1, "size": 4 * MIB, "begin": MIB, "end": None, "init": False}
     made = {"composite": True, "parts": [on_mdt, rest]}
-    found = lov.parse_default(encoder.encode(made), "d")
+    found = lov.parse_default_lov(encoder.encode(made), "d")
     assert str(found) == "to 1 MiB: on the metadata target; to the end: all targets x 4 MiB"
 
 
@@ -286,7 +294,7 @@ def test_all_files_below_a_directory_are_read(lustre: Path) -> None:
         (lustre / name).write_bytes(b"x")
     (lustre / "link").symlink_to("b")
     (lustre / "loop").symlink_to(".")
-    found = lov.look(str(lustre), 2)
+    found = lov.look_at_lov(str(lustre), 2)
     assert [file.path for file in found.files] == ["b", "sub/a", "sub/deep/c"]
     assert (found.total, found.seed, found.repetition, found.problem) == (3, 0, 2, "")
     assert Layouts.from_json(json.loads(json.dumps(found.to_json()))) == found
@@ -298,7 +306,7 @@ def test_more_files_are_a_random_sample_with_its_seed(
     monkeypatch.setattr(lov, "MOST_FILES", 5)
     for number in range(50):
         (lustre / f"f{number}").touch()
-    seen = [lov.look(str(lustre), 1) for _ in range(4)]
+    seen = [lov.look_at_lov(str(lustre), 1) for _ in range(4)]
     assert {found.total for found in seen} == {50}
     assert {len({file.path for file in found.files}) for found in seen} == {5}
     assert len({found.files for found in seen}) > 1
@@ -311,23 +319,48 @@ def test_a_place_that_gives_no_layouts_is_named(
 ) -> None:
     (tmp_path / "f").touch()
     with pytest.raises(LustreError, match=r"f was not answered .*it is not on Lustre"):
-        lov.read(str(tmp_path / "f"), "f")
+        lov.read_lov(str(tmp_path / "f"), "f")
     with pytest.raises(LustreError, match="it is not on Lustre"):
-        lov.read_default(str(tmp_path))
+        lov.read_default_lov(str(tmp_path))
 
     def without(path: str, name: str) -> bytes:
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA), path)
 
     monkeypatch.setattr(os, "getxattr", without)
     with pytest.raises(LustreError, match="made without objects"):
-        lov.read(str(tmp_path / "f"), "f")
-    assert lov.read_default(str(lustre)) is None
+        lov.read_lov(str(tmp_path / "f"), "f")
+    assert lov.read_default_lov(str(lustre)) is None
+
+
+def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
+    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As IO500's job does it: lfs setstripe, then the agent's look, then its reader and its guard."""
+    script = Path(encoder.__file__).with_name("lfs")
+    for name, words in (("ior-easy", ["-c", "1"]), ("ior-hard", ["-c", "-1", "-S", "16777216"])):
+        (lustre / name).mkdir()
+        subprocess.run([script, "setstripe", *words, lustre / name], check=True)
+    paths = [str(lustre / name) for name in ("ior-easy", "ior-hard")]
+    told = json.dumps(agent_on_lustre.passed_on_by([*paths, str(tmp_path / "gone")]))
+    output = io500_check.parse_passed_on(Printed(told, "", ""))
+    found = passed_on_in({DIRECTORIES_READ: [output]})
+    assert {name: str(layout) for name, layout in found.items()} == {
+        "ior-easy": "1 x default size",
+        "ior-hard": "all targets x 16 MiB",
+        "gone": "None",
+    }
+    unanswered: Any = output.parameters["unanswered"]
+    assert list(unanswered) == ["gone"] and "not answered" in unanswered["gone"]
+    asked = {"ior-easy": Layout(stripe_count=1), "ior-hard": Layout(stripe_bytes=16 << 20)}
+    finding = striping.directories(asked=asked, found=found, unanswered={}, active=4)
+    assert finding.outcome is Outcome.OK
+    assert finding.saw == "ior-easy: 1 x default size; ior-hard: all targets x 16 MiB"
 
 
 def test_a_real_file_system_without_layouts_is_no_lustre(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
     with pytest.raises(LustreError, match="it is not on Lustre"):
-        lov.read(str(tmp_path / "f"), "f")
+        lov.read_lov(str(tmp_path / "f"), "f")
 
 
 @pytest.mark.parametrize(
@@ -345,3 +378,29 @@ def test_what_are_no_layouts_in_json(change: dict[str, Any]) -> None:
     plain = Layouts(repetition=1, files=(one,), total=1).to_json()
     with pytest.raises(TypeError):
         Layouts.from_json({**plain, **change})
+
+
+def test_a_new_file_asks_for_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    monkeypatch.setattr(os, "setxattr", lambda file, name, value: asked.append(value))
+    lov.create(str(tmp_path / "f"), 3, MIB)
+    fields = encoder.struct(
+        "lov_user_md_v1",
+        big=sys.byteorder == "big",
+        lmm_magic=0x0BD50BD0,
+        lmm_pattern=encoder.PATTERN["raid0"],
+        lmm_stripe_size=MIB,
+        lmm_stripe_count=1,
+        lmm_stripe_offset=encoder.HIDDEN,
+    )
+    target = encoder.struct("lov_user_ost_data_v1", big=sys.byteorder == "big", l_ost_idx=3)
+    assert asked == [fields + bytes(16) + target]
+    with pytest.raises(FileExistsError):
+        lov.create(str(tmp_path / "f"), 3, MIB)
+
+
+def test_a_refused_file_is_not_left(tmp_path: Path) -> None:
+    """The file system of this test knows no such attribute."""
+    with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)):
+        lov.create(str(tmp_path / "f"), 3, None)
+    assert not (tmp_path / "f").exists()

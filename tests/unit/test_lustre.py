@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
-from iogauge.node import directories, layouts, lov, lustre_client, lustre_targets
+from iogauge.node import directories, layouts, lustre
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
 from iogauge.node.mounts import StorageTarget
@@ -144,7 +144,7 @@ def test_the_stand_in_gives_what_the_words_ask_for(
     file = str(tmp_path / "f")
     lfs = str(PROGRAMS / "lfs")
     subprocess.run([lfs, "setstripe", *layout.arguments(), file], check=True)
-    found = lov.read(file, "f")
+    found = layouts.read_lov(file, "f")
     if layout.components:
         assert [part.end_bytes for part in found.parts] == [
             part.end_bytes for part in layout.components
@@ -164,8 +164,8 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
         lambda: directories.parse_getdirstripe(text),
         lambda: directories.parse_df_inodes(text),
         lambda: directories.parse_pool(text, ()),
-        lambda: lustre_targets.parse_osts(text),
-        lambda: lustre_targets.parse_df(text),
+        lambda: lustre.parse_osts(text),
+        lambda: lustre.parse_df(text),
     ):
         with contextlib.suppress(LustreError):
             parse()
@@ -295,7 +295,7 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    view = lustre_targets.look(str(tmp_path))
+    view = lustre.look(str(tmp_path))
     found = directories.look(view, pool="flash", metadata=True)
     assert found.facts == {} and found.pool == ()
     assert len(found.unanswered) == 2
@@ -326,9 +326,9 @@ def joined(
     osts: str = "lfs osts /mnt/lustre",
     servers: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[StorageTarget, ...]:
-    return lustre_targets.join_targets(
-        osts=lustre_targets.parse_osts(answer("health.txt", osts).stdout),
-        shown=lustre_targets.parse_df(answer("health.txt", df).stdout),
+    return lustre.join_targets(
+        osts=lustre.parse_osts(answer("health.txt", osts).stdout),
+        shown=lustre.parse_df(answer("health.txt", df).stdout),
         servers=servers,
     )
 
@@ -367,13 +367,13 @@ def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
     shown = {f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)}
     shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
     kernel(tmp_path, shown)
-    said = lustre_targets.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
-    assert lustre_client.targets("lustre", tmp_path) == said
+    said = lustre.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
+    assert lustre.client_targets("lustre", tmp_path) == said
     more = {"lustre-OST001f-osc-ffff88a": "1", "lustre-OST001f-osc-ffff88b": "0"}
     more |= {"lustre-OST0004-osc-MDT0000": "0", "other-OST0005-osc-ffff88a": "1"}
     kernel(tmp_path, {f"osc.{name}.active": value for name, value in more.items()})
-    assert lustre_client.targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
-    assert lustre_client.targets("scratch", tmp_path) == {}
+    assert lustre.client_targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
+    assert lustre.client_targets("scratch", tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_a_full_target_without_a_flag_is_refused_for_its_room() -> None:
 
 def test_targets_beyond_ten_have_a_decimal_index_and_a_hexadecimal_name() -> None:
     line = "scratch-OST001f_UUID  3833116  1528  3605492  1%  /mnt/my scratch[OST:31] DN\n"
-    (found,) = lustre_targets.parse_df(line).values()
+    (found,) = lustre.parse_df(line).values()
     assert (found.index, found.uuid, found.flags) == (31, "scratch-OST001f_UUID", "DN")
 
 
@@ -407,28 +407,28 @@ def test_a_target_that_does_not_answer_is_inactive() -> None:
     text = answer("health.txt", "lfs df /mnt/lustre").stdout
     lines = text.splitlines(keepends=True)
     lines[4] = "lustre-OST0001_UUID : Resource temporarily unavailable\n"
-    found = lustre_targets.parse_df("".join(lines))
+    found = lustre.parse_df("".join(lines))
     assert sorted(target.index for target in found.values()) == [0, 2, 3]
 
 
 @pytest.mark.parametrize("command", ["lfs osts # not mounted", "lfs df /nonexistent"])
 def test_no_targets_are_an_error(command: str) -> None:
     with pytest.raises(LustreError, match="no storage target in an empty answer"):
-        lustre_targets.parse_osts(answer("health.txt", command).stdout)
+        lustre.parse_osts(answer("health.txt", command).stdout)
 
 
 def test_a_target_that_stands_twice_is_an_error() -> None:
     text = answer("health.txt", "lfs osts /mnt/lustre").stdout
     with pytest.raises(LustreError, match="twice"):
-        lustre_targets.parse_osts(text + text)
+        lustre.parse_osts(text + text)
 
 
 @pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
 def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
     df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
-    osts = lustre_targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
+    osts = lustre.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
     with pytest.raises(LustreError, match="the client does not have it"):
-        lustre_targets.join_targets(osts=osts, shown=lustre_targets.parse_df(df), servers={})
+        lustre.join_targets(osts=osts, shown=lustre.parse_df(df), servers={})
 
 
 def test_a_target_has_the_address_of_its_server() -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from iogauge.cli import app, site
+from iogauge.core import paths
 from iogauge.node.mounts import Mount, Space, StorageTarget, View
-from iogauge.site import settings, survey, writing
-from iogauge.site.survey import NodeSeen, Queue, Slurm
+from iogauge.site import machine, settings, writing
+from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found
 
-ROOT = Path(__file__).resolve().parents[2]
 TIB = 1 << 40
 QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
 MOUNT = Mount(30, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw,flock", "/", "0:45")
@@ -82,7 +86,7 @@ def test_queues_that_are_up_the_default_first() -> None:
         "batch*|2|2|16|257536|1-12:00:00|up\n"
         "old|9|2|8|1|infinite|down\n"
     )
-    batch, debug = survey.parse_sinfo(text)
+    batch, debug = machine.parse_sinfo(text)
     assert batch == Queue("batch", 32, 32, 257536 << 20, 129600, True)
     assert (debug.name, debug.cores, debug.limit_seconds) == ("debug", 2, 1800)
 
@@ -92,7 +96,7 @@ def test_queues_that_are_up_the_default_first() -> None:
     [("30:00", 1800), ("2:00:00", 7200), ("1-00:00:00", 86400), ("infinite", None)],
 )
 def test_time_limits_of_slurm(text: str, seconds: int | None) -> None:
-    assert survey.parse_limit(text) == seconds
+    assert machine.parse_limit(text) == seconds
 
 
 def test_lustre_below_slurm() -> None:
@@ -169,12 +173,78 @@ def test_the_network_that_leads_to_storage(
 
 
 def test_a_node_is_asked_through_a_scheduler(tmp_path: Path) -> None:
-    node = survey.look_through(["env"], str(tmp_path))
-    here = survey.look_here(str(tmp_path))
+    node = machine.look_through(["env"], str(tmp_path))
+    here = machine.look_here(str(tmp_path))
     assert node.view.mount == here.view.mount
     assert node.cores == here.facts["cpu.cores"]
     with pytest.raises(OSError, match="exit status 1"):
-        survey.look_through(["env"], str(tmp_path / "absent"))
+        machine.look_through(["env"], str(tmp_path / "absent"))
+
+
+def said_to_another_user(folder: str, *words: str) -> str:
+    """What iogauge says to a user who may not write in a folder."""
+    os.chmod(folder, 0o755)
+    codecs.lookup("ascii")  # the other user may not read the interpreter's modules
+    said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(65534, 65534, 65534)
+            done = CliRunner().invoke(app.app, list(words))
+            os.write(said[1], f"{done.output} {done.exception!r}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    return os.read(said[0], 4096).decode()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which root may")
+def test_bench_says_how_to_get_a_target_that_may_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
+        Path(name, ".iogauge-allowed").touch()
+        monkeypatch.setenv("IOGAUGE_TARGET", name)
+        text = said_to_another_user(name, "bench")
+    assert f"target {name}: user nobody may not write there: mkdir {name}/nobody" in text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user, which root may")
+def test_a_user_of_a_shared_installation_is_told_of_a_folder_of_their_own() -> None:
+    with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
+        text = said_to_another_user(name, "--sites", name, "site", "new", "mine")
+    assert f"may not write in {name}: " in text
+    assert "iogauge --sites DIR site new mine" in text and "--repository DIR" in text
+
+
+def test_a_site_of_your_own_is_found_by_the_commands_that_come_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("IOGAUGE_SITES", str(tmp_path))
+    first, second, *_ = site.next_commands("mine", "quick", None, tmp_path)
+    assert first.startswith(f"export IOGAUGE_SITES={tmp_path}  ")
+    assert second == "iogauge validate mine"
+    inside = paths.project_root() / "site-configs"
+    assert site.next_commands("mine", "quick", None, inside)[0] == "iogauge validate mine"
+
+
+@pytest.mark.parametrize(
+    ("remote", "source", "project"),
+    [
+        ("https://gitlab.a.b/hpc/iogauge.git", "https://gitlab.a.b/hpc/iogauge.git", "hpc/iogauge"),
+        ("https://gitlab.a.b/x/y/iogauge", "https://gitlab.a.b/x/y/iogauge", "x/y/iogauge"),
+        ("https://ci:secret@a.b/hpc/iogauge.git", "https://a.b/hpc/iogauge.git", "hpc/iogauge"),
+        ("git@a.b:hpc/iogauge.git", "git@a.b:hpc/iogauge.git", "hpc/iogauge"),
+        ("ssh://git@a.b:22/hpc/iogauge", "ssh://git@a.b:22/hpc/iogauge", "hpc/iogauge"),
+        ("/srv/hpc/iogauge", "/srv/hpc/iogauge", "hpc/iogauge"),
+        ("file:///srv/hpc/iogauge.git", "file:///srv/hpc/iogauge.git", "hpc/iogauge"),
+        ("", "https://gitlab.example/hpc/iogauge.git", "hpc/iogauge"),
+    ],
+)
+def test_a_repository_names_the_project_and_no_password(
+    remote: str, source: str, project: str
+) -> None:
+    assert writing.origin(remote) == (source, project)
 
 
 def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Path) -> None:

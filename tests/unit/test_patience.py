@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -78,13 +79,11 @@ def test_no_child_and_no_descriptor_is_left() -> None:
     deadline.call("/t", lambda: None)
     with pytest.raises(NoAnswer):
         deadline.call("/t", lambda: time.sleep(60), 0.1)
-    time.sleep(0.1)
-    while True:
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                raise AssertionError("a child runs on")
-        except ChildProcessError:
-            break
+    late = time.monotonic() + 10
+    with contextlib.suppress(ChildProcessError):
+        while True:  # a child that was killed may die later on a busy machine
+            assert os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < late, "a child runs on"
+            time.sleep(0.01)
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 

@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import ToolOutput
 from iogauge.node.layouts import Layout, Pins
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
-from iogauge.plan.launchers import (
+from iogauge.plan.script import (
+    Launch,
     binding_options,
     host_options,
+    job_functions,
     job_options,
     per_node_launcher,
     placing_options,
     reporting_variables,
+    shell_command,
+    shell_word,
 )
-from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
 SNIPPETS = st.sampled_from(

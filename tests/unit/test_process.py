@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -106,3 +109,46 @@ def test_what_keeps_the_lock_is_left_alone(tmp_path: Path) -> None:
     finally:
         keeper.kill()
         keeper.wait()
+
+
+def shown() -> str:
+    print(sys.argv[1:], os.environ["PATH"], sorted(os.environ))
+    print("said", file=sys.stderr)
+    atexit.register(print, "at the end")
+    return "a text is status 1"
+
+
+def test_a_fork_has_its_own_arguments_environment_streams_and_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = dict(os.environ), list(sys.argv)
+    with capsys.disabled():  # standard streams as a program has them
+        done = processes.Fork.printed(shown, ["/x/program", "a", "b"], {"PATH": "/p"})
+    assert done == (1, "['a', 'b'] /p ['PATH']\nat the end\n", "said\na text is status 1\n")
+    assert (dict(os.environ), list(sys.argv)) == before
+
+
+@pytest.mark.parametrize(
+    ("main", "status"),
+    [
+        (lambda: None, 0),
+        (lambda: 7, 7),
+        (lambda: sys.exit(3), 3),
+        (lambda: 1 / 0, 1),
+        (lambda: os._exit(5), 5),
+        (lambda: os.kill(os.getpid(), signal.SIGTERM), -signal.SIGTERM),
+    ],
+)
+def test_a_fork_ends_as_a_program_does(main: Callable[[], object], status: int) -> None:
+    assert processes.Fork.printed(main, ["program"], {})[0] == status
+
+
+def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path: Path) -> None:
+    kept = tempfile.TemporaryDirectory(dir=tmp_path)
+    left = atexit.register(Path(tmp_path, "left").touch)
+    fork = processes.Fork(
+        lambda: Path(tmp_path, Path("/proc/self/comm").read_text()).touch(), ["a/b"], {}
+    )
+    assert fork.wait() == 0
+    atexit.unregister(left)
+    assert {file.name.strip() for file in tmp_path.iterdir()} == {"b", Path(kept.name).name}

@@ -164,7 +164,9 @@ def test_a_site_uses_the_stack_of_its_name_and_says_what_is_not_verified(name: s
     (environment,) = load(SITES / name / "settings.yaml")["environments"]
     assert environment["extras"]["stack"] == name
     assert (SITES.parent / "environments" / name / "spack.yaml").is_file()
-    assert "Not verified" in (SITES / name / "README.md").read_text(encoding="utf-8")
+    assert "Nothing was run on the real system" in (SITES / name / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name))

@@ -282,7 +282,7 @@ def test_what_is_trouble(verdict: Verdict) -> None:
 
 
 def test_names() -> None:
-    record = records.record(case="Ior %files=shared %.part=disk", target=None)
+    record = records.record(case="Ior %files=shared %.part=disk %.repeat_no=3", target=None)
     assert record.short_name == "Ior shared"
     assert record.target_path == "lustre"
     assert records.record().target_path == "/s"

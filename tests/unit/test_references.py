@@ -54,26 +54,26 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
 @pytest.mark.parametrize(
     ("leaf", "key", "found", "allowed"),
     [
-        ([0, -0.1, None, "MiB/s"], "[0]", "0", "a finite number above 0"),
-        ([-5, -0.1, None, "MiB/s"], "[0]", "-5", "above 0"),
-        ([float("nan"), -0.1, None, "MiB/s"], "[0]", "nan", "above 0"),
-        ([float("inf"), -0.1, None, "MiB/s"], "[0]", "inf", "above 0"),
-        ([10**400, -0.1, None, "MiB/s"], "[0]", "1000", "above 0"),
-        (["100", -0.1, None, "MiB/s"], "[0]", "'100'", "above 0"),
-        ([True, -0.1, None, "MiB/s"], "[0]", "True", "above 0"),
-        ([None, -0.1, None, "MiB/s"], "[0]", "None", "above 0"),
-        ([100, 0.1, None, "MiB/s"], "[1]", "0.1", "between -1 and 0"),
-        ([100, -1.1, None, "MiB/s"], "[1]", "-1.1", "between -1 and 0"),
-        ([100, False, None, "MiB/s"], "[1]", "False", "between -1 and 0"),
-        ([100, "-10%", None, "MiB/s"], "[1]", "'-10%'", "between -1 and 0"),
-        ([100, float("nan"), None, "MiB/s"], "[1]", "nan", "between -1 and 0"),
-        ([100, None, -0.1, "MiB/s"], "[2]", "-0.1", "0 or more"),
-        ([100, -0.1, float("inf"), "MiB/s"], "[2]", "inf", "0 or more"),
+        ([0, -0.1, None, "MiB/s"], " (value)", "0", "a finite number above 0"),
+        ([-5, -0.1, None, "MiB/s"], " (value)", "-5", "above 0"),
+        ([float("nan"), -0.1, None, "MiB/s"], " (value)", "nan", "above 0"),
+        ([float("inf"), -0.1, None, "MiB/s"], " (value)", "inf", "above 0"),
+        ([10**400, -0.1, None, "MiB/s"], " (value)", "1000", "above 0"),
+        (["100", -0.1, None, "MiB/s"], " (value)", "'100'", "above 0"),
+        ([True, -0.1, None, "MiB/s"], " (value)", "True", "above 0"),
+        ([None, -0.1, None, "MiB/s"], " (value)", "None", "above 0"),
+        ([100, 0.1, None, "MiB/s"], " (lower bound)", "0.1", "between -1 and 0"),
+        ([100, -1.1, None, "MiB/s"], " (lower bound)", "-1.1", "between -1 and 0"),
+        ([100, False, None, "MiB/s"], " (lower bound)", "False", "between -1 and 0"),
+        ([100, "-10%", None, "MiB/s"], " (lower bound)", "'-10%'", "between -1 and 0"),
+        ([100, float("nan"), None, "MiB/s"], " (lower bound)", "nan", "between -1 and 0"),
+        ([100, None, -0.1, "MiB/s"], " (upper bound)", "-0.1", "0 or more"),
+        ([100, -0.1, float("inf"), "MiB/s"], " (upper bound)", "inf", "0 or more"),
         ([100, None, None, "MiB/s"], "", "neither", "else nothing can fail"),
         ([100, -1, None, "MiB/s"], "", "neither", "else nothing can fail"),
         ([100, -1.0, None, "MiB/s"], "", "neither", "else nothing can fail"),
-        ([100, -0.1, None, "MB"], "[3]", "'MB'", "unknown unit 'MB' (known: B/s"),
-        ([100, -0.1, None, None], "[3]", "None", "unknown unit"),
+        ([100, -0.1, None, "MB"], " (unit)", "'MB'", "unknown unit 'MB' (known: B/s"),
+        ([100, -0.1, None, None], " (unit)", "None", "unknown unit"),
         ([100, -0.1, None], "", "[100, -0.1, None]", "[value, lower or null"),
         (100, "", "100", "[value, lower or null"),
         ("fast", "", "'fast'", "[value, lower or null"),
@@ -82,26 +82,56 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
         (["$xfail", "  ", [1, 0, 0, "s"]], "", "['$xfail', '  '", "with a reason"),
         (["$xfail", 5, [1, 0, 0, "s"]], "", "['$xfail', 5", "with a reason"),
         (["$xfail", [1, 0, 0, "s"]], "", "['$xfail', [1", "with a reason"),
-        (["$xfail", "a, until 2027-01-01", [1, 0.5, 0, "s"]], "[1]", "0.5", "between -1 and 0"),
+        (
+            ["$xfail", "a, until 2027-01-01", [1, 0.5, 0, "s"]],
+            " (lower bound)",
+            "0.5",
+            "between -1 and 0",
+        ),
         (["$xfail", "a, until 2027-01-01", 5], "", "5", "[value, lower or null"),
-        (["$xfail", "why", [1, 0, 0, "s"]], "[1]", "'why'", "one 'until YYYY-MM-DD'"),
+        (["$xfail", "why", [1, 0, 0, "s"]], " (reason)", "'why'", "one 'until YYYY-MM-DD'"),
         (
             ["$xfail", "until it works", [1, 0, 0, "s"]],
-            "[1]",
+            " (reason)",
             "'until it",
             "one 'until YYYY-MM-DD'",
         ),
-        (["$xfail", "a, until 31.03.2027", [1, 0, 0, "s"]], "[1]", "'a, until 31", "one 'until"),
-        (["$xfail", "a, until 2027-3-31", [1, 0, 0, "s"]], "[1]", "'a, until 2027-3", "one 'until"),
-        (["$xfail", "a, until 2027-02-30", [1, 0, 0, "s"]], "[1]", "'a, until 2027-02", "day"),
+        (
+            ["$xfail", "a, until 31.03.2027", [1, 0, 0, "s"]],
+            " (reason)",
+            "'a, until 31",
+            "one 'until",
+        ),
+        (
+            ["$xfail", "a, until 2027-3-31", [1, 0, 0, "s"]],
+            " (reason)",
+            "'a, until 2027-3",
+            "one 'until",
+        ),
+        (
+            ["$xfail", "a, until 2027-02-30", [1, 0, 0, "s"]],
+            " (reason)",
+            "'a, until 2027-02",
+            "day",
+        ),
         (
             ["$xfail", "a, until 2027-01-01 or until 2028-01-01", [1, 0, 0, "s"]],
-            "[1]",
+            " (reason)",
             "'a, ",
             "one",
         ),
-        (["$xfail", "until 2027-01-01", [1, 0, 0, "s"]], "[1]", "'until 2027", "reason beside"),
-        (["$xfail", "(until 2027-01-01)", [1, 0, 0, "s"]], "[1]", "'(until 2027", "reason beside"),
+        (
+            ["$xfail", "until 2027-01-01", [1, 0, 0, "s"]],
+            " (reason)",
+            "'until 2027",
+            "reason beside",
+        ),
+        (
+            ["$xfail", "(until 2027-01-01)", [1, 0, 0, "s"]],
+            " (reason)",
+            "'(until 2027",
+            "reason beside",
+        ),
         (["$xfail", "a", [1, 0, 0, "s"], "2027-01-01"], "", "['$xfail', 'a', [1", "with a reason"),
     ],
 )
@@ -234,7 +264,7 @@ def test_what_was_accepted_stands_beside_a_reference(entry: Any) -> None:
         ),
         (
             {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
-            "f: $accepted.Ior.disk.write_bw[1]: found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
+            "f: $accepted.Ior.disk.write_bw (unit): found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
         ),
     ],
 )
@@ -310,7 +340,7 @@ def test_a_wrong_unit_is_named_with_the_converted_value(
     sites: Path, body: str, unit: str, better: str
 ) -> None:
     (mistake,) = against(sites, body)
-    assert f"[3]: found unit {unit}; allowed: " in mistake
+    assert f" (unit): found {unit}; allowed: " in mistake
     assert mistake.endswith(better)
 
 
@@ -496,7 +526,7 @@ BLOCKS = [
         (
             "$partition, block",
             ("here:disk", "4k"),
-            "block '4k', which no case has; allowed: 4KiB, 1MiB",
+            "block '4k' (did you mean 4KiB?), which no case has; allowed: 4KiB, 1MiB",
         ),
         ("block, tasks", ("1MiB", 2), None),
         ("block, tasks", ("1MiB", 1), "tasks '1', which no case has; allowed: 2"),

@@ -13,11 +13,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from iogauge.cli.screen import show_ending
+from iogauge.core.measurement import Metric
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import Record
+from iogauge.plan import cost
+from iogauge.plan.case import Access
+from iogauge.records.record import Record, ReferenceRecord
 from iogauge.report import outcome, table
 from iogauge.report.outcome import SessionRecords
 from support import records
+from support.extras import extras
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
 
@@ -54,6 +59,14 @@ def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
     Console(file=stream, width=width, color_system=None).print(
         table.table(table.rows(records), wide), soft_wrap=True
     )
+    return stream.getvalue()
+
+
+def ended(found: Sequence[Record]) -> str:
+    """What a command prints at the end of a session."""
+    stream = io.StringIO()
+    of_session = SessionRecords(found)
+    show_ending(Console(file=stream, width=200), of_session, of_session.ending(False))
     return stream.getvalue()
 
 
@@ -107,6 +120,19 @@ def test_a_row_shows_the_bound_that_can_be_missed(better: str, bound: str) -> No
         [record("PASS", metrics=[records.metric("p99", better=better, reference=reference)])]
     )
     assert row.reference == bound
+
+
+def test_a_reference_that_is_a_share_of_the_ceiling_shows_the_share() -> None:
+    efficiency = {"read": "80 %", "write": "90 %"}
+    limits = {"source": "offer", "devices": {"write": "200 MiB/s"}, "efficiency": efficiency}
+    partition = extras(topology=limits)
+    access = Access(direction="write", saturates="bandwidth")
+    stands_in = cost.ceiling_reference(Metric("write_bw", "MiB/s", "more"), access, partition, 1)
+    assert stands_in
+    of_ceiling = record(metrics=[metric(reference=ReferenceRecord.of(stands_in).to_json())])
+    assert [row.reference for row in table.rows([of_ceiling])] == ["180.0 (90%)"]
+    assert "180.0 (90%) is that share of the ceiling" in ended([of_ceiling])
+    assert "share of the ceiling" not in ended([record()])
 
 
 def test_a_metric_without_reference_ceiling_and_spread() -> None:
@@ -278,6 +304,28 @@ def test_a_wide_row_is_one_line_with_its_reason() -> None:
     assert all("G15: load before" in line for line in lines if "Fio" in line)
 
 
+def test_the_load_of_each_case_is_one_remark_with_its_range() -> None:
+    """A busy machine has another load before each case; the reason that matters must not hide among them."""
+    found = [
+        record(
+            case=f"Ior {n}",
+            findings=[
+                {
+                    **finding("warn", None, "G15"),
+                    "saw": f"load before the run {load} x cores, 2 bound",
+                }
+            ],
+        )
+        for n, load in enumerate(("0.92", "10.10", "0.92", "1.30"))
+    ]
+    text = shown(found)
+    assert "[1] G15: load before the run 0.92 to 10.10 x cores, 2 bound" in text
+    assert "[2]" not in text
+    assert text.count("[1]") == 5
+    assert "load before the run 0.92 x cores" in shown(found[::2])
+    assert "load before the run 1.30 x cores" in shown(found, wide=True)
+
+
 def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
@@ -356,7 +404,7 @@ def test_a_report_without_form_says_nothing_of_what_cannot_run(tmp_path: Path, t
 
 
 #: What a decided case's record has, and an undecided one has no knowledge of.
-UNKNOWN = {"overridden", "price", "stack", "line", "series", "fingerprint", "layout"}
+UNKNOWN = {"suite", "overridden", "price", "stack", "line", "series", "fingerprint", "layout"}
 
 
 def documented() -> set[str]:

@@ -14,12 +14,11 @@ import pytest
 
 from iogauge.evidence import collect, fingerprint
 from iogauge.judge import case
-from iogauge.plan.launchers import per_node_launcher
-from iogauge.plan.script import Launch, job_functions
+from iogauge.plan.script import Launch, job_functions, per_node_launcher
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.fio.output import parse_json
 from iogauge.tools.ior import output
-from iogauge.tools.mdtest.output import parse_rank_csv
+from iogauge.tools.mdtest import parse_rank_csv
 from support import scale
 from support import stage as healthy
 from support.depth import FULL

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from iogauge.core.measurement import Disturber, Quantity
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved, Witness
-from iogauge.guards import cache, contents, figures, preflight
+from iogauge.guards import cache, contents, figures, nodes, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
@@ -92,6 +93,49 @@ def test_metadata_with_a_warning_is_asked_for_its_bytes(left: Evidence) -> None:
     left = dataclasses.replace(left, outputs={**left.outputs, "write": warned})
     (finding,) = figures.bytes_moved_of(phase(left, 0, direction="metadata"))
     assert "odd" in finding.saw
+
+
+SIZES = (
+    "WARNING: inconsistent file size by different tasks",
+    "WARNING: Expected aggregate file size       = 75497472",
+    "WARNING: Stat() of aggregate file size      = 37748736",
+    "WARNING: Using actual aggregate bytes moved = 75497472",
+)
+
+
+@pytest.mark.parametrize(
+    ("warnings", "read", "outcome"),
+    [
+        (SIZES, 1, Outcome.WARN),
+        # All tasks agree on a wrong size; not all was read; another warning.
+        (SIZES[1:], 1, Outcome.INVALID),
+        (SIZES, 0, Outcome.INVALID),
+        ((*SIZES, "WARNING: odd"), 1, Outcome.INVALID),
+    ],
+)
+def test_sizes_that_clients_do_not_see_alike_yet(
+    left: Evidence, warnings: tuple[str, ...], read: int, outcome: Outcome
+) -> None:
+    *rest, last = left.outputs["write"]
+    wrote = stage.plan().repeat[0].data_bytes or 0
+    moved = {"bytes_moved": wrote - 1 + read}
+    outputs = {
+        "write": (*rest, dataclasses.replace(last, warnings=warnings)),
+        "read": [
+            dataclasses.replace(
+                one, phases=tuple(dataclasses.replace(part, **moved) for part in one.phases)
+            )
+            for one in left.outputs["read"]
+        ],
+    }
+    plan = stage.plan()
+    whole = [dataclasses.replace(one, data_bytes=wrote) for one in plan.repeat]
+    seen = case(
+        dataclasses.replace(left, outputs={**left.outputs, **outputs}),
+        dataclasses.replace(plan, repeat=whole),
+    )
+    (finding,) = figures.bytes_moved_of(seen.phases[0])
+    assert finding.outcome == outcome, finding.saw
 
 
 def over(left: Evidence, **reasons: str) -> Evidence:
@@ -302,3 +346,120 @@ def test_others_on_a_partitions_disk_are_load(
     seen = case(dataclasses.replace(left, views=views))
     assert seen.shared_counters == {"n1": (disk,) if disk else below.devices}
     assert seen.counters == {"n1": below.devices}
+
+
+def told(left: Evidence, *written: int) -> Evidence:
+    """The evidence of nodes whose only device wrote so many bytes in each execution that writes."""
+    views = tuple(
+        dataclasses.replace(view, below=Below(devices=("8:0",), disks=("8:0",)))
+        for view in left.views
+    )
+    testimony = []
+    for count in written:
+        heard = Witness(
+            host=views[0].host,
+            started=1.0,
+            ended=2.0,
+            synced=None,
+            asked=Moved(),
+            moved=Moved(),
+            counters={"8:0": Moved(0, count)},
+        )
+        testimony.append(witness.Testimony(witnesses=(heard,), expected=1))
+    return dataclasses.replace(left, views=views, testimony={"write": tuple(testimony)})
+
+
+@pytest.mark.parametrize(
+    ("written", "unlink", "syncs", "outcome"),
+    [
+        ((640_000, 640_000), "0", True, Outcome.OK),
+        ((640_000, 639_999), "0", True, Outcome.INVALID),
+        ((639_999, 640_000), "0", True, Outcome.INVALID),
+        # fio removed them itself, perhaps before they were written.
+        ((640_000, 0), "1", True, Outcome.OK),
+        # They wait in memory, as nobody asked for a sync.
+        ((640_000, 0), "0", False, Outcome.OK),
+    ],
+)
+def test_files_of_each_execution_are_held_against_its_devices(
+    left: Evidence, written: tuple[int, int], unlink: str, syncs: bool, outcome: Outcome
+) -> None:
+    outputs = [
+        dataclasses.replace(
+            output,
+            parameters={**output.parameters, "unlink": unlink},
+            phases=(dataclasses.replace(output.phases[0], name="create", operations=10_000),),
+        )
+        for output in left.outputs["write"]
+    ]
+    made = dataclasses.replace(told(left, *written), outputs={**left.outputs, "write": outputs})
+    seen = phase(made, 0, direction="metadata")
+    synced = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, syncs=syncs))
+    (finding,) = preflight.storage_of(synced)
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome"),
+    [(1.0, Outcome.OK), (0.4, Outcome.INVALID), (1.2, Outcome.INVALID)],
+)
+def test_rate_and_latency_of_each_execution_are_compared(
+    left: Evidence, times: float, outcome: Outcome
+) -> None:
+    """The second of two executions says another latency than its requests in flight allow."""
+    words = {"runtime": "30s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "2"}
+    outputs = []
+    for output, factor in zip(left.outputs["read"], (1.0, times), strict=True):
+        (read,) = output.phases
+        mean_us = factor * 8e6 / read.rates["iops"].value
+        rates = {**read.rates, "latency_mean": Quantity(mean_us, "us")}
+        phases = (dataclasses.replace(read, rates=rates),)
+        outputs.append(dataclasses.replace(output, nodes=1, phases=phases, parameters=dict(words)))
+    changed = dataclasses.replace(left, outputs={**left.outputs, "read": outputs})
+    found = [finding.outcome for finding in figures.unit_sanity_of(case(changed).phases[1])]
+    assert found == [Outcome.OK, outcome]
+
+
+@pytest.mark.parametrize(
+    ("after", "outcome"),
+    [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)],
+)
+def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
+    left: Evidence, after: tuple[float, float], outcome: Outcome
+) -> None:
+    write, read = stage.plan().repeat
+    again = dataclasses.replace(
+        write, name="again", again="write", rates={"write_bw_again": write.rates["write_bw"]}
+    )
+    plan = stage.plan(repeat=[write, again, read])
+    left = dataclasses.replace(left, outputs={**left.outputs, "again": left.outputs["write"]})
+    metrics = (*stage.METRICS, dataclasses.replace(stage.METRICS[0], name="write_bw_again"))
+    seen = CaseSeen(plan, left, extras(), "quick", metrics, VALUES | {"write_bw_again": after})
+    first, second, _ = seen.phases
+    assert not list(figures.drift_of(first))
+    (finding,) = figures.drift_of(second)
+    assert (finding.metric, finding.outcome) == ("write_bw_again", outcome)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "outcome"), [(31.0, Outcome.OK), (30.9, Outcome.INVALID), (None, Outcome.INVALID)]
+)
+def test_a_disturber_is_followed_from_its_own_begin(
+    left: Evidence, seconds: float | None, outcome: Outcome
+) -> None:
+    """It begins a second before what it disturbs, which takes 30 s; it must not end before."""
+    outputs = []
+    for output in left.outputs["write"]:
+        (wrote,) = output.phases
+        own = dataclasses.replace(wrote, seconds=30.0)
+        beside = Disturber(dataclasses.replace(wrote, seconds=seconds or 0.0), 1.0, 1.0)
+        outputs.append(
+            dataclasses.replace(
+                output, phases=(own,), disturber=None if seconds is None else beside
+            )
+        )
+    seen = phase(dataclasses.replace(left, outputs={**left.outputs, "write": outputs}), 0)
+    assert not list(nodes.on_purpose_of(seen))
+    loaded = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, beside="metadata"))
+    (finding,) = nodes.on_purpose_of(loaded)
+    assert finding.outcome is outcome, finding

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.evidence.series import SERIES, Change, Dip, Series, of_instants, with_series
-from iogauge.guards import spread
+from iogauge.evidence.witness import SERIES, Change, Dip, Series, series_of_instants, with_series
+from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
 from iogauge.plan.stage import Instant, PhaseRun
 
@@ -29,7 +29,7 @@ def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list
 
 
 def series(rates: list[float]) -> Series:
-    found = of_instants(looks(rates), "write", RUN, float(len(rates)))
+    found = series_of_instants(looks(rates), "write", RUN, float(len(rates)))
     assert found is not None
     return found
 
@@ -96,7 +96,7 @@ def test_a_minute_without_a_byte_is_no_error() -> None:
 
 
 def test_a_short_execution_has_ten_steps() -> None:
-    found = of_instants(looks([100.0] * 4), "write", RUN, 4.0)
+    found = series_of_instants(looks([100.0] * 4), "write", RUN, 4.0)
     assert found is not None and (found.step_s, len(found.rates), found.window_s) == (0.4, 10, 0.4)
 
 
@@ -112,9 +112,9 @@ def test_without_a_count_there_is_no_series(instants: list[Instant], seconds: fl
 
 def test_g17_names_levels_and_dips() -> None:
     steady = Series(1.0, (100.0 * MIB,) * 60)
-    assert spread.steadiness(series=[steady]).outcome is Outcome.OK
+    assert figures.steadiness(series=[steady]).outcome is Outcome.OK
     rates = (300.0 * MIB,) * 40 + (100.0 * MIB,) * 60 + (20.0 * MIB,) * 5
-    found = spread.steadiness(series=[steady, Series(1.0, rates)])
+    found = figures.steadiness(series=[steady, Series(1.0, rates)])
     assert found.outcome is Outcome.WARN
     assert found.saw == (
         "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s; repetition 2: 1 dip(s), the longest of "

@@ -228,8 +228,8 @@ def test_all_servers(servers: Servers) -> None:
 def test_a_job_that_no_server_can_run_has_no_result(servers: Servers) -> None:
     away = 'iog_phase away rmdir "$IOG_DIR"; touch "$IOG_DIR"'
     status, printed = servers.run("iog_servers 1 lo", f"{away}; iog_client read read.fio read.json")
-    # fio itself calls that a success.
-    assert status == 0, printed
+    # fio itself calls that a success, unless its server is slow to refuse the job.
+    assert status in (0, 1), printed
     with pytest.raises(
         ToolOutputError, match=r"list of jobs is empty; fio said: .* not a directory"
     ):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -141,7 +143,7 @@ def test_a_gate_that_decides_nothing_fails(
 ) -> None:
     script = (
         "from iogauge.session.current import current\n"
-        "from iogauge.session.gate import guard_gate\n"
+        "from iogauge.session.current import guard_gate\n"
         "from iogauge.workspace import directory\n"
         "guard_gate()\n"
         f"current().track({str(tmp_path)!r})\n"
@@ -243,3 +245,37 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(
             current.announce("a")
             current.announce("b")
             assert file.read_text() == "a\nb\n"
+
+
+def test_the_suite_has_a_name_if_its_library_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    of_itself = current.suite.__wrapped__
+    monkeypatch.setattr(current, "version", missing)
+    assert re.fullmatch(r"commit [0-9a-f]{12}(-dirty)?|unknown", of_itself())
+    # An installed library may lie in the repository of a site.
+    author = ["-c", "user.name=site", "-c", "user.email=site@example.org"]
+    for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "site"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    inner = tmp_path / "lib"
+    inner.mkdir()
+    monkeypatch.setattr(current, "project_root", lambda: inner)
+    assert of_itself() == "unknown"
+
+
+def test_a_message_names_the_command_as_the_reader_can_start_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "bin" / "iogauge"
+    program.parent.mkdir()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert paths.own_command() == "iogauge"
+    program.write_text("")
+    program.chmod(0o755)
+    assert paths.own_command() == str(program)
+    monkeypatch.setenv("PATH", f"/usr/bin:{program.parent}")
+    assert paths.own_command() == "iogauge"

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 from iogauge.cli import app
@@ -69,6 +71,25 @@ def test_single_runs_prove_no_more_than_their_noise(tmp_path: Path) -> None:
     found = compared(tmp_path, "day=2027-01-01", "session=20270102T1-n-1")
     assert (found.ratios[0].over, found.ratios[0].mark) == ("samples", "differs")
     assert "within a run, not between runs" in found.notes[0]
+
+
+def test_the_interval_is_that_of_the_bootstrap() -> None:
+    """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
+    a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))
+
+    def ratio(x: Any, y: Any, axis: int = -1) -> Any:
+        return np.median(y, axis=axis) / np.median(x, axis=axis)
+
+    expected = stats.bootstrap(
+        (a, b[:5]),
+        ratio,
+        n_resamples=4999,
+        method="percentile",
+        rng=np.random.default_rng(20270101),
+    ).confidence_interval
+    assert sides.interval(list(a), list(b[:5])) == pytest.approx(
+        (expected.low, expected.high), rel=1e-12
+    )
 
 
 def test_without_two_values_there_is_no_interval() -> None:

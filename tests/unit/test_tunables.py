@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import client_settings, mounts
-from iogauge.node.client_settings import TunableError
+from iogauge.node import lustre, mounts
+from iogauge.node.lustre import TunableError
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -34,7 +34,7 @@ def checksums() -> set[str]:
         text=True,
         check=False,
     )
-    found = client_settings.parse_params(done.stdout)
+    found = lustre.parse_params(done.stdout)
     assert len(found) == 4, done
     return set(found.values())
 
@@ -42,9 +42,9 @@ def checksums() -> set[str]:
 @pytest.mark.slow
 def test_what_was_found_is_put_back(client: Path) -> None:
     assert checksums() == {"1"}
-    client_settings.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
+    lustre.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
     assert checksums() == {"0"}
-    assert len(client_settings.restore(client)) == 4
+    assert len(lustre.restore(client)) == 4
     assert checksums() == {"1"}
     assert list(client.iterdir()) == []
 
@@ -53,11 +53,11 @@ def test_what_was_found_is_put_back(client: Path) -> None:
 def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> None:
     """Off, on, and killed: the next job finds the first value, not the second."""
     subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)
-    client_settings.switch_checksums(True, "*", client)
-    client_settings.switch_checksums(False, "*", client)
-    client_settings.switch_checksums(True, "*", client)
+    lustre.switch_checksums(True, "*", client)
+    lustre.switch_checksums(False, "*", client)
+    lustre.switch_checksums(True, "*", client)
     assert checksums() == {"1"}
-    client_settings.restore(client)
+    lustre.restore(client)
     assert checksums() == {"0"}
 
 
@@ -71,11 +71,11 @@ def test_what_was_found_is_on_disk_before_anything_changes(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(client_settings, "_write", killed)
-        client_settings.switch_checksums(False, "*", client)
+        patch.setattr(lustre, "_write", killed)
+        lustre.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     assert set(json.loads(file.read_text())["found"].values()) == {"1"}
-    assert client_settings.restore(client) == []  # nothing had changed
+    assert lustre.restore(client) == []  # nothing had changed
 
 
 def test_an_ordinary_user_is_told_so_and_nothing_changes(
@@ -83,20 +83,20 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
 ) -> None:
     monkeypatch.setenv("LCTL_USER", "1")
     with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
-        client_settings.switch_checksums(False, "*", client)
+        lustre.switch_checksums(False, "*", client)
     monkeypatch.setenv("LCTL_USER", "0")
     assert checksums() == {"1"}
 
 
 def test_nothing_is_put_back_where_nothing_was_changed(tmp_path: Path) -> None:
-    assert client_settings.restore(tmp_path / "none") == []
+    assert lustre.restore(tmp_path / "none") == []
 
 
 def test_another_nodes_settings_are_left_alone(client: Path) -> None:
-    client_settings.switch_checksums(False, "*", client)
+    lustre.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     file.rename(client / "elsewhere.any.json")
-    assert client_settings.restore(client) == []
+    assert lustre.restore(client) == []
     assert checksums() == {"0"}
 
 
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
     file = client / f"{os.uname().nodename}.lustre.json"
     file.write_text("{")
     with pytest.raises(TunableError, match=rf"{file}.*remove the file"):
-        client_settings.restore(client)
+        lustre.restore(client)
     assert file.exists()
 
 
@@ -114,7 +114,7 @@ def test_without_lctl_the_message_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TunableError, match="lctl is not on PATH"):
-        client_settings.switch_checksums(False, "*", tmp_path)
+        lustre.switch_checksums(False, "*", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,6 @@ def test_the_file_systems_name(source: str, name: str) -> None:
 @given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))
 def test_parameters_are_read_as_printed(values: dict[str, int]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in values.items())
-    assert client_settings.parse_params(f"error: nothing\n{text}") == {
+    assert lustre.parse_params(f"error: nothing\n{text}") == {
         name: str(value) for name, value in values.items()
     }

@@ -209,6 +209,8 @@ def test_a_formatted_size_is_near_the_size_and_has_no_exponent(size: float) -> N
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
+        (0, "0.00 s"),
+        (0.0042, "4.2 ms"),
         (0.42, "0.42 s"),
         (10, "10 s"),
         (95, "95 s"),
@@ -239,3 +241,10 @@ def test_format_value(value: float, text: str) -> None:
 @given(st.floats(1e-3, 1e15))
 def test_a_formatted_value_is_the_value_to_four_digits(value: float) -> None:
     assert float(units.format_value(value)) == pytest.approx(value, rel=6e-4)
+
+
+def test_names_are_in_the_order_that_people_expect() -> None:
+    names = ["RandomRead 1MiB", "RandomRead 4KiB", "oss12 16", "oss4 16", "oss4 4", "RandomRead"]
+    expected = ["RandomRead", "RandomRead 4KiB", "RandomRead 1MiB", "oss4 4", "oss4 16", "oss12 16"]
+    assert sorted(names, key=units.in_order) == expected
+    assert units.in_order("9" * 400)  # no number is too long

@@ -13,10 +13,27 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
-from iogauge.evidence.witness import Moved, Witness, between, parse, seconds_of_activity
+from iogauge.evidence.witness import (
+    Moved,
+    Witness,
+    between,
+    parse,
+    seconds_of_activity,
+    seconds_of_files,
+    seconds_of_growth,
+)
 from iogauge.job import activity
 from iogauge.job.activity import Recorder
-from iogauge.plan.stage import ACTIVITY, Instant, parse_activity
+from iogauge.plan.stage import (
+    ACTIVITY,
+    CLOSE_S,
+    FOUND,
+    PAUSE_S,
+    STARTING_S,
+    Instant,
+    parse_activity,
+    parse_found,
+)
 from support.depth import FULL
 
 MIB = 1 << 20
@@ -256,6 +273,76 @@ def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
     # A tenth was moved by others, at worst all of it at the ends.
     assert seconds_of_activity(steady, (0, 100), 9_000) == pytest.approx(75, abs=2)
     assert seconds_of_activity(steady, (0, 100), 5_000) is None
+
+
+def test_the_seconds_of_files_are_known_if_nobody_else_makes_any() -> None:
+    made = [Instant(t / 10, 0, 0, 5000 + 100 * min(max(t - 20, 0), 40)) for t in range(101)]
+    assert seconds_of_files(made, (0, 10), 4000) == pytest.approx(3.8, abs=0.15)
+    removed = [Instant(i.time, 0, 0, 9000 - (i.files or 0)) for i in made]
+    assert seconds_of_files(removed, (0, 10), -4000) == pytest.approx(3.8, abs=0.15)
+    assert seconds_of_files([Instant(t, 0, 0) for t in range(9)], (0, 8), 4000) is None
+    # Others remove 300 while the tool makes its files, and make 300 afterwards.
+    for since in (3.0, 3.05):
+        others = [0 if i.time < since else -300 if i.time < 9 else 0 for i in made]
+        both = [
+            Instant(i.time, 0, 0, (i.files or 0) + n) for i, n in zip(made, others, strict=True)
+        ]
+        assert seconds_of_files(both, (0, 10), 4000) is None
+
+
+def test_the_seconds_of_growth_are_known_if_nothing_else_grows() -> None:
+    grown = [
+        Instant(t / 10, 0, 0, 9, 8000 * MIB + 100 * MIB * min(max(t - 20, 0), 40))
+        for t in range(101)
+    ]
+    assert seconds_of_growth(grown, (0, 10), 4000 * MIB) == pytest.approx(3.8, abs=0.15)
+    assert seconds_of_growth(grown, (0, 10), 3900 * MIB) is None
+    assert seconds_of_growth(grown, (0, 10), 4100 * MIB) is None
+    in_place = [Instant(t / 10, 0, 0, 9, 8000 * MIB) for t in range(101)]
+    assert seconds_of_growth(in_place, (0, 10), 4000 * MIB) is None
+    assert seconds_of_growth([Instant(t, 0, 0) for t in range(9)], (0, 8), 1) is None
+
+
+def test_looks_are_near_to_each_other_while_a_phase_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    looks = iter([(0, 0), (0, 4096), (0, 8 << 20)])
+    recorder = Recorder([])
+    recorder._looks.append(lambda: next(looks))
+    assert recorder.pause_s == PAUSE_S
+    recorder.begin()
+    recorder.look()
+    assert recorder.pause_s == STARTING_S
+    recorder.look()
+    assert recorder.pause_s == CLOSE_S
+
+
+def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status = os.statvfs(tmp_path)
+    recorder = Recorder([], str(tmp_path))
+    recorder._looks.append(lambda: (1, 2))
+    recorder.look()
+    recorder.write()
+    (seen,) = parse_activity((tmp_path / ACTIVITY).read_text())
+    if status.f_files:
+        assert seen.files == pytest.approx(status.f_files - status.f_ffree, rel=0.2)
+    else:
+        assert seen.files is None
+
+
+def test_the_files_of_a_case_are_counted_up_to_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    below = tmp_path / "case" / "tree"
+    below.mkdir(parents=True)
+    for count in (0, 7, 250):
+        for number in range(count):
+            (below / str(number)).touch()
+        activity.note_found(str(below.parent))
+    assert [found for _, found in parse_found((tmp_path / FOUND).read_text())] == [0, 7, 100]
 
 
 def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,9 @@ def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(
     assert directory.user_name() == plain
 
 
-def test_a_second_case_joins_the_session(tmp_path: Path) -> None:
+def test_a_second_case_joins_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)  # a later case moves the day on which it expires
     first = make(tmp_path)
     marker = (first.parent / MARKER).read_text()
     second = make(tmp_path, case="other")
@@ -164,7 +166,7 @@ def test_a_file_system_need_not_know_fsync_of_directories(
 
 
 def failing_at(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
-    """:func:`workdir.inside`, but that a directory of one name cannot be opened."""
+    """:func:`iogauge.workspace.directory.inside`, but that a directory of one name cannot be opened."""
 
     def opened(fd: int, wanted: str, path: str) -> Any:
         if wanted == name:

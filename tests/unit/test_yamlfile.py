@@ -95,10 +95,10 @@ def test_a_mistake_says_file_key_found_and_allowed() -> None:
 
 def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
     file = write(tmp_path, "a:\n  - name: x\n    b: [1,\n      2]\n  - {c: 1}\n")
-    keys = ("a", "a.x.b[1]", "a.0.b", "a.1.c", "a.x.missing", "other", "")
+    keys = ("a", "a.x.b (lower bound)", "a.0.b", "a.1.c", "a.x.missing", "other", "")
     found = located(file, [Mistake(str(file), key, "1", "2") for key in keys])
     assert [mistake.line for mistake in found] == [1, 3, 3, 5, 2, None, None]
-    assert str(found[1]) == f"{file}:3: a.x.b[1]: found 1; allowed: 2"
+    assert str(found[1]) == f"{file}:3: a.x.b (lower bound): found 1; allowed: 2"
 
 
 def test_a_tab_is_named_with_its_line(tmp_path: Path) -> None:

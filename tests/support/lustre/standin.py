@@ -45,6 +45,7 @@ import json
 import os
 import re
 import stat
+import struct
 import sys
 
 TYPE_CHECKING = False
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+#: The real one: in an agent attributes.py takes its place.
+_getxattr = os.getxattr
 DEFAULT_SIZE = 4 << 20
 CLIENT = "ffff888129458800"
 #: Of each target, in 1K blocks: all, and used.
@@ -172,12 +175,19 @@ def _system() -> Any:
     return ctypes.CDLL(None, use_errno=True)
 
 
+def below(path: str) -> str:
+    """Where a file of the mount lies below it."""
+    folder = os.environ.get("LFS_BELOW")
+    return (
+        os.path.join(folder, os.path.relpath(os.path.realpath(path), mount())) if folder else path
+    )
+
+
 def identity(path: str) -> str:
     """Names a file as long as it exists: an inode number alone may be given to the next file."""
     import ctypes
 
-    if below := os.environ.get("LFS_BELOW"):
-        path = os.path.join(below, os.path.relpath(os.path.realpath(path), mount()))
+    path = below(path)
     found, info = os.stat(path), ctypes.create_string_buffer(256)
     status = _system().statx(-100, os.fsencode(path), 0, 0x800, info)
     if status != 0:
@@ -293,7 +303,9 @@ def layout_at(state: dict[str, Any], key: str, path: str, size: int) -> dict[str
         folder = os.path.dirname(os.path.realpath(path))
         while not os.path.exists(folder):
             folder = os.path.dirname(folder)
-        layout = json.loads(json.dumps(default_above(state, folder) or PLAIN))
+        layout = asked_of_kernel(path) or json.loads(
+            json.dumps(default_above(state, folder) or PLAIN)
+        )
         state["files"][key] = layout
     begin = 0
     for number, part in enumerate(layout["parts"]):
@@ -301,6 +313,20 @@ def layout_at(state: dict[str, Any], key: str, path: str, size: int) -> dict[str
             allocate(state, part)
         begin = part["end"] or begin
     return layout
+
+
+def asked_of_kernel(path: str) -> dict[str, Any] | None:
+    """The layout that a program gave a file with setxattr(2): slowfs.c keeps it, in the form of lov_user_md_v3."""
+    try:
+        data = _getxattr(below(path), "user.lustre.lov")
+    except OSError:
+        return None
+    size, count = struct.unpack_from("=24xIH", data)
+    osts = [target for (target,) in struct.iter_unpack("=20xI", data[48 : 48 + 24 * count])]
+    return {
+        "composite": False,
+        "parts": [new_part() | {"count": count, "size": size, "osts": osts}],
+    }
 
 
 def fid(index: int, number: int) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, FioOptions
-from iogauge.tools.fio.output import parse_json
+from iogauge.tools.fio.output import in_flight, parse_disturbed, parse_json, told_seconds
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -81,6 +82,101 @@ def test_percentiles_of_the_whole_latency_come_before_those_of_the_completion() 
     (phase,) = parse_json(json.dumps(document)).phases
     assert phase.rates["latency_p99"] == Quantity(200, "us")
     assert phase.rates["latency_p50"].value == 84480 / 1e3
+
+
+def test_a_stream_beside_a_storm() -> None:
+    output = parse_disturbed(sample("fio_disturbed.json"), "disturbed", "disturber", "write")
+    (phase,) = output.phases
+    disturber = output.disturber
+    assert disturber is not None
+    assert (phase.name, phase.bytes_moved) == ("write", output.totals["write"])
+    assert (disturber.phase.bytes_moved, disturber.lead_s) == (None, 1.0)
+    assert disturber.phase.seconds == pytest.approx(phase.seconds + 2, abs=0.1)
+    assert disturber.active == pytest.approx(1, abs=0.15)
+
+
+def test_bytes_of_a_disturber_count_with_all() -> None:
+    output = parse_disturbed(sample("fio_disturbed.json"), "disturber", "disturbed", "create")
+    assert output.disturber is not None
+    assert output.disturber.phase.bytes_moved == output.totals["write"] > 2**30
+
+
+def test_two_starts_say_when_a_disturber_began() -> None:
+    output = parse_disturbed(sample("fio_disturbed_342.json"), "disturbed", "disturber", "write")
+    assert output.disturber is not None
+    assert (output.version[:4], output.disturber.lead_s) == ("3.42", pytest.approx(0.849))
+    # One that begins after the measurement has no lead: G19 refuses it.
+    late = parse_disturbed(sample("fio_disturbed_342.json"), "disturber", "disturbed", "create")
+    assert late.disturber is not None
+    assert late.disturber.lead_s == pytest.approx(-0.849)
+
+
+def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
+    told = {"runtime": "30s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "8"}
+    rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
+    phase = Phase("read", rates, 30.0)
+    output = ToolOutput("fio", "3.33", (phase,), nodes=1, parameters=told)
+    assert in_flight(output, phase) == (pytest.approx(31), 32)
+    assert in_flight(replace(output, nodes=2), phase) is None
+    assert in_flight(output, replace(phase, rates={"iops": rates["iops"]})) is None
+    for change in ({"direct": "0"}, {"time_based": "0"}, {"iodepth": "4:8"}):
+        assert in_flight(replace(output, parameters=told | change), phase) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "seconds"),
+    [
+        ({"runtime": "30s", "time_based": "1"}, 30.0),
+        ({"runtime": "30s"}, None),
+        ({"runtime": "30s", "time_based": "0"}, None),
+        ({"time_based": "1"}, None),
+    ],
+)
+def test_only_a_job_that_runs_for_a_time_is_told_its_seconds(
+    told: dict[str, object], seconds: float | None
+) -> None:
+    assert told_seconds(ToolOutput("fio", "3.33", (), parameters=told)) == seconds
+
+
+def test_a_disturber_that_is_missing() -> None:
+    document = json.loads(sample("fio_disturbed.json"))
+    del document["jobs"][1]
+    with pytest.raises(
+        ToolOutputError, match=r"phases \['write'\], expected \['disturber', 'write'"
+    ):
+        parse_disturbed(json.dumps(document), "disturbed", "disturber", "write")
+
+
+def test_two_loads_at_the_same_time() -> None:
+    stream = replace(
+        options.layout_job(directory="/t", file_bytes=2**20, numjobs=2),
+        name="disturbed",
+        runtime_s=30,
+    )
+    files = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
+    storm = replace(files, name="disturber", endless=True)
+    jobs = configparser.ConfigParser(allow_no_value=True, interpolation=None)
+    jobs.read_string(options.disturbed_jobs(stream, storm))
+    # The stream comes first, or it would not find the files of its layout job by their number.
+    assert jobs.sections() == ["disturbed", "disturber"]
+    assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == ("1s", "30s")
+    assert jobs["disturber"]["runtime"] == "32s"
+    assert jobs["disturber"]["unlink_each_loop"] == "1"
+    # Without it fio adds both up.
+    assert jobs["disturber"]["new_group"] == "1"
+    turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
+    turned.read_string(
+        options.disturbed_jobs(replace(storm, name="disturbed"), replace(stream, name="disturber"))
+    )
+    assert turned.sections() == ["disturber", "disturbed"]
+    assert turned["disturbed"]["startdelay"] == "1s"
+
+
+@pytest.mark.parametrize("change", [{"runtime_s": 0}, {"engine": "filedelete"}])
+def test_only_creates_with_an_end_go_on_and_on(change: dict[str, Any]) -> None:
+    job = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
+    with pytest.raises(ValueError, match=r"runtime_s is 0|endless is for filecreate"):
+        replace(job, endless=True, **change)
 
 
 def test_read_and_write_of_one_job() -> None:
@@ -373,6 +469,8 @@ def test_arguments() -> None:
         ),
         ({"shared": True, "files": 2}, "shared is for one file"),
         ({"shared": True, "pattern": "randread"}, "shared is for one file"),
+        ({"in_common": True, "pattern": "randread", "files": 1}, "in_common is for a write"),
+        ({"in_common": True, "pattern": "write", "files": 2}, "not for 'write' of 2 file"),
         ({"engine": "filecreate"}, "which is 'write' here"),
         ({"engine": "filestat"}, "needs one block"),
         ({"engine": "filestat", "file_bytes": 4096, "sync": True}, "means nothing to filestat"),

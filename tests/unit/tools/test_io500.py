@@ -112,6 +112,10 @@ Damage = Callable[[Files], Any]
         (lambda f: f.update({"result.txt": " "}), "empty"),
         (lambda f: f.pop("ior-hard-read.csv"), "ior-hard-read.csv is missing"),
         (lambda f: f.update({"mdtest-easy-stat.csv": f["mdtest-easy-delete.csv"]}), "no rate"),
+        (
+            lambda f: f.update({"mdtest-easy-write.csv": f["mdtest-hard-write.csv"]}),
+            "mdtest-easy-write: the score is",
+        ),
         (lambda f: f.update({"ior-easy-read.txt": f["ior-hard-read.txt"]}), "IOR printed"),
     ],
 )

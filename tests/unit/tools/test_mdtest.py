@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
-from iogauge.tools.mdtest.options import MdtestOptions
-from iogauge.tools.mdtest.output import parse_rank_csv, parse_table, with_rank_times
+from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -389,6 +388,12 @@ def test_arguments_of_io500() -> None:
         ({"directory": "/a@/b"}, "separator of directories"),
         ({"api": "POSIX -v"}, "api is"),
         ({"repetitions": 0}, "repetitions is 0"),
+        ({"read": True, "read_bytes": 8, "random_seed": 0}, "random_seed is 0"),
+        ({"create": True, "random_seed": 7}, "and a read phase"),
+        (
+            {"read": True, "random_seed": 7, "stonewall_status_file": "s"},
+            "a stonewall .-W, -x. may leave some out",
+        ),
     ],
 )
 def test_refused_options(changes: dict[str, Any], message: str) -> None:

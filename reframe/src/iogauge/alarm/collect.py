@@ -1,7 +1,7 @@
 """Collect the alarm after a run: what failed and what became worse, in words that need no context.
 
-:func:`collect` reads the records of the sessions and the history.
-:mod:`iogauge.alarm.receivers` sends it.
+:func:`collect` reads the records of the sessions and the history. :mod:`iogauge.alarm.receivers`
+sends it.
 """
 
 from __future__ import annotations
@@ -11,20 +11,93 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from iogauge.alarm.figure import Curve
+from iogauge.alarm.charts import Curve, bars
 from iogauge.alarm.runs import ALWAYS, UNCHANGED, Day, History, Span
-from iogauge.alarm.trouble import DRIFT, Trouble
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import MetricRecord, Record, short_name
-from iogauge.report.ending import Ending
-from iogauge.report.outcome import SessionRecords, of_damage, same_fault
+from iogauge.report.outcome import Ending, SessionRecords, of_damage, same_fault
+from iogauge.trend.command import one_of
 from iogauge.trend.states import Judged, State
+
+#: Kind of trouble for a series that has become worse although its newest run met its reference.
+DRIFT: Final = "DRIFT"
+
+#: Runs in a line of bars.
+BARS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One problem that somebody must look at; all text is safe for a terminal.
+
+    ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
+    is None if the metric has no valid run.
+    """
+
+    kind: str
+    where: str
+    case: str
+    metric: str = ""
+    measured: str = ""
+    expected: str = ""
+    reason: str = ""
+    since: str = ""
+    trend: str = ""
+    cause: str = ""
+    remedy: str = ""
+    curve: Curve | None = None
+
+    @property
+    def headline(self) -> str:
+        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
+        name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
+        value = self.measured or self.reason
+        return f"{name}: {value}" if value else name
+
+    @property
+    def sentence(self) -> str:
+        """Return one sentence: what is wrong where, since when, and what changed just before."""
+        name = " ".join(word for word in (self.case, self.metric, "on", self.where) if word)
+        since = self.since.partition(", session")[0]
+        if self.kind == DRIFT:
+            text = (
+                f"{name} has become worse: {self.trend.partition(', session')[0] or self.measured}"
+            )
+        else:
+            text = f"{name} is {self.kind}: {self.reason or self.measured}"
+            text += f", since {since}" if since else ""
+        return text + (f"; {self.cause}" if self.cause else "") + "."
+
+    @property
+    def paragraph(self) -> str:
+        """Return the headline, and a line for each known fact."""
+        facts = {
+            "expected": self.expected,
+            "reason": self.reason if self.measured else "",
+            "since": self.since,
+            "trend": self.trend,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "runs": bars(self.curve, BARS) if self.curve else "",
+        }
+        lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
+        return "\n".join([self.headline, *lines])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same facts as JSON values."""
+        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "since")
+        facts = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
+        runs = self.curve.points[-BARS:] if self.curve else ()
+        return facts | {
+            "unit": self.curve.unit if self.curve else "",
+            "runs": [p.value for p in runs],
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +319,10 @@ def _since_when(
         text += f", {len(bad)} runs in a row"
     passed = [run for run in runs[: len(runs) - len(bad)] if run["outcome"] == Verdict.PASS.value]
     if not passed:
-        return visible(f"{text}; no PASS in the history"), "", first["session"]
+        valid = sum(run["outcome"] == Verdict.UNREFERENCED.value for run in runs[: -len(bad)])
+        unproven = f"before that {valid} valid run(s) without a reference"
+        text += "; " + (unproven if valid else "no PASS in the history")
+        return visible(text), "", first["session"]
     last = passed[-1]
     text += f"; the last PASS: {_when(last['time'])}"
     if (
@@ -281,11 +357,10 @@ def _trend_words(series: Judged) -> str:
     change = series.change
     if change is None or series.level is None:
         return ""
-    certainty = max(series.false_alarms, 1e-4)
     return visible(
         f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
-        f"{format_value(series.level)} {series.unit} since {_when(change.time)}, session {change.session}; as strong in "
-        f"{'less than ' if series.false_alarms < certainty else ''}{certainty:.2%} of stable series"
+        f"{format_value(series.level)} {series.unit} since {_when(change.time)}, session {change.session}; "
+        f"a false alarm in {one_of(series.false_alarms)} healthy series"
     )
 
 

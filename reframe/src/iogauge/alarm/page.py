@@ -11,7 +11,6 @@ import getpass
 import hashlib
 import re
 import socket
-import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,23 +21,22 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iogauge.alarm import charts, figure, sweeps
-from iogauge.alarm.collect import Alarm
+from iogauge.alarm import charts, sweeps
+from iogauge.alarm.collect import DRIFT, Alarm
 from iogauge.alarm.runs import WORST
 from iogauge.alarm.sweeps import Dot
-from iogauge.alarm.trouble import DRIFT
-from iogauge.core.paths import project_root
 from iogauge.core.text import visible
-from iogauge.core.units import format_bytes, format_value
+from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report import table
-from iogauge.report.ending import Word
-from iogauge.report.outcome import SessionRecords, newest
+from iogauge.report.ceilings import Shown, beside
+from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.report.status import MARKS
+from iogauge.session.current import suite
 
 if TYPE_CHECKING:
     from iogauge.report.sides import Contrast
@@ -68,7 +66,22 @@ _FACTS: Final[Mapping[str, str]] = {
     "network": r"(nic|ib)\..*\.(speed_mbps|rate|model)",
     "software": r"tool\..*|mpi|stack",
 }
+#: What a reader of the header calls a fact, where the key of the fingerprint is not plain.
+_NAMES: Final[Mapping[str, str]] = {
+    "mount.type": "type",
+    "mount.source": "from",
+    "mount.options": "options",
+    "layout.default": "default layout",
+    "cpu.model": "processor",
+    "cpu.cores": "cores",
+    "mem.bytes": "memory",
+}
 _FOLDER: Final = Path(__file__).parent
+
+#: What a page without a script may do.
+NO_SCRIPT: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +95,14 @@ class Tile:
     meaning: str
 
 
-def page(alarm: Alarm, records: Sequence[Record]) -> str:
-    """Return the page of some sessions: what is wrong, every metric, and the runs of each."""
+def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None) -> str:
+    """Return the page of some sessions: what is wrong, every metric, and the runs of each.
+
+    ``layers`` are those of each partition (``system:partition``) whose site is known here.
+    """
+    below = {
+        name: shown for name, shown in (layers or {}).items() if name in set(map(_where, records))
+    }
     found = SessionRecords(records)
     anchors = {(r.session, r.time, r.line): f"r{n}" for n, r in enumerate(records)}
 
@@ -95,16 +114,23 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     by_line = {record.line: anchor(record) for record in newest(records)}
-    return _TEMPLATES.get_template("page.html").render(
+    return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         systems=", ".join(alarm.systems),
         conclusion=conclusion(alarm, found),
         tiles=tiles(alarm, found),
         span=_span(records),
         written=written_by(),
+        suites=sorted({str(record.suite) for record in records if record.suite}),
         sessions=alarm.sessions,
         places=_places(records),
-        results=_results(records, anchor),
+        results=_results(records, anchor, below),
+        layers=[
+            (Markup(charts.layers(chain, name)), chain.sentence, name)
+            for name, shown in sorted(below.items())
+            for chain in shown.chains
+            if chain.limit
+        ],
         plots=list(_plots(records, anchor)),
         needles=list(_needles(records, anchor)),
         others=others[:_FIGURES],
@@ -117,9 +143,9 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
         legend=[(SIGNS[v], MARKS[v], v) for v in Verdict],
         signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
         by_line=by_line,
-        svg=lambda curve: Markup(figure.svg(curve)),
+        svg=lambda curve: Markup(charts.svg(curve)),
         gauge=lambda metric: Markup(charts.gauge(metric)) if metric else "",
-        style=_style(),
+        style=page_style(),
         script=Markup(script),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'",
@@ -128,7 +154,7 @@ def page(alarm: Alarm, records: Sequence[Record]) -> str:
 
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
-    from iogauge.report.sides import HEADINGS, cells  # with SciPy
+    from iogauge.report.sides import HEADINGS, cells  # with numpy
 
     rows = {
         f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
@@ -139,21 +165,22 @@ def comparison(found: Contrast) -> str:
     both = {name: rows.get(name, line) for name, line in bare.items()}
     sure = {f"{r.case} {r.metric}" for r in found.ratios if r.mark in ("better", "worse")}
     drawn = {name: (*line, name in sure) for name, line in both.items()}
-    return _TEMPLATES.get_template("compare.html").render(
+    return TEMPLATES.get_template("compare.html").render(
         found=found,
         rows=[(one, cells(one)) for one in found.ratios],
         headings=HEADINGS,
         figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
         written=written_by(),
         counts=Counter(one.mark for one in found.ratios),
-        style=_style(),
-        policy="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'",
+        style=page_style(),
+        policy=NO_SCRIPT,
     )
 
 
-def _style() -> Markup:
+def page_style() -> Markup:
+    """Return the style of a page and of its figures."""
     css = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    return Markup(css + figure.STYLE + charts.STYLE)
+    return Markup(css + charts.FIGURE_STYLE + charts.CHART_STYLE)
 
 
 def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
@@ -165,7 +192,13 @@ def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
         Tile("accepted", counts[Verdict.PASS], "✓", "PASS", "proven, and as the reference demands"),
         Tile("failed", failed, "✗", "FAIL", "below the reference, or the tool failed"),
         Tile("invalid", counts[Verdict.INVALID], "⊘", "INVALID", "the number is not the storage's"),
-        Tile("unproven", sum(counts[v] for v in unproven), "?", "UNREFERENCED", "nothing decided"),
+        Tile(
+            "unproven",
+            sum(counts[v] for v in unproven),
+            "?",
+            "UNREFERENCED",
+            "no reference, or too much noise",
+        ),
         Tile("missing", alarm.missing, "–", "MISSING", "asked for, and not measured"),
     ]
 
@@ -227,19 +260,7 @@ def written_by() -> str:
     except (OSError, KeyError):
         who = "somebody"
     now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    return (
-        f"{now} by {who} on {socket.gethostname()}, iogauge {_commit() or 'of an unknown commit'}"
-    )
-
-
-def _commit() -> str:
-    """Return the commit of the suite that writes the page; empty if it is not a clone."""
-    words = ["git", "-C", str(project_root()), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return f"commit {done.stdout.strip()}" if done.returncode == 0 else ""
+    return f"{now} by {who} on {socket.gethostname()}, iogauge {suite()}"
 
 
 def _span(records: Sequence[Record]) -> str:
@@ -252,7 +273,10 @@ def _where(record: Record) -> str:
 
 
 def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
-    """Return what is known of each partition, from its newest record with a fingerprint."""
+    """Return what is known of each partition, from its newest record with a fingerprint.
+
+    Each tool is known from the records of its cases.
+    """
     found: dict[str, Record] = {}
     for record in sorted(records, key=lambda r: (bool(r.fingerprint), r.time)):
         found[_where(record)] = record
@@ -262,11 +286,12 @@ def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         facts = {"target": record.target_path}
         for name, pattern in _FACTS.items():
             values = [
-                f"{key} {format_bytes(value) if key == 'mem.bytes' and type(value) is int else value}"
-                for key, value in record.fingerprint.items()
+                f"{_NAMES.get(key, key)} {format_bytes(value) if key == 'mem.bytes' and type(value) is int else value}"
+                for one in (mine if name == "software" else [record])
+                for key, value in one.fingerprint.items()
                 if re.fullmatch(pattern, key)
             ]
-            facts[name] = ", ".join(values)
+            facts[name] = ", ".join(dict.fromkeys(values))
         if not facts["software"]:
             facts["software"] = sweeps.stack_of(mine)
         limits = {str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from}
@@ -279,7 +304,9 @@ def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
 _Anchor = Callable[[Record], str]
 
 
-def _results(records: Sequence[Record], anchor: _Anchor) -> list[dict[str, Any]]:
+def _results(
+    records: Sequence[Record], anchor: _Anchor, layers: Mapping[str, Shown]
+) -> list[dict[str, Any]]:
     """Return, by target, the rows of every metric, and the notes that they refer to by number."""
     groups: dict[str, dict[str, Any]] = {}
     for record in records:
@@ -296,6 +323,9 @@ def _results(records: Sequence[Record], anchor: _Anchor) -> list[dict[str, Any]]
                     "measured": row.measured.replace(" 1 ", " ").removesuffix(" 1"),
                     "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(group["notes"], reference.source if reference else None),
+                    "ceilings": beside(layers.get(_where(record)), record.nodes, metric)
+                    if metric
+                    else {},
                     "limits": _note(group["notes"], metric.ceiling_from if metric else None),
                     "why": [_note(group["notes"], reason) for reason in row.reasons],
                     "record": anchor(record),
@@ -368,7 +398,11 @@ def _calendar(alarm: Alarm) -> dict[str, Any] | None:
         mine = merged.setdefault((line.where, line.case), {})
         for day, verdict in line.worst.items():
             mine[day] = min(mine.get(day, verdict), verdict, key=WORST.index)
-    return {"columns": columns, "rows": sorted(merged.items()), "marks": MARKS}
+    return {
+        "columns": columns,
+        "rows": sorted(merged.items(), key=lambda line: [*map(in_order, line[0])]),
+        "marks": MARKS,
+    }
 
 
 def _detail(record: Record, anchor: str) -> dict[str, Any]:
@@ -401,7 +435,7 @@ def _shown(value: object) -> object:
     return visible(value) if type(value) is str else value
 
 
-_TEMPLATES: Final = Environment(
+TEMPLATES: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
     undefined=StrictUndefined,

@@ -11,13 +11,14 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from iogauge.alarm.figure import Curve, Run
+from iogauge.alarm.charts import Curve, Run
+from iogauge.alarm.sweeps import LARGEST
 from iogauge.core.text import visible
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
-from iogauge.trend import detector, offline, states, view
+from iogauge.trend import command, detector, states
 from iogauge.trend.states import Judged, State
 
 #: Runs in a figure, and days in a calendar.
@@ -30,8 +31,6 @@ _SIGMAS: Final = 3.0
 #: Most changes of a fingerprint to name.
 _NAMED: Final = 6
 
-#: Bounds of a reference larger than this are not drawn.
-_MOST: Final = 1e300
 _COLUMNS: Final = (
     *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
     *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
@@ -86,7 +85,7 @@ class History:
         judged = states.states_of(rows)
         self.judged = {(series.line, series.metric): series for series in judged}
         self._span = span
-        ids = view.fingerprint_ids(judged)
+        ids = command.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
         self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
@@ -137,7 +136,7 @@ class History:
             if share is None or reference is None:
                 return None
             drawn = float(reference.value) * (1 + share)
-            return drawn if abs(drawn) < _MOST else None
+            return drawn if abs(drawn) < LARGEST else None
 
         return Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
@@ -183,7 +182,7 @@ class History:
         values = [float(row["median"]) for row in valid]
         location, scale = detector.fit(np.log(np.array([values[: series.baseline]])))
         low, high = (float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS))
-        steps = tuple(valid[k]["session"] for k in offline.change_points(values))
+        steps = tuple(valid[k]["session"] for k in detector.change_points(values))
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:

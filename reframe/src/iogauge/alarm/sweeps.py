@@ -26,7 +26,7 @@ _COUNTS: Final = frozenset(
 _SCALE: Final = ("nodes", "tasks_per_node")
 
 #: Values from here on are not drawn.
-_LARGEST: Final = 1e300
+LARGEST: Final = 1e300
 
 #: Most curves in one plot.
 _MOST: Final = 6
@@ -41,7 +41,7 @@ def drawable(metric: MetricRecord) -> ReferenceRecord | None:
     if reference is None:
         return None
     ends = [reference.value * (1 + (share or 0.0)) for share in (reference.lower, reference.upper)]
-    return reference if all(abs(end) < _LARGEST for end in ends) else None
+    return reference if all(abs(end) < LARGEST for end in ends) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Plot:
     def ceilings(self) -> dict[float, str]:
         """Return the ceilings that all dots share, each with what limits it."""
         found = {dot.metric.ceiling: str(dot.metric.ceiling_from or "") for dot in self.dots}
-        found = {value: text for value, text in found.items() if not value or 0 < value < _LARGEST}
+        found = {value: text for value, text in found.items() if not value or 0 < value < LARGEST}
         if self.together or len(found) > 1 or None in found:
             return {}
         return {value: text for value, text in found.items() if value is not None}
@@ -113,12 +113,12 @@ class Plot:
         records = [dot.record for dot in self.dots]
         days = sorted({record.time[:10] for record in records})
         samples = {len(dot.samples) for dot in self.dots}
-        nodes = sorted({int(r.nodes) for r in records if type(r.nodes) is int})
+        nodes = sorted({int(r.nodes) for r in records if type(r.nodes) is int and r.nodes})
         return "; ".join(
             part
             for part in (
                 f"n = {len(records)} medians of {_range(sorted(samples))} samples",
-                self.unit,
+                "" if self.unit == "1" else self.unit,
                 " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
                 f"{_range(nodes)} node(s)" if nodes else "",
                 stack_of(records),
@@ -207,7 +207,10 @@ def plots(records: Sequence[Record]) -> list[Plot]:
 def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
     """Yield the plots of a check over one parameter."""
     numbered = [(record, _number(_varied(record, name))) for record in records]
-    if len({x for _, x in numbered if x is not None}) < 2:
+    several = len({x for _, x in numbered if x is not None}) > 1
+    # One value is a figure if a document has it of several systems: side by side, as the document shows them.
+    sides = {record.partition for record, _ in numbered if record.metrics[0].reference}
+    if not several and (name not in records[0].parameters or len(sides) < 2):
         return
     curves: dict[tuple[str, tuple[tuple[str, str], ...], str, str], list[Dot]] = {}
     for record, x in numbered:
@@ -220,7 +223,7 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
     curves = {
         key: sorted(dots, key=lambda dot: dot.x)
         for key, dots in curves.items()
-        if len({dot.x for dot in dots}) > 1
+        if len({dot.x for dot in dots}) > 1 or not several
     }
     if not curves:
         return
@@ -231,13 +234,13 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
         x_name=name.replace("_", " "),
         unit="",
         traces=(),
-        proportional=name in _COUNTS,
+        proportional=name in _COUNTS and several,
     )
     partitions = list(dict.fromkeys(key[0] for key in curves))
     units = list(dict.fromkeys((key[3], "" if key[3] in _TOGETHER else key[2]) for key in curves))
     for unit, alone in units:
         mine = {k: d for k, d in curves.items() if k[3] == unit and alone in ("", k[2])}
-        for partition in partitions:
+        for partition in partitions if several else ():
             here = {k: d for k, d in mine.items() if k[0] == partition}
             what = f"{first.check} {alone}".strip()
             title = f"{what} on {first.system}:{partition}"

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from iogauge.calibrate.proposal import Settings, propose
 from iogauge.calibrate.runs import CalibrateError, RunChoice, newest_record, runs_of
 from iogauge.calibrate.statistics import Refused
 from iogauge.core import untrusted
-from iogauge.core.files import written_beside
+from iogauge.core.paths import written_beside
+from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.folders import site_dir
+from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.references import FILE
 from iogauge.site.settings import read_site
-
-#: Largest size of references.yaml, as for all YAML files.
-_LIMIT_BYTES: Final = 4 << 20
 
 
 def site_limits(folder: Path) -> Callable[[str, str], float]:
@@ -65,10 +61,15 @@ def calibrate(
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
     find, refused = newest_record(history_folder), False
     for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
-        if not re.fullmatch(r"[A-Za-z_][\w-]*", str(system), re.ASCII):  # a record may say anything
+        if not NAME.fullmatch(str(system)):  # a record may say anything
             raise CalibrateError(
                 f"records of a system named {str(system)!r}: no site has such a name"
             )
+        if system == LOCAL and not choice.system and chosen["system"].n_unique() > 1:
+            say(
+                f"{LOCAL}: left out, because nobody described that machine; name it with --system={LOCAL}"
+            )
+            continue
         file = site_dir(str(system)) / FILE
         proposal = propose(
             read_text(file),
@@ -99,7 +100,7 @@ def read_text(file: Path) -> str:
     Raises :class:`CalibrateError`.
     """
     try:
-        return untrusted.read_bytes(file, _LIMIT_BYTES).decode("utf-8")
+        return untrusted.read_bytes(file, LIMIT_BYTES).decode("utf-8")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:

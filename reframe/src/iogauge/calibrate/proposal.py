@@ -14,17 +14,22 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from typing import Any, Final, Literal
 
-from scipy import stats
-
-from iogauge.calibrate.places import KEPT, FilePosition, position_of
 from iogauge.calibrate.runs import CalibrateError, Runs, SkippedRuns, check_one_series
 from iogauge.calibrate.statistics import Better, Refused, SeriesSummary, outlook, summary_of
-from iogauge.calibrate.yamledit import EditError, Key, add_words, put
+from iogauge.calibrate.yamledit import (
+    KEPT,
+    EditError,
+    FilePosition,
+    Key,
+    add_words,
+    position_of,
+    put,
+)
 from iogauge.core import yamlfile
+from iogauge.core.quantiles import normal_quantile
 from iogauge.core.units import format_value
 from iogauge.records.record import Record
-from iogauge.site.marks import ACCEPTED
-from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
+from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
@@ -80,7 +85,7 @@ def follow(
     bound_before = None if open_end else before * (1 + share)
     leaf, note = list(old), ""
     gain = sign * math.log(summary.median / before)
-    doubt = float(stats.norm.ppf((1 + confidence) / 2)) * summary.error
+    doubt = normal_quantile((1 + confidence) / 2) * summary.error
     if lower:
         leaf[0], bound = value, summary.bound
     elif gain < -doubt:

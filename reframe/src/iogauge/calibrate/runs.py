@@ -41,7 +41,7 @@ class Runs:
     @property
     def name(self) -> str:
         """Return case and metric, as messages name them."""
-        return f"{self.record.partition} {self.record.case} {self.metric}"
+        return f"{self.record.partition} {self.record.short_name} {self.metric}"
 
     def provenance(self, key: str) -> str:
         """Return on one line the values that the fingerprints have under a key."""

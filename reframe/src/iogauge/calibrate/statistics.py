@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy import stats
 
+from iogauge.core.quantiles import normal_quantile, t_quantile
 from iogauge.core.units import format_value
 
 Better = Literal["more", "less"]
@@ -80,8 +80,8 @@ def tolerance_factor(
     standard deviation these are n and n - 1.
     """
     root = math.sqrt(location_runs)
-    shift = float(stats.norm.ppf(coverage)) * root
-    return float(stats.nct.ppf(confidence, freedom, shift)) / root
+    shift = normal_quantile(coverage) * root
+    return t_quantile(confidence, freedom, shift) / root
 
 
 def robust_factor(runs: int, coverage: float, confidence: float) -> float:
@@ -100,14 +100,14 @@ def runs_to_see(
     infinite; ``spread`` is that of the logarithms. Returns None if no number of runs is enough:
     then the baseline is too small for the noise.
     """
-    z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
+    z = normal_quantile(1 - alpha) + normal_quantile(power)
     rest = (-math.log1p(-drop) / (spread * z)) ** 2 - 1 / baseline
     return math.ceil(1 / rest - 1e-9) if rest > 1e-12 else None
 
 
 def least_baseline(drop: float, spread: float, alpha: float = 0.05, power: float = POWER) -> int:
     """Return the smallest baseline against which some number of runs shows a relative drop."""
-    z = float(stats.norm.ppf(1 - alpha)) + float(stats.norm.ppf(power))
+    z = normal_quantile(1 - alpha) + normal_quantile(power)
     return math.floor((spread * z / -math.log1p(-drop)) ** 2) + 1
 
 
@@ -122,7 +122,8 @@ def find_step(values: Sequence[float]) -> int | None:
     runs = len(values)
     if runs < 2 * _STEP_EDGE:
         return None
-    ranks = stats.rankdata(values)
+    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(count) - (count - 1) / 2)[which]  # equal values share their mean rank
     before = np.arange(_STEP_EDGE, runs - _STEP_EDGE + 1)
     scale = np.sqrt(before * (runs - before) * (runs + 1) / 12)
 

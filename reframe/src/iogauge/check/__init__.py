@@ -9,10 +9,10 @@
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
-- load: scenarios that load storage with fio
+- load: scenarios that load storage with fio in other ways
 - mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
-- sequential: sequential writes and reads with fio
+- sequential: sequential writes and reads with fio or elbencho, also on a full target
 - shared_file: scenarios in which all tasks write one file
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
@@ -22,6 +22,7 @@ from iogauge.check import sweep
 from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
 from iogauge.check.compared import (
     BaselineCheck,
+    BoxCurveCheck,
     BoxScalingCheck,
     SizesCheck,
     baseline_checks,
@@ -34,13 +35,14 @@ from iogauge.check.fio import (
     FioMetadataCheck,
     FioRandomReadCheck,
     RandomReadCheck,
+    span_of_boxes,
 )
 from iogauge.check.io500 import Io500Check
-from iogauge.check.ior import IorCheck, PinnedFilesCheck
-from iogauge.check.load import EnduranceCheck, QueueDepthCheck
+from iogauge.check.ior import CheckpointCheck, IorCheck, PinnedFilesCheck
+from iogauge.check.load import EnduranceCheck, InterferenceCheck, QueueDepthCheck, SampleReadCheck
 from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
-from iogauge.check.sequential import FioSequentialCheck
+from iogauge.check.sequential import ElbenchoCheck, FillLevelCheck, FioSequentialCheck
 from iogauge.check.shared_file import (
     AggregatorsCheck,
     DefaultWritersCheck,
@@ -57,17 +59,22 @@ from iogauge.records import derive
 __all__ = [
     "AggregatorsCheck",
     "BaselineCheck",
+    "BoxCurveCheck",
     "BoxScalingCheck",
+    "CheckpointCheck",
     "ChecksumCheck",
     "CurveCheck",
     "DefaultWritersCheck",
     "DeviceCeilingCheck",
+    "ElbenchoCheck",
     "EnduranceCheck",
+    "FillLevelCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
     "FioSequentialCheck",
     "HintedFileCheck",
+    "InterferenceCheck",
     "Io500Check",
     "IorCheck",
     "Layout",
@@ -81,6 +88,7 @@ __all__ = [
     "PinnedFilesCheck",
     "QueueDepthCheck",
     "RandomReadCheck",
+    "SampleReadCheck",
     "SharedFileCheck",
     "SizedFileCheck",
     "SizesCheck",
@@ -90,6 +98,7 @@ __all__ = [
     "baseline_checks",
     "derive",
     "sized_checks",
+    "span_of_boxes",
     "sweep",
     "traits",
     "words",

@@ -202,7 +202,8 @@ class DeviceCeilingCheck(OneNodeFioCheck):
         def parse(text: str) -> ToolOutput:
             return _of_devices(devices, text)
 
-        return _of_fio(self, "devices", job, rates, parse)
+        case = _of_fio(self, "devices", job, rates, parse)
+        return replace(case, repeat=[replace(phase, of_devices=True) for phase in case.repeat])
 
 
 def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:

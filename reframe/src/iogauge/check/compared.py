@@ -10,11 +10,20 @@ import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
 
 from iogauge.check.derived import DerivedCheck, Formula
+from iogauge.check.fio import span_of_boxes
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
 from iogauge.records import derive
-from iogauge.records.derive import Derived, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge.records.derive import (
+    Derived,
+    NotComputable,
+    NotMeasured,
+    Operands,
+    Point,
+    Source,
+)
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.topology import Servers, name_of_size
 
 
 def _partition_extras() -> dict[str, PartitionExtras]:
@@ -37,8 +46,8 @@ def baseline_checks() -> list[str]:
 def sizes(check: str) -> dict[str, dict[str, int]]:
     """Return the sizes of the file systems that a check is compared over, by their baseline.
 
-    They belong to the baseline and to all partitions that compare the check with it: the number of
-    servers, or of devices if no servers are declared. Fewer than three sizes make no curve.
+    They belong to a partition that declares other sizes of itself, or to a baseline and to all
+    partitions that compare the check with it. Fewer than three sizes make no curve.
     """
     every = _partition_extras()
     families: dict[str, dict[str, int]] = {}
@@ -48,9 +57,14 @@ def sizes(check: str) -> dict[str, dict[str, int]]:
             members = families.setdefault(other.partition, {})
             for member in (other.partition, name):
                 parts = every[member].topology
-                counted = (parts.servers or parts.devices) if parts else None
-                if counted:
-                    members[member] = counted.count
+                if parts and parts.size:
+                    members[member] = parts.size
+    for name, extras in every.items():
+        if extras.sizes and check in extras.sizes.checks:
+            assert extras.topology and extras.topology.size  # the extras refuse sizes without
+            others = {name_of_size(name, count): count for count in extras.sizes.counts}
+            present = {other: count for other, count in others.items() if other in every}
+            families[name] = {name: extras.topology.size, **present}
     return {name: found for name, found in families.items() if len(set(found.values())) > 2}
 
 
@@ -242,6 +256,20 @@ class BoxScalingCheck(DerivedCheck):
     block: str
     tasks: int
 
+    @property
+    def _servers(self) -> Servers:
+        assert self.site.topology and self.site.topology.servers  # the partitions have boxes
+        return self.site.topology.servers
+
+    def _demand(self, operands: Sequence[Operands]) -> None:
+        """Raise NotComputable or NotMeasured for a span without a valid record."""
+        for side, source in zip(operands, self.sources(), strict=True):
+            if "read_iops" not in side.metrics:
+                raise (NotComputable if side.left_out else NotMeasured)(
+                    f"RandomRead has no valid record of span {source.fixed['span']}. "
+                    f"{self._remedy([source], not side.left_out)}"
+                )
+
     def sources(self) -> tuple[Source, ...]:
         """Return the reads from all servers, and those from one box."""
         here = self.current_partition.name
@@ -257,22 +285,44 @@ class BoxScalingCheck(DerivedCheck):
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare all boxes with one."""
+        self._demand(operands)
         every, box = operands
-        for side, source in zip(operands, self.sources(), strict=True):
-            if "read_iops" not in side.metrics:
-                raise (NotComputable if side.left_out else NotMeasured)(
-                    f"RandomRead has no valid record of span {source.fixed['span']}. "
-                    f"{self._remedy([source], not side.left_out)}"
-                )
-        assert self.site.topology and self.site.topology.servers
-        servers = self.site.topology.servers
-        assert servers.per_box
+        servers = self._servers
 
         def compute() -> Derived:
             most, one = (derive.best_of(side.points["read_iops"], "more") for side in operands)
             return derive.scale_out_against(most, one, servers.count, servers.per_box or 1)
 
         left_out = (*every.without("read_iops"), *box.without("read_iops"))
+        return [Formula(self.promise()[0], compute, left_out)]
+
+
+class BoxCurveCheck(BoxScalingCheck):
+    """Random reads over the number of boxes that hold the files, from one to all."""
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return the reads from all boxes, and those from each smaller number of them."""
+        here = self.current_partition.name
+        alike = {"block": self.block, "tasks": self.tasks}
+        spans = ["all", *(span_of_boxes(number) for number in range(1, self._servers.boxes))]
+        return tuple(
+            self.source("RandomRead", here, fixed={**alike, "span": span}) for span in spans
+        )
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return how well a straight line through the origin describes the operations."""
+        return (Metric("read_iops_fit", "1"),)
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Fit the line through all numbers of boxes."""
+        self._demand(operands)
+        numbers = (self._servers.boxes, *range(1, self._servers.boxes))
+
+        def compute() -> Derived:
+            best = [derive.best_of(side.points["read_iops"], "more") for side in operands]
+            return derive.fit([replace(p, x=float(x)) for p, x in zip(best, numbers, strict=True)])
+
+        left_out = tuple(left for side in operands for left in side.without("read_iops"))
         return [Formula(self.promise()[0], compute, left_out)]
 
 

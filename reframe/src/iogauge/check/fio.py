@@ -32,6 +32,8 @@ from iogauge.plan.case import (
 from iogauge.tools.fio.options import (
     METADATA_PHASES,
     MISMATCH,
+    READ_BACK,
+    READ_BACK_BY_TURNS,
     FioJob,
     FioOptions,
     layout_job,
@@ -44,8 +46,12 @@ from iogauge.tools.fio.output import parse_json
 #: fio's own syntax for an environment variable in a job file.
 DIRECTORY = "${IOG_DIR}"
 
+#: Bytes between two checksums in files.
+CHECKED_BYTES = 4096
+
 READ_IOPS = Metric("read_iops", "ops/s")
 READ_BW = Metric("read_bw", "MiB/s")
+WRITE_BW = Metric("write_bw", "MiB/s")
 #: How files are laid out that a timed job then works on.
 LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
@@ -56,7 +62,7 @@ def _parse(printed: Printed) -> ToolOutput:
 
 def _checksum_bytes(block_bytes: int) -> int:
     """Return the interval of checksums in the files: every read covers whole intervals."""
-    return math.gcd(block_bytes, 4096)
+    return math.gcd(block_bytes, CHECKED_BYTES)
 
 
 def _verification(layout: FioJob) -> Verification | None:
@@ -64,6 +70,11 @@ def _verification(layout: FioJob) -> Verification | None:
     if not layout.checksum_bytes:
         return None
     return Verification(verification(layout.checksum_bytes), MISMATCH)
+
+
+#: How a preparing layout checks what it wrote, and random writes in their warm-up.
+LAYOUT_CHECKED = Verification(verification(CHECKED_BYTES, READ_BACK), MISMATCH)
+_WRITES_CHECKED = Verification(verification(CHECKED_BYTES, READ_BACK_BY_TURNS), MISMATCH)
 
 
 class FioCheck(StorageCheck):
@@ -89,15 +100,17 @@ class FioCheck(StorageCheck):
         access: Access,
         repeated: bool = True,
         verifies: Verification | None = None,
+        on_all: bool = True,
     ) -> PhasePlan:
         """Return one execution of fio with a job; ``rates`` maps a metric to fio's quantity.
 
-        A layout has no rates.
+        A layout has no rates. Without ``on_all`` the first node alone runs the job.
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         options = FioOptions(job_file=f"{job.name}.fio", output=output)
         phase = {"randread": "read", "randwrite": "write"}.get(job.pattern, job.pattern)
-        served = self.nodes > 1
+        nodes = self.nodes if on_all else 1
+        served = nodes > 1
         command = [options.job_file, output] if served else ["fio", *options.arguments()]
         return PhasePlan(
             name=job.name,
@@ -110,7 +123,7 @@ class FioCheck(StorageCheck):
             },
             access=access,
             output=output,
-            data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * self.nodes,
+            data_bytes=None if job.runtime_s or job.metadata else job.bytes_total * nodes,
             verifies=verifies,
         )
 
@@ -191,7 +204,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
                     job,
                     {metric.name: quantity for metric, quantity in self.quantities().items()},
                     Access(direction="read" if reads else "write", o_direct=True),
-                    verifies=_verification(layout),
+                    verifies=_verification(layout) if reads else _WRITES_CHECKED,
                 )
             ],
             held_bytes=layout.bytes_total,
@@ -258,6 +271,11 @@ CHECKSUM_RATIO = Metric("checksum_ratio", "1")
 _PUBLISHED_SECONDS = 10
 
 
+def span_of_boxes(number: int) -> str:
+    """Return the span of so many boxes of servers."""
+    return "one-box" if number == 1 else f"{number}-boxes"
+
+
 class RandomReadCheck(FioCheck):
     """Random reads with O_DIRECT by processes of one node or all; the readers lay out the files.
 
@@ -270,7 +288,7 @@ class RandomReadCheck(FioCheck):
     flaw = "runs of 10 s: too short to compare systems by"
     block: str
     #: Clients that read and servers that hold the files: ``one-client``, ``one-server``,
-    #: ``one-box``, ``all``.
+    #: ``one-box``, ``2-boxes`` (:func:`span_of_boxes`), ``all``.
     span: str
     tasks: int
 
@@ -285,12 +303,15 @@ class RandomReadCheck(FioCheck):
 
     def servers_used(self) -> int | None:
         """Return the number of object storage servers that hold the files, or None for all."""
-        if self.span == "one-box":
-            assert (
-                self.site.topology and self.site.topology.servers
-            )  # the span's partitions have it
-            return self.site.topology.servers.per_box
-        return 1 if self.span == "one-server" else None
+        if self.span in ("one-client", "all"):
+            return None
+        if self.span == "one-server":
+            return 1
+        # The partitions of a span of boxes have them.
+        assert self.site.topology and self.site.topology.servers
+        servers = self.site.topology.servers
+        some = (number for number in range(servers.boxes) if span_of_boxes(number) == self.span)
+        return next(some) * (servers.per_box or 1)
 
     def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:
         """Return the job that lays out the files, and the job that reads them."""

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, get_args
 
 from iogauge.check.storage import StorageCheck
-from iogauge.core import words
-from iogauge.core.measurement import Metric, Quantity
-from iogauge.node.layouts import Layout
+from iogauge.core import untrusted, words
+from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
+from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON
+from iogauge.evidence.model import Evidence, passed_on_in
+from iogauge.node.layouts import FileLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
+from iogauge.site.extras import Io500Directory
 from iogauge.tools import io500
+
+#: IO500's directories, which may have layouts of their own.
+DIRECTORIES: Final[tuple[str, ...]] = get_args(Io500Directory)
 
 _RESULTS: Final = "io500"
 _DATA: Final = f"{DIR}/data"
@@ -71,6 +78,22 @@ def _access(name: str) -> Access:
     return Access(direction="metadata", task_offset=1 if kind == "stat" else None)
 
 
+def parse_passed_on(printed: Printed) -> ToolOutput:
+    """Return the layouts that the agent printed, by directory; raises :class:`ToolOutputError`."""
+    try:
+        told: Any = untrusted.parse_json(printed.result)
+        passed = {
+            str(name): untrusted.build(FileLayout, one["layout"]) if one.get("layout") else None
+            for name, one in told.items()
+        }
+        problems = {
+            str(name): str(one["problem"]) for name, one in told.items() if "problem" in one
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ToolOutputError(f"{PASSED_ON}: not the layouts of directories: {error}") from error
+    return ToolOutput("lustre", "", (), parameters={"directories": passed, "unanswered": problems})
+
+
 def _parse(printed: Printed) -> Any:
     return io500.parse(printed.result, printed.stdout, printed.files)
 
@@ -120,18 +143,43 @@ class Io500Check(StorageCheck):
         )
 
     def _layouts(self) -> list[PhasePlan]:
-        """Return the phases that give IO500's directories layouts of their own."""
+        """Return the phases that give IO500's directories layouts of their own, and read them all back."""
         script = 'mkdir -p "$1" && directory=$1 && shift && exec lfs setstripe "$@" "$directory"'
-        phases = []
-        for name, stripes in self.site.io500.striping.items():
-            layout = Layout(
-                stripe_count=stripes.stripe_count,
-                stripe_bytes=stripes.stripe_bytes,
+        asked = self._asked()
+        if not asked:
+            return []
+        paths = [f"{_DATA}/{name}" for name in asked]
+        phases = [_untimed("directories", ["mkdir", "-p", *paths])]
+        for path, (name, layout) in zip(paths, asked.items(), strict=True):
+            if layout is not None:
+                command = ["sh", "-c", script, "sh", path, *layout.arguments()]
+                phases.append(_untimed(f"layout-{name}", command))
+        read = _untimed(PASSED_ON, ["passed-on", *paths])
+        return [*phases, replace(read, launch="agent", parse=parse_passed_on)]
+
+    def _asked(self) -> dict[str, Layout | None]:
+        """Return the layout that the site requests for each of IO500's directories on Lustre."""
+        if self.site.target.striped_by != "lustre":
+            return {}
+        striping = self.site.io500.striping
+        return {
+            name: Layout(
+                stripe_count=striping[name].stripe_count,
+                stripe_bytes=striping[name].stripe_bytes,
                 pool=self.site.target.pool,
             )
-            command = ["sh", "-c", script, "sh", f"{_DATA}/{name}", *layout.arguments()]
-            phases.append(_untimed(f"layout-{name}", command))
-        return phases
+            if name in striping
+            else None
+            for name in DIRECTORIES
+        }
+
+    def _layout(self) -> dict[str, Any] | None:
+        """Return the layouts of IO500's directories, by name."""
+        seen: Evidence | None = getattr(self, "_evidence", None)
+        passed = passed_on_in(seen.outputs) if seen else {}
+        named = {name: str(found) for name, found in passed.items() if found is not None}
+        noted = super()._layout()
+        return {**(noted or {}), "directories": named} if named else noted
 
     def plan(self) -> CasePlan:
         """Fill in the ini file, then run IO500: twelve phases in one execution."""
@@ -181,6 +229,7 @@ class Io500Check(StorageCheck):
             held_bytes=(options.easy_bytes + block) * self.total_tasks,
             files=files + 2 * self.total_tasks + 8,
             inputs={ini: options.ini()},
+            directories=self._asked(),
             computed={
                 BW.name: _mean(BW.unit, io500.BANDWIDTHS),
                 MD.name: _mean(MD.unit, io500.RATES),

@@ -3,23 +3,37 @@
 With two executions the page cache can be emptied between them, and a failure names its phase.
 Readers are shifted to the next node (``-C -Q 1``) if there are two nodes or more. Each then reads
 data that another node wrote. If a document printed another command, the scenario offers it as
-variant ``published``: one execution, word for word, judged by the same guards.
+variant ``published``: one execution, word for word, judged by the same guards. Variant ``profiled`` repeats each execution
+under Darshan, and judges only how much of the bandwidth is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
 from iogauge.check.storage import StorageCheck
-from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
-from iogauge.core.words import IOR
+from iogauge.core.words import DARSHAN, IOR
+from iogauge.evidence.model import SECONDS
 from iogauge.node.layouts import Layout, Pins
-from iogauge.plan.case import DIR, REP, SET, Access, CasePlan, PhasePlan, Printed, Verification
+from iogauge.plan.case import (
+    DIR,
+    REP,
+    SET,
+    Access,
+    CasePlan,
+    Computed,
+    PhasePlan,
+    Printed,
+    Verification,
+)
+from iogauge.site.extras import Checkpoint
+from iogauge.tools import darshan
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -30,6 +44,13 @@ READ_IOPS = Metric("read_iops", "ops/s")
 
 #: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
+
+#: The variant that repeats each execution under Darshan.
+_PROFILED = "profiled"
+
+#: Share of a bandwidth that is left under Darshan, by direction, and what it must be.
+_KEPT = {way: Metric(f"{way}_kept", "1") for way in ("write", "read")}
+_BOUND = Reference(1.0, -0.1, None, "1", "Darshan may take a tenth of the bandwidth, no more")
 
 #: IOR's warning of files that exist already; -E does not silence it.
 _EXISTS = r"exists already and will be overwritten"
@@ -66,6 +87,7 @@ class IorCheck(StorageCheck):
     total_bytes = builtins.variable(int, value=0)
 
     needs = IOR
+    keep_files = ["*.darshan"]
     #: IOR's back end.
     back_end: str = "POSIX"
     #: A file for each task, or a file that all tasks share.
@@ -86,6 +108,8 @@ class IorCheck(StorageCheck):
     segmented: bool = False
     #: A repetition that is not judged comes first.
     warm_up: bool = True
+    #: Divisor: the warm-up of a segmented scenario writes this fraction of the bytes, and checks them.
+    warm_up_part: int = 1
     #: The scenario varies the tasks on a node, which may exceed its cores.
     sweeps_tasks: bool = False
     #: Hints to the MPI library ask for the layout.
@@ -104,13 +128,11 @@ class IorCheck(StorageCheck):
         limits, order = self.site.limits, {}
         if self.reads and self.variant != "published":
             order = {"writes_first": "yes" if limits.writes_first else "no"}
-        first = (self.writes_first or order.get("writes_first")) == "yes" and bool(order)
-        sets = (self.repetitions or limits.repetitions) + self.warm_up if first else 1
         return {
             **super().declared(),
             **order,
             "transfer_bytes": self.transfer,
-            "total_bytes": limits.case_bytes // self.share // max(sets, 1),
+            "total_bytes": limits.case_bytes // self.share // max(self.sets, 1),
         }
 
     def promise(self) -> tuple[Metric, ...]:
@@ -122,6 +144,39 @@ class IorCheck(StorageCheck):
             *((WRITE_IOPS,) if small else ()),
             *((READ_IOPS,) if small and self.reads else ()),
         )
+
+    @property
+    def all_variants(self) -> tuple[str, ...]:
+        """Return the variants of the class, and ``profiled``, which every IOR has."""
+        return (*self.variants, _PROFILED)
+
+    @property
+    def promised(self) -> tuple[Metric, ...]:
+        """Return the metrics of the case; under Darshan only what is left of the bandwidths."""
+        if self.variant != _PROFILED:
+            return super().promised
+        return tuple(_KEPT[way] for way in (("write", "read") if self.reads else ("write",)))
+
+    @property
+    def standing(self) -> Mapping[str, Reference]:
+        """Return the standing references of the case; under Darshan the bound of its overhead."""
+        if self.variant != _PROFILED:
+            return super().standing
+        return {metric.name: _BOUND for metric in self.promised}
+
+    @builtins.run_after("init", always_last=True)
+    def _select_profiling_environments(self) -> None:
+        if self.variant == _PROFILED:
+            wanted = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
+            self.valid_prog_environs = wanted
+
+    @property
+    def sets(self) -> int:
+        """Return how many repetitions keep their files at a time: all if all writes come first."""
+        limits = self.site.limits
+        asked = self.writes_first or ("yes" if limits.writes_first else "no")
+        first = asked == "yes" and self.reads and self.variant != "published"
+        return (self.repetitions or limits.repetitions) + self.warm_up if first else 1
 
     @property
     def _writes_first(self) -> bool:
@@ -148,19 +203,24 @@ class IorCheck(StorageCheck):
         """Return the name of a task's file in the case's directory (aiori's ``%s.%08d``)."""
         return f"data.{task:08d}" if self.file_per_process else "data"
 
-    def options(self) -> IorOptions:
-        """Return the options of both phases; raises ValueError if the sizes do not fit."""
+    def bytes_of_task(self) -> int:
+        """Return a task's share of the bytes, whole transfers; raises ValueError if it is too small."""
         transfer = self.transfer_bytes
-        block = self.total_bytes // self.total_tasks // transfer * transfer
+        block = int(self.total_bytes // self.total_tasks // transfer * transfer)
         if block < 2 * transfer:
             # The scenario's files are this fraction of what the site allows.
             fraction = self.site.limits.case_bytes // max(1, self.total_bytes)
             enough = 2 * transfer * self.total_tasks * max(1, fraction)
             raise ValueError(
-                f"{self.total_bytes} bytes for {self.total_tasks} task(s) leave less than two transfers "
-                f"of {transfer} bytes each: raise limits.case_bytes to "
+                f"{format_bytes(self.total_bytes)} for {self.total_tasks} task(s) leave less than two "
+                f"transfers of {format_bytes(transfer)} each: raise limits.case_bytes to "
                 f"{format_bytes(enough)} or lower the tasks"
             )
+        return block
+
+    def options(self) -> IorOptions:
+        """Return the options of both phases; raises ValueError if the sizes do not fit."""
+        transfer, block = self.transfer_bytes, self.bytes_of_task()
         return IorOptions(
             api=self.back_end,
             test_file=f"{SET if self._writes_first else DIR}/data",
@@ -186,8 +246,18 @@ class IorCheck(StorageCheck):
         return rates
 
     def _verification(self, options: IorOptions, read_back: bool = False) -> Verification | None:
-        """Return how the warm-up checks the data of an execution, or None without a warm-up."""
-        return Verification(options.verification(read_back), MISMATCH) if self.warm_up else None
+        """Return how the warm-up checks the data of an execution, or None without a warm-up.
+
+        A warm-up of fewer segments names them after the others: IOR takes the last number.
+        """
+        if not self.warm_up:
+            return None
+        words = options.verification(read_back)
+        if self.warm_up_part == 1:
+            return Verification(words, MISMATCH)
+        segments = max(1, options.segments // self.warm_up_part)
+        fewer = replace(options, segments=segments).bytes_per_task * self.total_tasks
+        return Verification((*words, "-s", str(segments)), MISMATCH, fewer)
 
     def ior_phase(
         self,
@@ -245,6 +315,29 @@ class IorCheck(StorageCheck):
         )
         return [write, read]
 
+    def profiled_phases(self, options: IorOptions) -> list[PhasePlan]:
+        """Return each execution twice: without Darshan, and under it, with a log in ``keep_files``."""
+        library = str(self.current_environ.extras["darshan"])
+        phases: list[PhasePlan] = []
+        for phase in IorCheck.sound_phases(self, options):
+            log = f"{phase.name}.{REP}.darshan"
+            (metric,) = (name for name in phase.rates if name.endswith("_bw"))
+            own, new = f"ior-{phase.name}.", f"ior-profiled-{phase.name}."
+            words = [word.replace(own, new) for word in phase.command]
+            watched = replace(
+                phase,
+                name=f"profiled-{phase.name}",
+                command=[*darshan.run_words(library, log), *words],
+                output=f"{new}{REP}.json",
+                ranks=f"{new}{REP}.ranks.csv",
+                rates={f"{metric}_profiled": phase.rates[metric]},
+                # It writes the files of the execution before it anew.
+                expected=_EXISTS if phase.access.direction == "write" else None,
+            )
+            bare = replace(phase, rates={metric: phase.rates[metric]})
+            phases += [bare, watched]
+        return phases
+
     def published_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Return the document's command as one execution."""
         output = f"ior-write.{REP}.json"
@@ -290,7 +383,12 @@ class IorCheck(StorageCheck):
         options = self.options()
         published = self.variant == "published"
         data = options.bytes_per_task * self.total_tasks
-        phases = self.published_phases(options) if published else self.sound_phases(options)
+        if published:
+            phases = self.published_phases(options)
+        elif self.variant == _PROFILED:
+            phases = self.profiled_phases(options)
+        else:
+            phases = self.sound_phases(options)
         kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
         if self._writes_first:
             kept = self.repetitions + self.warm_up
@@ -315,7 +413,20 @@ class IorCheck(StorageCheck):
             cyclic=published and self.published_cyclic,
             sweeps_tasks=self.sweeps_tasks,
             hinted=self.hinted,
+            computed=self._kept() if self.variant == _PROFILED else {},
         )
+
+    def _kept(self) -> dict[str, Computed]:
+        """Return the shares of the bandwidths that are left under Darshan, each a ratio of one repetition."""
+
+        def share(bare: Quantity, watched: Quantity) -> Quantity:
+            return Quantity(watched.value / bare.value, "1")
+
+        return {
+            metric.name: Computed(sources=(f"{way}_bw", f"{way}_bw_profiled"), compute=share)
+            for way, metric in _KEPT.items()
+            if metric in self.promised
+        }
 
 
 class PinnedFilesCheck(IorCheck):
@@ -331,3 +442,68 @@ class PinnedFilesCheck(IorCheck):
             stripe_bytes=None,
             servers=self.servers_used(),
         )
+
+
+SAVE_TIME = Metric("save_time", "s", "less")
+RESTART_TIME = Metric("restart_time", "s", "less")
+
+
+class CheckpointCheck(IorCheck):
+    """A model's state, saved and read again within the times that the site declares.
+
+    A subclass sets ``model``, a name in the partition's ``checkpoints``, and ``file_per_process``.
+    """
+
+    model: str
+    transfer = 4 << 20
+
+    @property
+    def _declared_model(self) -> Checkpoint:
+        return self.site.checkpoints[self.model]
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, with the bytes of the model's state."""
+        return {**super().declared(), "total_bytes": self._declared_model.state}
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the seconds of both, and their bandwidths."""
+        return (SAVE_TIME, RESTART_TIME, WRITE, READ)
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return the budgets; none if this run has another size or scale than the site declares."""
+        if self._overridden.keys() & {"nodes", "tasks_per_node", "total_bytes", "transfer_bytes"}:
+            return {}
+        model, found = self._declared_model, {}
+        for time, bandwidth, budget_s, key in (
+            (SAVE_TIME, WRITE, model.save, "save"),
+            (RESTART_TIME, READ, model.restart, "restart"),
+        ):
+            source = f"the budget of checkpoints.{self.model}.{key}"
+            least = model.state / 2**20 / budget_s
+            found[time.name] = Reference(budget_s, None, 0.0, time.unit, source)
+            found[bandwidth.name] = Reference(least, 0.0, None, bandwidth.unit, source)
+        return found
+
+    def bytes_of_task(self) -> int:
+        """Return a task's share of the state, rounded up: no byte of it is left out.
+
+        Raises ValueError if the limits do not allow it.
+        """
+        step = self.total_tasks * self.transfer_bytes
+        shares = -(-self.total_bytes // step)
+        held, most = shares * step * self.sets, self.site.limits.case_bytes
+        if held > most:
+            raise ValueError(
+                f"checkpoints.{self.model}.state is {format_bytes(self._declared_model.state)}: in whole "
+                f"transfers of {self.total_tasks} task(s), {self.sets} set(s) of files hold {format_bytes(held)}, but "
+                f"limits.case_bytes is {format_bytes(most)}: raise the limit for {type(self).__name__}, or leave the model out"
+            )
+        return int(shares * self.transfer_bytes)
+
+    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
+        # The budget says what a training needs, not what the target can do.
+        return replace(super()._access(direction, **more), saturates=None)
+
+    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
+        time = SAVE_TIME if direction == "write" else RESTART_TIME
+        return {**super()._rates(direction), time.name: (direction, SECONDS)}

@@ -17,15 +17,18 @@ from typing import Any, Final
 from iogauge.core import paths, processes
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.plan.case import CasePlan, Footprint
-from iogauge.plan.launchers import (
+from iogauge.plan.script import (
+    Launch,
     binding_options,
     host_options,
+    job_functions,
     job_options,
     per_node_launcher,
     placing_options,
     reporting_variables,
+    shell_command,
+    shell_word,
 )
-from iogauge.plan.script import Launch, job_functions, shell_command, shell_word
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import Budget, PartitionExtras
@@ -67,6 +70,7 @@ def order_of(
         uuid=target.uuid,
         striping=target.striped_by,
         targets=extras.topology.targets if extras.topology else None,
+        out=extras.topology.out if extras.topology else (),
         restore=str(paths.state_dir() / "restore"),
         session=session,
         host=socket.gethostname(),
@@ -93,6 +97,7 @@ def order_of(
         cores=extras.node.cores,
         expect=dict(extras.expect),
         mdts=plan.mdts,
+        fill_bytes=plan.fill_bytes,
     )
 
 

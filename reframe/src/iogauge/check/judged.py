@@ -6,19 +6,22 @@ ReFrame the same median and the same bounds, so that ReFrame's report agrees.
 
 A scenario defines these attributes, until a phase of ReFrame's pipeline:
 
-=================  ==========  ==============================================================
-attribute          until       meaning
-=================  ==========  ==============================================================
-``valid_systems``  init        partitions, by features (``words.PARTITION``) or by name
-``needs``          class body  the environment's feature (``words.ENVIRONMENT``); empty: any
-``tags``           init        kinds of runs that include the case (``words.TAGS``)
-``variants``       class body  forms of the command; the first is ``sound``
-``flaw``           class body  flaw of the published form; needed if there is such a form
-``promise()``      setup       metrics, each with unit and direction, at least one
-``plan()``         setup       what the job does (measured cases only)
-``sources()``      setup       cases whose records are operands (derived cases only)
-``formulas()``     sanity      computations over the operands (derived cases only)
-=================  ==========  ==============================================================
+=========================  ==========  ==============================================================
+attribute                  until       meaning
+=========================  ==========  ==============================================================
+``valid_systems``          init        partitions, by features (``words.PARTITION``) or by name
+``needs``                  class body  the environment's feature (``words.ENVIRONMENT``); empty: any
+``tags``                   init        kinds of runs that include the case (``words.TAGS``)
+``variants``               class body  forms of the command; the first is ``sound``
+``flaw``                   class body  flaw of the published form; needed if there is such a form
+``promise()``              setup       metrics, each with unit and direction, at least one
+``promise_all()``          setup       metrics at any scale, if some scales have fewer
+``declared()``             setup       defaults of what ``-S`` sets, if not those of every case
+``plan()``                 setup       what the job does (measured cases only)
+``standing_references()``  run         references without a site's (measured cases only)
+``sources()``              setup       cases whose records are operands (derived cases only)
+``formulas()``             sanity      computations over the operands (derived cases only)
+=========================  ==========  ==============================================================
 
 ``_check_definition`` checks these attributes after init. It stops ReFrame with the name of the
 class, the attribute and the expected value.
@@ -50,8 +53,8 @@ from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
-from iogauge.session.current import confirms, current, gate_marks, is_gate
-from iogauge.site import marks
+from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
+from iogauge.site import references as marks
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
@@ -106,7 +109,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     #: :type: str
     tier = builtins.variable(str, value="")
 
-    #: Form of the command: ``sound``, or ``published`` as in a document (see docs/checks.md).
+    #: Form of the command: ``sound``, ``published`` as in a document, or ``profiled`` if IOR runs it
+    #: (see docs/checks.md).
     #: :type: str
     variant = builtins.variable(str, value="", loggable=True)
 
@@ -148,6 +152,11 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         return ()
 
     # What a scenario may use.
+
+    @property
+    def all_variants(self) -> tuple[str, ...]:
+        """Return the values that ``-S variant`` may have: those of the class, and those of its tool."""
+        return self.variants
 
     @property
     def site(self) -> PartitionExtras:
@@ -218,7 +227,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 values={
                     **{name: (getattr(self, name),) for name in type(self).param_space.params},
                     "tier": get_args(words.Tier),
-                    "variant": self.variants,
+                    "variant": self.all_variants,
                 },
             )
         )
@@ -397,6 +406,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             layout=self._layout(),
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
+            suite=suite(),
             commands=self._commands(),
             metrics=tuple(self._metric_record(m) for m in judgement.metrics),
             findings=tuple(map(FindingRecord.of, judgement.findings)),

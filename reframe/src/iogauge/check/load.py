@@ -1,19 +1,49 @@
-"""Base classes of the scenarios that load storage with fio: latency over requests in flight, and
-bandwidth over hours.
+"""Base classes of the scenarios that load storage with fio: latency over requests in flight, bandwidth over hours,
+one load beside another, random reads of samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck, FioRandomReadCheck
-from iogauge.core.measurement import Metric
-from iogauge.core.units import format_bytes, format_seconds
-from iogauge.evidence.series import SERIES, Series
-from iogauge.plan.case import Access, CasePlan
-from iogauge.tools.fio.options import FioJob, layout_job
+import reframe.core.builtins as builtins
+
+from iogauge.check.fio import (
+    CHECKED_BYTES,
+    DIRECTORY,
+    LAID_OUT,
+    LAYOUT_CHECKED,
+    READ_BW,
+    READ_IOPS,
+    WRITE_BW,
+    FioCheck,
+    FioRandomReadCheck,
+    OneNodeFioCheck,
+)
+from iogauge.core.measurement import Metric, Quantity, ToolOutput
+from iogauge.core.units import format_bytes, format_seconds, parse_bytes
+from iogauge.evidence.witness import SERIES, Series
+from iogauge.plan.case import (
+    Access,
+    CasePlan,
+    Computed,
+    PhasePlan,
+    Printed,
+    Verification,
+)
+from iogauge.tools.fio.options import (
+    LEAD_S,
+    MISMATCH,
+    FioJob,
+    disturbed_jobs,
+    layout_job,
+    metadata_job,
+    random_read_job,
+    verification,
+)
+from iogauge.tools.fio.output import parse_disturbed
 
 
 class QueueDepthCheck(FioRandomReadCheck):
@@ -60,7 +90,7 @@ class EnduranceCheck(FioCheck):
     def quantities(self) -> Mapping[Metric, str]:
         """Return fio's mean, and what the counters of the first node make of it."""
         return {
-            Metric("write_bw", "MiB/s"): "bw",
+            WRITE_BW: "bw",
             Metric("write_best_minute", "MiB/s"): "best_minute",
             Metric("write_worst_minute", "MiB/s"): "worst_minute",
             Metric("write_longest_dip", "s", "less", tail=True): "dip",
@@ -116,10 +146,194 @@ class EnduranceCheck(FioCheck):
         access = Access(direction="write", o_direct=True, fsync=True)
         return self.fio_case(
             jobs=[layout, job],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False, verifies=LAYOUT_CHECKED)],
             repeat=[replace(self.fio_phase(job, rates, access), series=True)],
             # Its start is a small part of it.
             warm_up=False,
             held_bytes=layout.bytes_total * self.nodes,
             files=self.total_tasks,
+        )
+
+
+#: Files that a process of a storm makes before it removes them, at most: it shall make more soon.
+_STORM_FILES: Final = 1000
+#: Phases of a repetition, and so the ends of the metrics' names.
+_ALONE, _DISTURBED, _AGAIN = "alone", "disturbed", "again"
+
+
+class InterferenceCheck(OneNodeFioCheck):
+    """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
+
+    A subclass sets ``measured``: ``stream``, sequential writes with O_DIRECT, or ``metadata``, creates of empty files.
+    The other disturbs it. Each has as many processes as tasks. One fio runs both, so that one clock times both.
+    """
+
+    measured: Literal["stream", "metadata"]
+    transfer: int
+
+    def quantities(self) -> Mapping[Metric, str]:
+        """Return fio's quantity of each metric, whose name has no end yet."""
+        if self.measured == "stream":
+            return {WRITE_BW: "bw"}
+        return {
+            Metric("create_warm_p50", "us", "less"): "latency_p50",
+            Metric("create_warm_p99", "us", "less", tail=True): "latency_p99",
+        }
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return each quantity alone, disturbed and alone again, and the disturbed one over both others."""
+        return tuple(
+            replace(metric, name=f"{metric.name}_{end}", unit=unit)
+            for metric in self.quantities()
+            for end, unit in (
+                *((phase, metric.unit) for phase in (_ALONE, _DISTURBED, _AGAIN)),
+                ("ratio", "1"),
+            )
+        )
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, with half of the tasks: the other half disturbs them."""
+        declared = super().declared()
+        return {**declared, "tasks_per_node": max(1, declared["tasks_per_node"] // 2)}
+
+    @builtins.run_after("setup")
+    def _one_process_a_node(self) -> None:
+        self.num_tasks = self.num_tasks_per_node = 1
+        self.num_cpus_per_task = min(2 * self.tasks_per_node, self.site.node.cores)
+
+    def _jobs(self) -> dict[str, FioJob]:
+        """Return the layout and both loads, by name; raises ValueError if the limits are too small."""
+        limits, tasks = self.site.limits, self.tasks_per_node
+        file_bytes = limits.case_bytes // tasks // self.transfer * self.transfer
+        files = min(_STORM_FILES, limits.case_files // tasks)
+        if file_bytes < self.transfer or files < 1:
+            raise ValueError(
+                f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
+                f"{format_bytes(self.transfer * tasks)} and {tasks} file(s) at least for {tasks} task(s)"
+            )
+        seconds = max(1, int(limits.phase_seconds))
+        layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
+        storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
+        return {
+            "layout": layout,
+            "stream": replace(layout, block_bytes=self.transfer, runtime_s=seconds),
+            "metadata": replace(
+                storm,
+                runtime_s=seconds,
+                endless=True,
+                filename_format=f"storm.{storm.filename_format}",
+            ),
+        }
+
+    def _phase(self, name: str, job: FioJob) -> PhasePlan:
+        """Return a phase with its own metrics."""
+        stream = self.measured == "stream"
+        access = (
+            Access(direction="write", o_direct=True, fsync=True)
+            if stream
+            else Access(direction="metadata")
+        )
+        rates = {f"{metric.name}_{name}": rate for metric, rate in self.quantities().items()}
+        phase = self.fio_phase(replace(job, name=name), rates, access)
+        return replace(phase, again=_ALONE if name == _AGAIN else None, data_bytes=None)
+
+    def plan(self) -> CasePlan:
+        """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
+        jobs = self._jobs()
+        other: Literal["metadata", "stream"] = "metadata" if self.measured == "stream" else "stream"
+        own = jobs[self.measured]
+        both = disturbed_jobs(replace(own, name=_DISTURBED), replace(jobs[other], name="disturber"))
+
+        def parse(printed: Printed) -> ToolOutput:
+            text = printed.result + printed.stdout + printed.stderr
+            kind = "write" if self.measured == "stream" else "create"
+            return parse_disturbed(text, _DISTURBED, "disturber", kind)
+
+        disturbed = replace(
+            self._phase(_DISTURBED, own),
+            parse=parse,
+            beside="write" if other == "stream" else "metadata",
+            lasts_s=own.runtime_s + 2 * LEAD_S,
+        )
+        case = self.fio_case(
+            jobs=[jobs["layout"], *(replace(own, name=name) for name in (_ALONE, _AGAIN))],
+            prepare=[self.fio_phase(jobs["layout"], {}, LAID_OUT, repeated=False)],
+            repeat=[self._phase(_ALONE, own), disturbed, self._phase(_AGAIN, own)],
+            warm_up=False,
+            held_bytes=jobs["layout"].bytes_total,
+            files=self.tasks_per_node * (1 + jobs["metadata"].files),
+            computed={
+                f"{metric.name}_ratio": Computed(
+                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
+                    compute=_over_both,
+                )
+                for metric in self.quantities()
+            },
+        )
+        return replace(case, inputs={**case.inputs, f"{_DISTURBED}.fio": both})
+
+
+def _over_both(disturbed: Quantity, alone: Quantity, again: Quantity) -> Quantity:
+    return Quantity(2 * disturbed.value / (alone.value + again.value), "1")
+
+
+#: Large files of a data set.
+_SHARDS: Final = 8
+
+
+class SampleReadCheck(FioCheck):
+    """Random reads of samples from a few large files, which all processes of all nodes read.
+
+    A subclass sets ``sample``, the size of a read as text with a unit. The first node lays the
+    files out, all of them at once.
+    """
+
+    sample: str
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return samples per second, and the bandwidth of the reads."""
+        return (READ_IOPS, READ_BW)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, on all nodes of the scale."""
+        return {**super().declared(), "nodes": self.site.scale.nodes}
+
+    def plan(self) -> CasePlan:
+        """Lay the files out once, then read for the time of the limits."""
+        sample, limits = parse_bytes(self.sample), self.site.limits
+        step = max(sample, 1 << 20)
+        file_bytes = limits.case_bytes // _SHARDS // step * step
+        if file_bytes < step:
+            raise ValueError(
+                f"limits.case_bytes is {limits.case_bytes}: less than {step} bytes for each of {_SHARDS} "
+                f"files; expected {format_bytes(step * _SHARDS)} or more"
+            )
+        layout = layout_job(
+            directory=DIRECTORY,
+            file_bytes=file_bytes,
+            numjobs=_SHARDS,
+            checksum_bytes=CHECKED_BYTES,
+        )
+        read = random_read_job(
+            directory=DIRECTORY,
+            block_bytes=sample,
+            file_bytes=file_bytes,
+            numjobs=self.tasks_per_node,
+            runtime_s=max(1, int(limits.phase_seconds)),
+        )
+        layout = replace(layout, in_common=True)
+        read = replace(read, files=_SHARDS, in_common=True)
+        return self.fio_case(
+            jobs=[layout, read],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False, on_all=False)],
+            repeat=[
+                self.fio_phase(
+                    read,
+                    {READ_IOPS.name: "iops", READ_BW.name: "bw"},
+                    Access(direction="read", o_direct=True),
+                    verifies=Verification(verification(CHECKED_BYTES), MISMATCH),
+                )
+            ],
+            held_bytes=layout.bytes_total,
+            files=_SHARDS,
         )

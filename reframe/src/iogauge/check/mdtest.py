@@ -9,7 +9,7 @@ client's own cache, which an ordinary user cannot empty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -19,8 +19,7 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools import mdworkbench
-from iogauge.tools.mdtest.options import MdtestOptions
-from iogauge.tools.mdtest.output import parse_rank_csv, parse_table, with_rank_times
+from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
@@ -29,11 +28,27 @@ REMOVE = Metric("remove_rate", "ops/s")
 
 #: Seed of the data pattern (-G), the same in the writing and the verifying execution.
 _SIGNATURE = 1181783497
+#: Seed of the order of reads; each task adds its number.
+_SEED = 7
 
 
 def _parse(printed: Printed) -> ToolOutput:
     output = parse_table(printed.result)
     return with_rank_times(output, parse_rank_csv(printed.ranks, output.tasks))
+
+
+def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
+    """Return a parser that also tells the bytes of files that were read whole: mdtest counts files."""
+
+    def parse(printed: Printed) -> ToolOutput:
+        output = _parse(printed)
+        phases = [
+            replace(phase, bytes_moved=phase.operations * file_bytes) if phase.operations else phase
+            for phase in output.phases
+        ]
+        return replace(output, phases=tuple(phases))
+
+    return parse
 
 
 class MdtestCheck(StorageCheck):
@@ -44,8 +59,10 @@ class MdtestCheck(StorageCheck):
     share: int = 1
     #: Bytes in each file; with 0 nothing is read back.
     file_bytes: int = 0
-    #: Options of mdtest for the tree, see :class:`iogauge.tools.mdtest.options.MdtestOptions`.
+    #: Options of mdtest for the tree, see :class:`iogauge.tools.mdtest.MdtestOptions`.
     tree: Mapping[str, Any] = MappingProxyType({})
+    #: Only reads are measured, each task's files in a shuffled order. All files are made.
+    random_reads: bool = False
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the rates of the phases; stat needs two nodes."""
@@ -53,6 +70,8 @@ class MdtestCheck(StorageCheck):
 
     def promise_all(self) -> tuple[Metric, ...]:
         """Return the rates at any scale."""
+        if self.random_reads:
+            return (READ,)
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     @property
@@ -83,7 +102,8 @@ class MdtestCheck(StorageCheck):
         shifted = self.nodes >= 2
         # mdtest has a stonewall only without branches: a tree is made in full.
         branched = self.directories > 1
-        wall = 0 if branched else max(1, int(self.site.limits.phase_seconds))
+        whole = branched or self.random_reads
+        wall = 0 if whole else max(1, int(self.site.limits.phase_seconds))
         each = self.items_per_task // self.directories
         data = self.items_per_task * self.total_tasks * self.file_bytes
 
@@ -97,7 +117,7 @@ class MdtestCheck(StorageCheck):
                 stride=1,
                 data_type="timestamp",
                 signature=_SIGNATURE if self.file_bytes else None,
-                stonewall_status_file=None if branched else f"mdtest.{REP}.stonewall",
+                stonewall_status_file=None if whole else f"mdtest.{REP}.stonewall",
                 rank_details_csv=ranks,
                 **does,
                 **self.tree,
@@ -107,22 +127,25 @@ class MdtestCheck(StorageCheck):
                 command=["mdtest", *options.arguments()],
                 launch="tasks",
                 parse=_parse,
-                rates={metric.name: (name, "rate")},
+                rates={metric.name: (name, "rate")} if metric in self.promise() else {},
                 access=access,
                 ranks=ranks,
                 stored_bytes=data if "create" in does else 0,
+                # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
+                syncs=name in ("create", "remove") and metric in self.promise(),
             )
             phases.append(plan)
 
         metadata = Access(direction="metadata")
         phase("create", CREATE, metadata, create=True, sync_phase=True, stonewall_s=wall)
-        if shifted:
+        if STAT in self.promise():
             phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
             access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
-            phase("read", READ, access, read=True, verify_read=True)
+            seed = _SEED if self.random_reads else None
+            phase("read", READ, access, read=True, verify_read=True, random_seed=seed)
+            phases[-1] = self._counted(phases[-1], data)
         phase("remove", REMOVE, metadata, remove=True)
-        phases[-1] = replace(phases[-1], syncs=True)
         files = self.items_per_task * self.total_tasks
         return CasePlan(
             tool="mdtest",
@@ -133,6 +156,12 @@ class MdtestCheck(StorageCheck):
             held_bytes=max(data, 4096 * files if self.file_bytes else 0),
             files=files + self.total_tasks + 1 + self.directories,
         )
+
+    def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
+        """Return the phase of the reads, which claims bytes if each file is read once."""
+        if not self.random_reads:
+            return read
+        return replace(read, parse=_counting(self.file_bytes), data_bytes=data)
 
 
 #: Directories of each task, as in IO500.

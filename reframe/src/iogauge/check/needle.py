@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from iogauge.check.fio import FioCheck
+from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.judge.needle import Rounds, medians, parse_rounds
@@ -25,7 +25,6 @@ from iogauge.plan.rounds import most_turns
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import ROUND, FioJob, layout_job, metadata_job
 
-_DIRECTORY: Final = "${IOG_DIR}"
 _ROUNDS: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20
 
@@ -106,7 +105,7 @@ class NeedleCheck(FioCheck):
                 f"cases.{type(self).__name__}.case_bytes"
             )
         layout = replace(
-            layout_job(directory=_DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs),
+            layout_job(directory=DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs),
             engine="libaio",
             iodepth=_DEPTH,
             filename_format="probe$clientuid.$jobnum.$filenum",
@@ -189,10 +188,10 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
         jobs = self._probe_jobs(len(names), 1)
 
         def job_file(job: FioJob, end: str = "") -> str:
-            parts = (replace(job, name=n, directory=f"{_DIRECTORY}/{n}") for n in names)
+            parts = (replace(job, name=n, directory=f"{DIRECTORY}/{n}") for n in names)
             return "\n".join(part.job_file() + end for part in parts)
 
-        layout = self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)
+        layout = self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)
         held = jobs[0].bytes_total * len(names)
         return CasePlan(
             tool="fio",
@@ -242,10 +241,10 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
                 f"more, {_LEAST_FILES} for each of {turns} turns; set cases.{type(self).__name__}.case_files"
             )
         job = replace(
-            metadata_job("filecreate", directory=_DIRECTORY, files=files, runtime_s=seconds),
+            metadata_job("filecreate", directory=DIRECTORY, files=files, runtime_s=seconds),
             filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
         )
-        jobs = (replace(job, name=name, directory=f"{_DIRECTORY}/{name}") for name in names)
+        jobs = (replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names)
         return CasePlan(
             tool="fio",
             repetitions=1,
@@ -282,7 +281,7 @@ class NodeNeedleCheck(NeedleCheck):
         striped = self.site.target.striped_by == "lustre"
         case = self.fio_case(
             jobs=jobs,
-            prepare=[self.fio_phase(jobs[0], {}, _LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)],
             repeat=[
                 self._pass(self._rounds("write", nodes=self.nodes), SERVERS),
                 self._pass(self._rounds("read", nodes=self.nodes), SERVERS),
@@ -293,6 +292,3 @@ class NodeNeedleCheck(NeedleCheck):
             layout=Layout(stripe_count=-1) if striped else None,
         )
         return replace(case, repetitions=1, inputs={**case.inputs, ROUNDS: self._for_rounds()})
-
-
-_LAID_OUT: Final = Access(direction="write", o_direct=True, fsync=True)

@@ -13,7 +13,11 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.evidence.model import SECONDS
 from iogauge.node.layouts import Layout
-from iogauge.plan.case import REP, Access, PhasePlan
+from iogauge.plan.case import (
+    REP,
+    Access,
+    PhasePlan,
+)
 from iogauge.tools import darshan, mpi
 from iogauge.tools.ior.options import IorOptions
 
@@ -93,7 +97,8 @@ class HintedFileCheck(SharedFileCheck):
 class SizedFileCheck(SharedFileCheck):
     """A collective write of a file of a given size, as an application writes one output.
 
-    A subclass sets ``size`` in bytes, and ``stripe_count``. The transfers are small, so that
+    A subclass sets ``size`` in bytes, and ``stripe_count``, which is 0 if Lustre does not stripe the
+    target. The transfers are small, so that
     the file is not rounded by much.
     """
 
@@ -115,9 +120,9 @@ class SizedFileCheck(SharedFileCheck):
         """Return the bandwidth, and the seconds of the file."""
         return (WRITE, WRITE_TIME)
 
-    def layout(self) -> Layout:
-        """Return the stripe count."""
-        return Layout(stripe_count=self.stripe_count)
+    def layout(self) -> Layout | None:
+        """Return the stripe count, if Lustre stripes the target."""
+        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
 
     def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
         # One output on a few targets drives no target to its limit.

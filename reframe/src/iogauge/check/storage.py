@@ -32,7 +32,7 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.text import visible_lines
 from iogauge.core.words import Fingerprint, Tier
-from iogauge.evidence import collect, fingerprint, model, striping
+from iogauge.evidence import collect, fingerprint, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost as plan_cost
@@ -42,7 +42,7 @@ from iogauge.plan.script import shell_command
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current
-from iogauge.site import marks
+from iogauge.site import references as marks
 from iogauge.site.doubts import Doubt
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -80,6 +80,18 @@ class StorageCheck(JudgedCheck):
     def standing_references(self) -> dict[str, Reference]:
         """Return references that follow from the scenario, for metrics the site gives none for."""
         return {}
+
+    # What a variant may replace.
+
+    @property
+    def promised(self) -> tuple[Metric, ...]:
+        """Return the metrics of the case in its variant."""
+        return self.promise()
+
+    @property
+    def standing(self) -> Mapping[str, Reference]:
+        """Return the standing references of the case in its variant."""
+        return self.standing_references()
 
     # What a scenario may use.
 
@@ -144,7 +156,7 @@ class StorageCheck(JudgedCheck):
         """Refuse values of variables that no scenario can have."""
         for name, allowed in (
             ("tier", ("quick", "daily", "acceptance")),
-            ("variant", self.variants),
+            ("variant", self.all_variants),
             ("writes_first", ("yes", "no", "")),
         ):
             if getattr(self, name) not in allowed:
@@ -255,12 +267,12 @@ class StorageCheck(JudgedCheck):
             judgement = judge(
                 self._plan,
                 evidence,
-                self.promise(),
+                self.promised,
                 references,
                 self._extras,
                 self._tier,
                 unreferenced,
-                self.standing_references(),
+                self.standing,
                 marks.recorded(self._references.data, type(self).__name__),
                 self._measured,
             )
@@ -284,12 +296,16 @@ class StorageCheck(JudgedCheck):
         """Return the references of this run, and why a metric may have none.
 
         A tier may have sizes of its own without being the case's default. References then hold only
-        if ``$index`` names the tier. The ceiling holds in any tier.
+        if ``$index`` names the tier. The ceiling holds in any tier. It also stands in on a partition
+        that is another one in another size: the file has entries for the size that was measured.
         """
         foreign = dict(self._overridden)
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
-        return self._references.resolve(self, self.promise(), foreign)
+        found, why = self._references.resolve(self, self.promised, foreign)
+        if self._extras.size_of and not found and not self._overridden:
+            return {}, ""
+        return found, why
 
     def _look_at_ceilings(self) -> MeasuredCeilings:
         """Return the partition's measured ceilings; none if it declares no layer."""
@@ -308,9 +324,8 @@ class StorageCheck(JudgedCheck):
         self, references: Mapping[str, Reference], unreferenced: str
     ) -> list[tuple[str, Doubt]]:
         """Return what the ceilings say against the references of this case, by metric."""
-        plan, extras, metrics = self._plan, self._extras, self.promise()
-        standing = self.standing_references()
-        used = references_of(plan, metrics, references, extras, unreferenced, standing)
+        plan, extras, metrics = self._plan, self._extras, self.promised
+        used = references_of(plan, metrics, references, extras, unreferenced, self.standing)
         return list(beside_ceilings(plan, metrics, used, extras))
 
     @property
@@ -368,7 +383,7 @@ class StorageCheck(JudgedCheck):
 
     def _layout(self) -> dict[str, Any] | None:
         seen: model.Evidence | None = getattr(self, "_evidence", None)
-        return striping.layout_of_record(seen.striping) if seen else None
+        return model.layout_of_record(seen.striping) if seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         direction = access_of(self._plan, metric.name).direction

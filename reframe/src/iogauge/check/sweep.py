@@ -7,7 +7,7 @@ that declare its point.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import reframe as rfm
@@ -35,6 +35,11 @@ def points(name: str, *needs: str) -> list[Any]:
     return sorted({point for of_partition in declared for point in of_partition})
 
 
+def models() -> list[str]:
+    """Return the models whose checkpoints some partition of the selected system declares."""
+    return sorted({model for extras in _extras(()).values() for model in extras.checkpoints})
+
+
 def partitions(name: str, point: object, *needs: str) -> list[str]:
     """Return the partitions, as ``system:partition``, that declare a point."""
     return [where for where, declared in _declared(name, needs).items() if point in declared]
@@ -45,8 +50,25 @@ def partitions_of(holds: Callable[[PartitionExtras], Any]) -> list[str]:
     return [where for where, extras in _extras(()).items() if holds(extras)]
 
 
+def found(of: Callable[[PartitionExtras], Iterable[Any]]) -> list[Any]:
+    """Return what the partitions' extras hold, each once, ascending."""
+    return sorted({value for extras in _extras(()).values() for value in of(extras)})
+
+
+def environments(feature: str) -> list[str]:
+    """Return the environments of the selected system that have a feature."""
+    return sorted(
+        {
+            environment.name
+            for partition in runtime().system.partitions
+            for environment in partition.environs
+            if feature in environment.features
+        }
+    )
+
+
 def simple_test_if(values: Sequence[Any]) -> Callable[[type], type]:
-    """Return ReFrame's ``simple_test`` if a parameter has values on the selected system.
+    """Return ReFrame's ``simple_test`` if a parameter, or the tool, is there on the selected system.
 
     Otherwise the class becomes no test: ReFrame would warn of it, and a warning ends a gate.
     """

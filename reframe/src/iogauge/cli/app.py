@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli import newsite, reporting, results, running, site
+from iogauge.cli import reporting, results, running, site
 from iogauge.core.text import visible
 from iogauge.site import folders
 
@@ -20,6 +20,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # no boxes; paragraphs fold at the width of the terminal
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
 )
 
@@ -34,18 +35,6 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def common(
-    _: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
-        ),
-    ] = False,
-) -> None:
-    """Take the options that belong to no command."""
-
-
-@app.callback()
-def choose_sites(
     sites: Annotated[
         list[Path] | None,
         typer.Option(
@@ -53,6 +42,12 @@ def choose_sites(
             f"${folders.VARIABLE}, and before the published ones.",
         ),
     ] = None,
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the versions, and exit."
+        ),
+    ] = False,
 ) -> None:
     """Put folders of sites in front of the search path, for this command and what it starts."""
     named = [str(folder.absolute()) for folder in sites or ()]
@@ -69,6 +64,7 @@ app.command("explain")(results.explain_word)
 app.command("status")(results.show_status)
 app.command("ceilings")(site.show_ceilings)
 app.command("compare")(reporting.show_comparison)
+app.command("profile")(reporting.show_profile)
 app.command("doctor")(site.show_doctor)
 app.command(context_settings=_PASS_ON)(site.plan)
 app.command()(site.clean)
@@ -79,6 +75,6 @@ app.command("history")(results.show_history)
 app.command("trend")(results.show_trend)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
-site_commands.command("new")(newsite.new)
+site_commands.command("new")(site.new)
 site_commands.command("paths")(site.show_paths)
 app.add_typer(site_commands, name="site")

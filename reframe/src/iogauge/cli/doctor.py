@@ -1,4 +1,7 @@
-"""Examine the machine: what is available, what is missing, and the one command that provides it."""
+"""Examine the machine: what is available, what is missing, and the one command that provides it.
+
+Of a target on Lustre it also says what this user cannot see.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,168 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from iogauge.cli import lustre
-from iogauge.cli.remark import Check, State
 from iogauge.core import deadline
 from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
+from iogauge.core.words import Fingerprint
 from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Outcome
 from iogauge.guards.nodes import as_declared
-from iogauge.guards.preflight import cores
+from iogauge.guards.preflight import cores, health
+from iogauge.node import lustre
 from iogauge.node.below import loop_remedy
-from iogauge.node.cores import usable_cores
+from iogauge.node.host import usable_cores
 from iogauge.node.layouts import LustreError
-from iogauge.node.lustre_targets import look
-from iogauge.node.mounts import Below, View, traits
-from iogauge.plan.launchers import binding_options
+from iogauge.node.lustre import ask_lctl, look, run_lfs, with_lustre
+from iogauge.node.mounts import Below, Quota, StorageTarget, View, fsname_of, traits
+from iogauge.plan.script import binding_options
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
+
+State = Literal["ok", "note", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's report."""
+
+    state: State
+    subject: str
+    text: str
+    remedy: str = ""
+
+
+#: Names of a list that one line shows.
+_SHOWN: Final = 8
+
+_STATES: Final[Mapping[Outcome, State]] = {Outcome.OK: "ok", Outcome.WARN: "note"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LustreSeen:
+    """What this host sees of a Lustre file system.
+
+    ``facts`` are those of the fingerprint. ``default``, ``directory`` and ``pools`` are Lustre's own
+    words: the layout of new files, the metadata targets of the directory, the pools. ``counted``
+    says whether a device told its counters.
+    """
+
+    view: View
+    facts: Fingerprint
+    default: str
+    directory: str
+    pools: str
+    counted: bool
+
+
+def see_lustre(path: str) -> LustreSeen:
+    """Look at the Lustre file system of a path; raises OSError or :class:`LustreError`."""
+    view = with_lustre(look(path), True)
+    fsname = fsname_of(view.mount.source if view.mount else "")
+    devices = lustre.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
+    # One device by its whole name: a pattern gives ordinary users values under wrong names.
+    names = [name.rpartition(".")[0] for name in devices][:1]
+    counters = ask_lctl(*(f"{name}.stats" for name in names)) if names else ""
+    return LustreSeen(
+        view=view,
+        facts=lustre.facts(fsname),
+        default=_asked("getstripe", "-d", path),
+        directory=_asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0],
+        pools=_asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0]),
+        counted="snapshot_time" in counters,
+    )
+
+
+def _asked(*words: str) -> str:
+    """Return an answer of ``lfs`` on one line, or its complaint."""
+    try:
+        return " ".join(run_lfs(*words).split()) or "nothing"
+    except LustreError as error:
+        return str(error)
+
+
+def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Iterator[Check]:
+    """Yield the doctor's lines; ``declared`` is the site's number of storage targets, if any."""
+    yield Check("ok", subject, _lustre_versions(seen.facts))
+    yield Check("ok", subject, _parts(seen.view.targets, seen.facts))
+    found = health(targets=seen.view.targets, declared=declared)
+    state = _STATES.get(found.outcome, "problem")
+    yield Check(
+        state, subject, f"{found.guard}: {found.saw}", "" if state == "ok" else found.remedy
+    )
+    yield Check("ok", subject, _fill(seen.view.targets))
+    yield Check("ok", subject, _quotas(seen.view.quotas))
+    yield Check("ok", subject, f"new files get: {seen.default}")
+    yield Check("ok", subject, f"the directory itself: {seen.directory}")
+    yield Check("ok", subject, f"pools: {seen.pools.partition(':')[2].strip() or 'none'}")
+    yield from _hidden(subject, seen)
+
+
+def _lustre_versions(facts: Fingerprint) -> str:
+    client = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
+    servers = facts.get("lustre.server", "of a version that only root sees")
+    return f"Lustre client {client}, servers {servers}"
+
+
+def _parts(targets: Sequence[StorageTarget], facts: Fingerprint) -> str:
+    addresses = sorted({target.server for target in targets if target.server})
+    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
+    at = f"{', '.join(addresses[:_SHOWN])}{more}" if addresses else "unknown addresses"
+    return (
+        f"{len(targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
+        f"storage served from {at}"
+    )
+
+
+def _fill(targets: Sequence[StorageTarget]) -> str:
+    active = [target for target in targets if target.active]
+    if not active:
+        return "no storage target tells its room"
+    worst = max(active, key=lambda target: target.fill)
+    return (
+        f"fullest storage target: {worst.uuid}, {worst.fill:.0%} full, "
+        f"{format_bytes(worst.bytes_free)} free"
+    )
+
+
+def _quotas(quotas: Sequence[Quota]) -> str:
+    if not quotas:
+        return "quota: lfs quota tells none"
+    words = []
+    for quota in quotas:
+        size = None if quota.bytes_left is None else format_bytes(quota.bytes_left)
+        files = None if quota.files_left is None else f"{quota.files_left} files"
+        left = " and ".join(word for word in (size, files) if word)
+        words.append(f"{quota.owner}: {f'{left} left' if left else 'no limit'}")
+    return f"quota of {', '.join(words)}"
+
+
+def _hidden(subject: str, seen: LustreSeen) -> Iterator[Check]:
+    """Yield what this user cannot see, and who could."""
+    if "lustre.server" not in seen.facts:
+        yield Check(
+            "note",
+            subject,
+            "hidden from you: evictions, lost connections (G20), the servers' versions",
+            "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'",
+        )
+    if not seen.counted:
+        yield Check(
+            "note",
+            subject,
+            "hidden from you: what the client moved for each storage target (G8, G19)",
+            "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on",
+        )
+
 
 #: The checks that need a program, in words.
 NEEDED_FOR: Final = {
@@ -105,6 +245,7 @@ def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
             continue  # this host may see no target
         if view and view.uuid and view.mount and view.mount.type == target.type:
             declared = f", declared: {target.uuid}" if target.uuid else ""
+            declared = ", as declared" if target.uuid == view.uuid else declared
             yield f"{partition['name']}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
 
 
@@ -203,26 +344,31 @@ def _target(place: PartitionExtras | str) -> list[Check]:
             ),
         )
     except OSError as error:
-        what = f"iogauge allow {path}, or set IOGAUGE_TARGET to a directory of your own"
+        what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
         return [*checks, Check("problem", subject, str(error), what)]
     if not writable:
-        you = getpass.getuser()
-        what = f"mkdir {path}/{you}, owned by {you}, and make it the target, or ask its owner for: chmod 1777 {path}"
-        checks.append(Check("problem", subject, f"user {you} may not write there", what))
+        checks.append(not_writable(path))
     if on_lustre and holder is None:
         checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
+
+
+def not_writable(path: str) -> Check:
+    """Return the line about a target in which this user may not write."""
+    you = getpass.getuser()
+    what = f"mkdir {path}/{you}, owned by {you}, and make it the target, or ask its owner for: chmod 1777 {path}"
+    return Check("problem", f"target {path}", f"user {you} may not write there", what)
 
 
 def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
     """Return the lines about the Lustre file system of a target."""
     topology, subject = extras.topology if extras else None, f"target {path}"
     try:
-        seen = deadline.call(path, lambda: lustre.see(path))
+        seen = deadline.call(path, lambda: see_lustre(path))
     except (OSError, LustreError) as error:
         what = "put lfs of the client on PATH; ask the administrators of the file system"
         return [Check("problem", subject, str(error), what)]
-    return list(lustre.checks(subject, seen, topology.targets if topology else None))
+    return list(lustre_checks(subject, seen, topology.targets if topology else None))
 
 
 def _target_mount(path: str, view: View) -> list[Check]:

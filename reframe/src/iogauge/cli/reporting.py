@@ -1,4 +1,4 @@
-"""Commands that report on sessions: report, alarm, compare."""
+"""Commands that report on sessions and logs: report, alarm, compare, profile."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from iogauge.cli.screen import BOXES, Wide, new_console, show_ending
+from iogauge.cli.screen import Wide, new_console, show_ending
 from iogauge.core import paths
-from iogauge.core.files import replace_file
+from iogauge.core.paths import replace_file
 from iogauge.core.text import visible, visible_lines
 from iogauge.records import journal, missing
 from iogauge.records.missing import Unmeasured
 from iogauge.records.record import Record
 from iogauge.report import compare, outcome, subjects, table
-from iogauge.report.ending import Ending
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.outcome import Ending, SessionRecords
 from iogauge.report.table import plain
 
 if TYPE_CHECKING:
@@ -150,15 +149,16 @@ def show_report(
         bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
     ] = False,
 ) -> None:
-    """Show the table of sessions, or of a span of time; with --html and --junit also write files."""
+    """Show the table of sessions or of a span of time. Options write it as files."""
     console = Console(stderr=True) if as_json else new_console()
     span = _span(since, until)
     asked = _asked(console, names or [], span, system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
-        from iogauge.alarm.collect import collect  # with SciPy and polars
+        from iogauge.alarm.collect import collect  # with numpy and polars
         from iogauge.alarm.page import page
         from iogauge.alarm.runs import ALWAYS
+        from iogauge.report import ceilings
 
         alarm = collect(
             paths.history_dir(),
@@ -169,9 +169,10 @@ def show_report(
             span=span or ALWAYS,
         )
         ending = alarm.ending
-        _write(html, page(alarm, asked.records))
+        layers = ceilings.of_systems(paths.history_dir(), sorted({r.system for r in asked.records}))
+        _write(html, page(alarm, asked.records, layers))
     if junit:
-        from iogauge.report.junit import junit as as_junit
+        from iogauge.report.export import junit as as_junit
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         _write(junit, text)
@@ -242,12 +243,12 @@ def raise_alarm(
         Path | None, typer.Option(help="Directory for a figure of each trouble.")
     ] = None,
 ) -> None:
-    """Say what failed in a session and which metrics have become worse, and send it.
+    """Say what failed and what has become worse, and send it.
 
     Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
     3: trouble that a receiver did not get. Nothing is sent without trouble.
     """
-    from iogauge.alarm import receivers  # with SciPy and polars
+    from iogauge.alarm import receivers  # with numpy and polars
     from iogauge.alarm.collect import collect
 
     console = new_console()
@@ -275,13 +276,13 @@ def raise_alarm(
 
 def _write_figures(folder: Path, alarm: Alarm) -> None:
     """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
-    from iogauge.alarm import figure
+    from iogauge.alarm import charts
 
     curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
     try:
         for number, curve in enumerate(curves, 1):
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.svg").write_text(figure.svg(curve, alone=True), encoding="utf-8")
+            (folder / f"{number}.svg").write_text(charts.svg(curve, alone=True), encoding="utf-8")
     except OSError as error:
         typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
 
@@ -321,7 +322,7 @@ def show_comparison(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Compare sessions, dates, stacks, targets or sites; or two records; or two Darshan logs."""
+    """Compare two sets of records, two records or two Darshan logs."""
     console = new_console()
     records_of = [count for name in (a, b) if (count := _records_of(name))]
     try:
@@ -337,7 +338,38 @@ def show_comparison(
     if as_json:
         typer.echo(compare.to_json(comparison))
     else:
-        new_console(BOXES).print(compare.render(comparison))
+        console.print(compare.render(comparison, wide), soft_wrap=wide)
+
+
+def show_profile(
+    log: Annotated[Path, typer.Argument(help="A Darshan log.")],
+    other: Annotated[Path | None, typer.Argument(help="A second log, to put beside it.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with figures.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a log.")] = False,
+) -> None:
+    """Say what a program did to the file system, from its Darshan log."""
+    from iogauge.alarm import profile  # with Jinja
+
+    try:
+        found = [profile.Profile.of(str(f), subjects.read_log(f)) for f in (log, other) if f]
+    except compare.CompareError as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    if html:
+        _write(html, profile.page(found))
+    if as_json:
+        for one in found:
+            typer.echo(profile.to_json(one))
+        return
+    console = new_console()
+    if len(found) == 2:
+        console.print(compare.render(compare.compare(found[0].subject, found[1].subject)))
+    else:
+        for name, text in profile.lines(found[0]).items():
+            console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
+    for one in found:
+        said = profile.told(one) or ["nothing stands out."]
+        console.print(plain(f"{one.name}: {' '.join(said)}"), soft_wrap=True)
 
 
 def _is_set(words: str) -> bool:
@@ -373,7 +405,7 @@ def _show_contrast(
     wide: bool,
 ) -> None:
     """Print the contrast of two sets of records, and write its page; raises CompareError."""
-    from iogauge.report import sides  # with SciPy and polars
+    from iogauge.report import sides  # with numpy and polars
 
     servers, tib = divisors
     a, b = (

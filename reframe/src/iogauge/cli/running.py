@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
-from iogauge.core import deadline, untrusted
+from iogauge.core import deadline, processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
@@ -29,7 +30,7 @@ from iogauge.records import journal, selected
 from iogauge.records.missing import Unmeasured, gone, save, seen_before, selection, without_match
 from iogauge.records.record import Record
 from iogauge.records.selected import Selected
-from iogauge.report import ending, outcome, plan_table
+from iogauge.report import outcome, plan_table
 from iogauge.report.outcome import SessionRecords
 from iogauge.report.table import plain
 from iogauge.session import current, life
@@ -65,6 +66,8 @@ def _environment(**extra: str) -> dict[str, str]:
     source = str(LIBRARY.parent)
     python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
     defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
+    if not sys.stdout.isatty() and os.environ.get("GITLAB_CI") != "true":
+        defaults["RFM_COLORIZE"] = "n"  # ReFrame would write colours into files
     return defaults | os.environ | {"PYTHONPATH": python_path} | extra
 
 
@@ -113,8 +116,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     environment = _environment(**extra)
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
-    words = _reframe_command(["--report-file", str(reframe_report), "-r", *arguments])
-    process = subprocess.Popen(words, env=environment)
+    words = ["--report-file", str(reframe_report), "-r", *arguments]
+    process = processes.Fork(reframe_main, _reframe_command(words), environment)
     status: int | None = None
     while status is None:
         try:
@@ -143,7 +146,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         missing = []
     for record in missing:
         system = str(record.system)
-        folder = system if re.fullmatch(r"[A-Za-z_][\w-]*", system, re.ASCII) else "unknown"
+        folder = system if folders.NAME.fullmatch(system) else "unknown"
         try:
             journal.append(history_dir() / folder / f"{name}.jsonl", record.to_line())
         except journal.NotRecorded as error:
@@ -199,13 +202,15 @@ def _selection(arguments: list[str]) -> Selected | None:
         if not _MULTIPLYING.match(word) and not (skip and not word.startswith("-")):
             words.append(word)
         skip = word in ("--distribute", "--repeat")
-    words = _reframe_command(["-l", "--skip-system-check", "--skip-prgenv-check", *words])
+    words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
         environment = _environment(**{selected.LISTING: str(notes)})
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-        listed = re.findall(r"^- (.* /[0-9a-f]+)$", done.stdout, re.MULTILINE)
-        if done.returncode != 0 or not notes.exists():
+        status, output, _ = processes.Fork.printed(
+            reframe_main, _reframe_command(words), environment
+        )
+        listed = re.findall(r"^- (.* /[0-9a-f]+)$", output, re.MULTILINE)
+        if status != 0 or not notes.exists():
             return None
         return selected.select(listed, notes.read_text(encoding="utf-8"))
 
@@ -239,7 +244,7 @@ def unmeasured_remarks(arguments: list[str]) -> list[str]:
     if chosen is None:
         return []
     lack = _unmeasured(arguments, chosen, [], gate=False, accept=False)
-    return [*lack.unmatched, *ending.remarks(lack)]
+    return [*lack.unmatched, *outcome.remarks(lack)]
 
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
@@ -307,7 +312,7 @@ def run(
     ] = False,
     wide: Wide = False,
 ) -> None:
-    """Run checks through ReFrame and end with the table; all other options are ReFrame's.
+    """Run checks through ReFrame, then show the table. All other options are ReFrame's.
 
     Checks that are derived from other cases come last, in a run of their own. With --confirm a
     failed case is measured once more, and the run fails only if the case fails again.
@@ -349,7 +354,7 @@ def _keep_budget(arguments: list[str]) -> None:
 
 
 def bench(context: typer.Context, wide: Wide = False) -> None:
-    """Run quick checks on this machine, sized to its speed, one at a time: for a first try.
+    """Try this machine, with quick checks sized to its speed.
 
     All other options are ReFrame's: -n NAME, -S repetitions=1, ...
     """
@@ -365,7 +370,11 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:
-            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            told = str(error)
+            if error.errno == errno.EACCES:
+                check = doctor.not_writable(target)
+                told = f"{check.subject}: {check.text}: {check.remedy}"
+            typer.echo(visible_lines(f"iogauge: {told}"), err=True)
             raise typer.Exit(1) from error
         else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
@@ -376,15 +385,16 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     arguments += given
     chosen, gate = _selection(arguments), current.is_gate()
     status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
+    sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
     for line in _AFTER_BENCH:
-        typer.echo(visible_lines(line.format(target=target)))
+        typer.echo(visible_lines(line.format(sites=sites, target=target)))
     raise typer.Exit(status)
 
 
 #: What follows a first try.
 _AFTER_BENCH = (
     "next, after '. ./activate' in this shell:",
-    "    iogauge site new NAME --target {target}",
+    "    iogauge {sites}site new NAME --target {target}",
     "    iogauge run --system=NAME -t quick",
     "    iogauge calibrate --system=NAME    # after 20 runs: references, so that a case can be PASS",
 )
@@ -418,7 +428,7 @@ def planned_cases(
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
     The lines say which cases cannot run, or why there is none; they are empty if all can. The run
-    writes what :func:`selected.noted` reads into the file ``notes``.
+    writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
@@ -427,21 +437,17 @@ def planned_cases(
         report = Path(scratch, "report.json")
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         words += ["--report-file", str(report)]
-        done = subprocess.run(
-            _reframe_command(words),
-            env=_environment(**quick),
-            capture_output=True,
-            text=True,
-            check=False,
+        status, output, errors = processes.Fork.printed(
+            reframe_main, _reframe_command(words), _environment(**quick)
         )
         files = sorted(Path(scratch).rglob(FOOTPRINT))
         cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
         reasons: list[str] = []
         with contextlib.suppress(OSError, ValueError):
             reasons = outcome.unable(report)
-    if done.returncode != 0:
-        return cases, reasons or [done.stdout[-4000:] + done.stderr[-4000:]]
-    return cases, [] if cases else [done.stderr + _NO_CASE]
+    if status != 0:
+        return cases, reasons or [output[-4000:] + errors[-4000:]]
+    return cases, [] if cases else [errors + _NO_CASE]
 
 
 _NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"

@@ -15,9 +15,8 @@ from rich.console import Console
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
 from iogauge.report import table
-from iogauge.report.ending import Ending
 from iogauge.report.layout import Column, Group, Table
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.outcome import Ending, SessionRecords
 from iogauge.report.table import plain
 
 #: Option of every command that shows a table.
@@ -25,17 +24,17 @@ Wide = Annotated[
     bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
 ]
 
-#: Columns of a log for the tables that have boxes and do not fold well.
-BOXES: Final = 200
+#: Characters in a line of a log.
+_LOG_COLUMNS: Final = 120
 
 
-def new_console(log_columns: int = 120) -> Console:
+def new_console() -> Console:
     """Return a console on standard output, as wide as the terminal or ``COLUMNS``.
 
-    Without both it is as wide as a log's lines, ``log_columns``.
+    Without both it is as wide as a log's lines.
     """
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=None if known else log_columns, highlight=False)
+    return Console(width=None if known else _LOG_COLUMNS, highlight=False)
 
 
 def drawn(
@@ -61,6 +60,11 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
         console.print(
             "Tier quick: the phases are short, so the figures are rough. To compare systems, "
             "describe yours as a site with limits.tier daily (docs/sites.md)."
+        )
+    if table.judged_by_ceiling(records):
+        console.print(
+            "A reference such as 180.0 (90%) is that share of the ceiling: the site has no reference of "
+            "its own for the metric, and topology.efficiency demands the share."
         )
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
         console.print(

@@ -86,6 +86,19 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
+class Disturber:
+    """What loaded the target on purpose while a phase was measured.
+
+    ``phase`` is what it did itself. It began ``lead_s`` seconds before the measured phase. ``active`` is the share of
+    its half-seconds in which it finished an operation.
+    """
+
+    phase: Phase
+    lead_s: float
+    active: float
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
     """A time that a tool prints, and its name there, in seconds since the epoch.
 
@@ -110,6 +123,7 @@ class ToolOutput:
 
     ``totals`` are the bytes that all phases of the execution read and wrote together, if the names
     of its phases do not tell (IO500). ``beside`` are bytes that the tool moved beside them, at most.
+    ``disturber`` is not among the phases, and ``totals`` count its bytes.
     """
 
     tool: str
@@ -125,6 +139,7 @@ class ToolOutput:
     moments: tuple[Moment, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     beside: Mapping[str, int] = field(default_factory=dict)
+    disturber: Disturber | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
-"""Paths of the project and of its state."""
+"""Paths of the project and of its state, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +18,11 @@ BUNDLED: Final = LIBRARY / "project"
 JOB_FILES: Final = LIBRARY / "job"
 
 
+#: A path that only the job knows: the variable in which a resource manager gives the path of its
+#: space.
+VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
 #: Characters that no target's path may have, see :class:`iogauge.site.extras.Target`.
-_ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
+ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=%~-]")
 
 
 def expand(path: str) -> str:
@@ -25,7 +31,7 @@ def expand(path: str) -> str:
     Every other path is returned as it is. Raises OSError if the value is not an absolute path.
     """
     first, slash, rest = path.partition("/")
-    if not re.fullmatch(r"\$[A-Z][A-Z0-9_]*", first):
+    if not VARIABLE.fullmatch(first):
         return path
     value = os.environ.get(first[1:], "")
     if not value.startswith("/"):
@@ -33,7 +39,7 @@ def expand(path: str) -> str:
             f"{first} is {repr(value) if value else 'not set'} in this job: expected an absolute path, "
             "which the resource manager sets for a job that asks for the space"
         )
-    if odd := sorted(set(_ODD.findall(value))):
+    if odd := sorted(set(ODD.findall(value))):
         raise OSError(
             f"{first} is {value!r} in this job, which holds {' '.join(map(repr, odd))}: IOR and mdtest would "
             "write elsewhere (they split a path at '@', fio at ':')"
@@ -55,6 +61,15 @@ def project_root() -> Path:
     """
     root = os.environ.get("IOGAUGE_ROOT")
     return Path(root) if root else BUNDLED if BUNDLED.is_dir() else LIBRARY.parents[2]
+
+
+def own_command() -> str:
+    """Return how a user starts ``iogauge``: by its name, or by its path if PATH does not have it."""
+    places = os.environ.get("PATH", "").split(os.pathsep)
+    if any(os.access(os.path.join(place, "iogauge"), os.X_OK) for place in places if place):
+        return "iogauge"
+    installed = os.path.join(sys.prefix, "bin", "iogauge")
+    return installed if os.access(installed, os.X_OK) else "iogauge"
 
 
 def state_dir() -> Path:
@@ -91,3 +106,45 @@ def logs_dir() -> Path:
 def stages_dir() -> Path:
     """Return the folder in which ReFrame keeps one folder of stage directories for each session."""
     return state_dir() / "reframe" / "stage"
+
+
+@contextlib.contextmanager
+def written_beside(
+    path: str | os.PathLike[str],
+    data: bytes,
+    *,
+    mode: int = 0o644,
+    dir_fd: int | None = None,
+    sync: bool = False,
+) -> Iterator[str]:
+    """Write a new file beside ``path`` and yield its name: ``path``, a dot, and a unique ending.
+
+    The file is removed in the end if it still has this name. The umask narrows ``mode``. ``sync``
+    flushes the content to disk. Raises OSError.
+    """
+    scratch = f"{os.fspath(path)}.{os.uname().nodename}.{os.getpid()}.{os.urandom(4).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(scratch, flags, mode, dir_fd=dir_fd)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            if sync:
+                os.fsync(fd)
+        yield scratch
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch, dir_fd=dir_fd)
+
+
+def replace_file(
+    path: str | os.PathLike[str],
+    data: bytes,
+    *,
+    mode: int = 0o644,
+    dir_fd: int | None = None,
+    sync: bool = False,
+) -> None:
+    """Replace the content of ``path`` in one step, see :func:`written_beside`; raises OSError."""
+    with written_beside(path, data, mode=mode, dir_fd=dir_fd, sync=sync) as scratch:
+        os.rename(scratch, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)

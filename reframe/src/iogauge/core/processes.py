@@ -7,12 +7,19 @@ wait indefinitely if fio is killed before it tells them to begin.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import signal
+import sys
 import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+from iogauge.core.text import visible_lines
 
 #: Variable that holds the case's directory, in every process that a job starts for its case.
 _VARIABLE: Final = b"IOG_DIR="
@@ -103,3 +110,95 @@ def end(directory: str) -> list[str]:
         f"killed {program} (process {pid}), which was still at work there"
         for pid, program in ended.items()
     ]
+
+
+class Fork:
+    """A program in a process of its own that has its modules already: a fork of this process.
+
+    The fork has its own arguments, environment, standard streams and exit status. It does none of
+    what this process does at its end.
+    """
+
+    def __init__(
+        self,
+        main: Callable[[], object],
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        output: IO[str] | None = None,
+        errors: IO[str] | None = None,
+    ) -> None:
+        """Start ``main`` with the command line ``words``; files may get what it prints."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _end_after(lambda: _run(main, words, environment, (output, errors)))
+
+    def wait(self) -> int:
+        """Return the exit status, as :class:`subprocess.Popen` does: of a signal, it is negative."""
+        _, status = os.waitpid(self._pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+    def kill(self) -> None:
+        """End it at once, and wait for its end."""
+        os.kill(self._pid, signal.SIGKILL)
+        self.wait()
+
+    @classmethod
+    def printed(
+        cls, main: Callable[[], object], words: Sequence[str], environment: Mapping[str, str]
+    ) -> tuple[int, str, str]:
+        """Run a program to its end; return its exit status, its output and its errors."""
+        from tempfile import TemporaryFile  # no agent pays for it
+
+        new = functools.partial(TemporaryFile, "w+", encoding="utf-8", errors="replace")
+        with new() as output, new() as errors:
+            fork = cls(main, words, environment, output, errors)
+            try:
+                status = fork.wait()
+            except BaseException:
+                fork.kill()
+                raise
+            output.seek(0)
+            errors.seek(0)
+            return status, output.read(), errors.read()
+
+
+def _run(
+    main: Callable[[], object],
+    words: Sequence[str],
+    environment: Mapping[str, str],
+    streams: Sequence[IO[str] | None],
+) -> object:
+    for number, file in enumerate(streams, 1):
+        if file is not None:
+            os.dup2(file.fileno(), number)
+    # What was there before the fork, temporary directories too, is for the other process to end.
+    atexit._clear()
+    weakref.finalize._registry.clear()  # type: ignore[attr-defined]
+    atexit.register(weakref.finalize._exitfunc)  # type: ignore[attr-defined]
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv[:] = words
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(Path(words[0]).name, encoding="utf-8")
+    return main()
+
+
+def _end_after(work: Callable[[], object]) -> None:
+    """Do the work and end this process as the interpreter does, with the status that it would have."""
+    status = 1
+    try:
+        try:
+            sys.exit(work())  # type: ignore[arg-type]
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if isinstance(end.code, str):
+                print(visible_lines(end.code), file=sys.stderr)
+        except BaseException:
+            sys.__excepthook__(*sys.exc_info())
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status & 0xFF)

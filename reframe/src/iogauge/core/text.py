@@ -35,8 +35,12 @@ def because(reason: str) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing."""
+    """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing.
+
+    Names that differ only in capitals are alike.
+    """
     import difflib  # an agent on a node needs it not
 
-    similar = difflib.get_close_matches(str(name), list(known), 1)
-    return f" (did you mean {similar[0]}?)" if similar else ""
+    names = {one.casefold(): one for one in known}
+    similar = difflib.get_close_matches(str(name).casefold(), names, 1)
+    return f" (did you mean {names[similar[0]]}?)" if similar else ""

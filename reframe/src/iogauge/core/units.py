@@ -47,6 +47,9 @@ DIMENSIONS: Final[dict[str, dict[str, float]]] = {
 
 _QUANTITY = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z%/]*)\s*")
 
+#: Parts of a name: a number with its unit of size, or what is no number.
+_PARTS = re.compile(r"(\d{1,18})([KMGTP]iB)?|(\D+)")
+
 
 class UnitError(ValueError):
     """Text is not a quantity, or its unit does not fit. The message says what is allowed."""
@@ -134,7 +137,9 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration for people: ``0.42 s``, ``95 s``, ``12 min``, ``3.5 h``."""
+    """Return a duration for people: ``4.21 ms``, ``0.42 s``, ``95 s``, ``12 min``, ``3.5 h``."""
+    if 0 < seconds < 0.1:
+        return f"{seconds * 1e3:.3g} ms"
     if seconds < 10:
         return f"{seconds:.2f} s"
     if seconds < 120:
@@ -150,3 +155,11 @@ def format_value(value: float) -> str:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
         return f"{value:.{min(digits, 6)}f}"
     return f"{value:.4g}"
+
+
+def in_order(name: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts names as people do: oss4 before oss12, and 4KiB before 1MiB."""
+    return [
+        (0, int(number) * SIZE_UNITS.get(unit, 1), unit) if number else (1, 0, rest)
+        for number, unit, rest in _PARTS.findall(name)
+    ]

@@ -29,11 +29,12 @@ FIO: Final = "fio"
 IPERF: Final = "iperf3"
 IO500: Final = "io500"
 DARSHAN: Final = "darshan"
+ELBENCHO: Final = "elbencho"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, MD_WORKBENCH}
-    | {FIO, IO500, IPERF, DARSHAN}
+    | {FIO, IO500, IPERF, DARSHAN, ELBENCHO}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.
@@ -42,7 +43,7 @@ PUBLISHED_FIGURE: Final = "published-figure"
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
-    | {"fio", "io500", "ior", "md-workbench", "mdtest", "mpiio"}
+    | {"elbencho", "fio", "io500", "ior", "md-workbench", "mdtest", "mpiio"}
     | {"ceiling", "needle", "scaling", "striping"}
     | {PUBLISHED_FIGURE}
 )

@@ -22,7 +22,7 @@ class YamlError(ValueError):
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
-_LIMIT_BYTES: Final = 4 << 20
+LIMIT_BYTES: Final = 4 << 20
 _LIMIT_VALUES: Final = 200_000
 
 
@@ -120,7 +120,7 @@ def parse(text: str, name: str) -> Any:
 def load(path: Path) -> Any:
     """Return the content of a YAML file; raises :class:`YamlError` with file, line and problem."""
     try:
-        text = untrusted.read_text(path, _LIMIT_BYTES, errors="strict")
+        text = untrusted.read_text(path, LIMIT_BYTES, errors="strict")
     except UnicodeDecodeError as error:
         raise YamlError(str(path), f"not YAML: {error}") from error
     except OSError as error:
@@ -133,6 +133,7 @@ class Mistake:
     """One mistake in a site's file: the place, the value found, and the values allowed.
 
     The parts of ``key`` are joined by dots; entries of a list go by their ``name``, or by number.
+    A part of a reference follows in brackets: ``write_bw (lower bound)``.
     Without ``allowed``, ``found`` is a whole sentence.
     """
 
@@ -159,7 +160,7 @@ def located(file: Path, mistakes: Iterable[Mistake]) -> list[Mistake]:
     """Return the mistakes in a YAML file with their lines; a missing key has its parent's line."""
     mistakes = list(mistakes)
     try:
-        text = untrusted.read_text(file, _LIMIT_BYTES) if mistakes else ""
+        text = untrusted.read_text(file, LIMIT_BYTES) if mistakes else ""
         node = yaml.compose(text, Loader=_Loader)
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
         return mistakes
@@ -168,7 +169,7 @@ def located(file: Path, mistakes: Iterable[Mistake]) -> list[Mistake]:
 
 
 def _line_of(key: str, lines: dict[str, int]) -> int | None:
-    key = re.sub(r"\[\d+\]$", "", key)
+    key = re.sub(r" \([a-z ]+\)$", "", key)  # the part of a list
     while key and key not in lines:
         key = key.rpartition(".")[0]
     return lines.get(key)

@@ -19,8 +19,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.words import Value
-from iogauge.evidence import series, striping, witness
-from iogauge.evidence.changes import NodeActivity, changes
+from iogauge.evidence import model, witness
 from iogauge.evidence.failure import (
     ENDED_BY_SCHEDULER,
     cause_of_end,
@@ -33,10 +32,10 @@ from iogauge.evidence.failure import (
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.witness import Testimony
-from iogauge.node.clock import Clock
+from iogauge.evidence.witness import NodeActivity, Testimony, changes
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
+from iogauge.node.host import Clock
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.node.programs import SCRIPT, too_old
@@ -45,6 +44,7 @@ from iogauge.plan.stage import (
     ACTIVITY,
     CONTENTS,
     FACTS,
+    FOUND,
     LAYOUTS,
     LOCKED,
     NEIGHBOURS,
@@ -59,6 +59,7 @@ from iogauge.plan.stage import (
     complaints_file,
     evict_stem,
     parse_activity,
+    parse_found,
     parse_runs,
     printed_file,
 )
@@ -294,9 +295,10 @@ def _collect(
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
         activity=tuple(activity),
+        found=tuple(parse_found(_if_there(stage / FOUND))),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",
-        striping=striping.of_repetitions(
+        striping=model.striping_of_repetitions(
             plan, _if_there(stage / LAYOUTS), lambda number: _placed(stage, number)
         ),
         opened=opened.view,
@@ -312,9 +314,9 @@ def _collect(
 
 
 def _mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
-    """Return what a tool said of wrong data if it failed with them in the warm-up, else nothing."""
+    """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
     failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
-    for phase in plan.repeat:
+    for phase in plan.phases:
         if phase.verifies is None or phase.name not in failed:
             continue
         files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
@@ -427,7 +429,7 @@ def _outputs(
             parsed = witness.synced(parsed, testimony, what)
         if parsed is not None and phase.series:
             (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
-            parsed = series.with_series(parsed, activity, run, what)
+            parsed = witness.with_series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:

@@ -1,23 +1,24 @@
-"""The evidence that a finished job left, as values."""
+"""The evidence that a finished job left, as values, and layouts that the job noted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
-from iogauge.evidence.changes import NodeActivity
-from iogauge.evidence.witness import Testimony
+from iogauge.evidence.witness import NodeActivity, Testimony
 from iogauge.node.contents import Sample
 from iogauge.node.counters import Load
 from iogauge.node.directories import Directory
-from iogauge.node.layouts import Layouts
+from iogauge.node.layouts import FileLayout, Layouts
 from iogauge.node.mounts import View
 from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.plan.stage import LAYOUTS, Instant, PhaseRun
 from iogauge.tools.mpi import Binding
 
 
@@ -53,7 +54,8 @@ class Evidence:
     These are by phase name, in order of repetitions: ``outputs``; ``evictions``; ``cold``, the
     outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
-    ``activity`` says when the target's devices moved bytes, as the first node saw it.
+    ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
+    the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``neighbours`` are the
@@ -78,6 +80,7 @@ class Evidence:
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
     activity: tuple[Instant, ...] = ()
+    found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""
     lost: str = ""
@@ -126,3 +129,89 @@ def rates_of(
         if all(sources) and len({len(values) for values in sources}) == 1:
             rates[metric] = [computed.compute(*values) for values in zip(*sources, strict=True)]
     return dict(rates)
+
+
+def striping_of_repetitions(
+    plan: CasePlan, text: str, placed: Callable[[int], Mapping[str, int]]
+) -> tuple[Striping, ...]:
+    """Return the layouts of each judged repetition, or of the preparing one if it writes.
+
+    They are missing if the target is not on Lustre, or the case writes no data. ``text`` is what
+    the job noted, ``placed`` gives the pins of a repetition. Raises :class:`ToolOutputError`.
+    """
+    noted = parse_layouts(text)
+    found = []
+    for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
+        if repetition in noted or plan.striped:
+            silent = "the agent that keeps the lock did not answer in time"
+            layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
+            found.append(Striping(placed(repetition) if plan.pins else {}, layouts))
+    return tuple(found)
+
+
+def parse_layouts(text: str) -> dict[int, Layouts]:
+    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
+    noted: dict[int, Layouts] = {}
+    for line in text.splitlines():
+        try:
+            layouts = Layouts.from_json(untrusted.parse_json(line))
+        except (TypeError, ValueError) as error:
+            raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
+        if layouts.repetition in noted:
+            raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
+        noted[layouts.repetition] = layouts
+    return noted
+
+
+#: The most targets and kinds of layouts that a record names; all are counted.
+_MOST_NAMED: Final = 64
+
+
+def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
+    """Return the layouts of all repetitions in short, for the record; None if none were noted."""
+    noted = [one.noted for one in striping if one.noted.files]
+    files = [file for layouts in noted for file in layouts.files]
+    if not files:
+        return None
+    kinds = Counter(_kind(file) for file in files)
+    hit = sorted({ost for file in files for ost in file.osts})
+    held: Counter[str] = Counter()
+    for file in files:
+        for part, size in file.held:
+            held[str(part)] += size
+    return {
+        "kinds": [dict(kind) | {"files": count} for kind, count in kinds.most_common(_MOST_NAMED)],
+        "files": sum(layouts.total for layouts in noted),
+        "looked_at": len(files),
+        "targets_hit": len(hit),
+        "targets": hit[:_MOST_NAMED],
+        **({"bytes_in_components": dict(held)} if held else {}),
+        **({"seeds": seeds} if (seeds := [one.seed for one in noted if one.seed]) else {}),
+    }
+
+
+def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
+    """Return what files of one kind have in common, as keys and values of the record."""
+    last = file.last
+    return (
+        ("stripe_count", last.stripe_count),
+        ("stripe_bytes", last.stripe_bytes),
+        ("pattern", last.pattern),
+        *((("pool", last.pool),) if last.pool else ()),
+        *((("components", str(file)),) if file.composite else ()),
+        *((("instantiated", len(file.instantiated)),) if file.composite else ()),
+    )
+
+
+#: The phase that reads the layouts of directories back.
+DIRECTORIES_READ: Final = "passed-on"
+
+
+def passed_on_in(
+    outputs: Mapping[str, Sequence[ToolOutput]],
+) -> dict[str, FileLayout | None]:
+    """Return what directories pass on to new files, by name, as the last execution that read it says."""
+    found: dict[str, FileLayout | None] = {}
+    for output in outputs.get(DIRECTORIES_READ, ()):
+        found.update(output.parameters["directories"])  # type: ignore[call-overload]
+    return found

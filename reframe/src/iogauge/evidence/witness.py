@@ -3,19 +3,31 @@
 A tool reports bytes and seconds. The kernel counts them too: for each process, for each block
 device, for each mount of NFS, for each storage target of Lustre. :class:`Testimony` holds the
 kernel's word of one execution.
+
+The activity of a node is what its counters show between two looks.
+
+A series is the bandwidth over the time of one execution. The agent on the first node writes down
+the counters under the target's mount several times a second (job/activity.py). Their growth, second
+by second, is the series. On several nodes it is that of the first node, whose bytes are its share of
+all.
 """
 
 from __future__ import annotations
 
+import math
 import re
+import statistics
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import accumulate, groupby, pairwise
+from typing import Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.node.counters import HARMLESS, OWN, Load
 from iogauge.node.mounts import unescape
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import Instant, complaints_file, look_phase, printed_file
+from iogauge.plan.stage import Instant, PhaseRun, complaints_file, look_phase, printed_file
 
 #: First word of each line of witness.sh.
 WORD: Final = "iogauge-witness"
@@ -190,6 +202,24 @@ def _widest(name: str, looks: Sequence[Mapping[str, Moved]]) -> Moved:
     )
 
 
+def counted_between(
+    instants: Sequence[Instant], span: tuple[float, float], direction: str
+) -> int | None:
+    """Return the bytes of a direction between two times, at most; None if nobody counted then.
+
+    A look before the begin and one after the end bound them. Looks without a change are not written down, so that none
+    after the end means that nothing moved after the last.
+    """
+    begin, end = span
+    before = [i for i in instants if i.time <= begin][-1:]
+    after = ([i for i in instants if i.time >= end] or instants[-1:])[:1]
+    if not before or not after:
+        return None
+    reads = direction == "read"
+    first, last = (i.read if reads else i.written for i in (before[0], after[0]))
+    return max(0, last - first)
+
+
 def seconds_of_activity(
     instants: Sequence[Instant], span: tuple[float, float], own_bytes: int
 ) -> float | None:
@@ -199,18 +229,64 @@ def seconds_of_activity(
     instants: bytes may have begun late in it, and ended early. At each end a fiftieth does not
     count, and as many bytes as others moved. If they moved a quarter, nothing is known.
     """
+    return _seconds_of([(i.time, i.bytes_moved) for i in instants], span, own_bytes)
+
+
+def seconds_of_files(
+    instants: Sequence[Instant], span: tuple[float, float], own_files: int
+) -> float | None:
+    """Return the seconds in which the tasks made so many files, or removed them if negative, at least; None if unknown.
+
+    The number of files in use is that of the whole file system. If others make or remove files meanwhile, nothing is
+    known: theirs may hide those of the tasks.
+    """
+    sign = 1 if own_files > 0 else -1
+    counts = [(i.time, sign * i.files) for i in instants if i.files is not None]
+    return _seconds_of(counts, span, abs(own_files)) if _alone(counts, span, own_files) else None
+
+
+def seconds_of_growth(
+    instants: Sequence[Instant], span: tuple[float, float], own_bytes: int
+) -> float | None:
+    """Return the seconds in which the target's files grew by so many bytes, at least; None if unknown.
+
+    As :func:`seconds_of_files`. Bytes count as they are written to the page cache. Bytes that are written in place
+    of others do not.
+    """
+    counts = [(i.time, i.held) for i in instants if i.held is not None]
+    return _seconds_of(counts, span, own_bytes) if _alone(counts, span, own_bytes) else None
+
+
+def _alone(counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int) -> bool:
+    """Return whether all changes of a count in a span are those of the tasks."""
+    within = _within(counts, span)
+    changed = sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
+    return abs(changed - abs(own)) <= _ENDS * abs(own)
+
+
+def _within(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float]
+) -> list[tuple[float, int]]:
+    """Return the looks of a span, with the last one before it and the first one after it."""
     started, ended = span
-    before = [i for i in instants if i.time <= started][-1:]
-    after = [i for i in instants if i.time > ended][:1]
-    within = before + [i for i in instants if started < i.time <= ended] + after
+    before = [look for look in counts if look[0] <= started][-1:]
+    after = [look for look in counts if look[0] > ended][:1]
+    return before + [look for look in counts if started < look[0] <= ended] + after
+
+
+def _seconds_of(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int
+) -> float | None:
+    """Return the seconds in which a count grew by ``own``, at least; None if unknown."""
+    within = _within(counts, span)
     if len(within) < 3:
         return None
-    first, total = within[0].bytes_moved, within[-1].bytes_moved - within[0].bytes_moved
-    trim = _ENDS + max(0, total - own_bytes) / total if total > 0 else 1.0
+    first, total = within[0][1], within[-1][1] - within[0][1]
+    trim = _ENDS + max(0, total - own) / total if total > 0 else 1.0
     if trim > _MOST_TRIMMED:
         return None
-    begun = next(i.time for i in within if i.bytes_moved >= first + trim * total)
-    going = [i.time for i in within if i.bytes_moved < first + (1 - trim) * total]
+    begun = next(time for time, count in within if count >= first + trim * total)
+    going = [time for time, count in within if count < first + (1 - trim) * total]
     return max(0.0, going[-1] - begun)
 
 
@@ -328,3 +404,246 @@ def synced(output: ToolOutput, testimony: Testimony, what: str) -> ToolOutput:
         return replace(phase, rates=rates, seconds=phase.seconds + seconds)
 
     return replace(output, phases=tuple(map(longer, output.phases)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeActivity:
+    """Activity of a node between two looks.
+
+    ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
+    show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
+    node moved for this job and for others. They are None if the servers keep no such account or do
+    not list this job. ``uuid`` names the target's file system at the last look, "" if unknown.
+    """
+
+    host: str
+    cache_id: str
+    seconds: float
+    troubles: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+    jobs_own: int | None = None
+    jobs_foreign: int | None = None
+    uuid: str = ""
+
+
+def change(before: Load, after: Load) -> NodeActivity:
+    """Return the activity of a node between two looks."""
+    troubles = [
+        f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
+    ]
+    earlier = set(before.history)
+    troubles += [
+        f"{device} went through {state}"
+        for when, device, state in after.history
+        if (when, device, state) not in earlier
+        and when >= int(before.time)
+        and state not in HARMLESS
+    ]
+    if before.timeouts is not None and (after.timeouts or 0) > before.timeouts:
+        troubles.append(f"{(after.timeouts or 0) - before.timeouts} request(s) timed out")
+    watched = ["the state of the connections"] if after.states else []
+    if before.log_end is not None and after.log_end is not None:
+        watched.append("the kernel's log")
+        troubles += [text for number, text in after.complaints if number > before.log_end]
+    jobs: dict[str, int] = {}
+    for job, count in after.jobs.items():
+        first = before.jobs.get(job, 0)
+        jobs[job] = count - first if count >= first else count  # the account was cleared meanwhile
+    accounted = OWN in after.jobs
+    return NodeActivity(
+        host=after.host,
+        cache_id=after.cache_id,
+        seconds=after.time - before.time,
+        troubles=tuple(dict.fromkeys(troubles)),
+        watched=tuple(watched),
+        jobs_own=jobs[OWN] if accounted else None,
+        jobs_foreign=sum(n for job, n in jobs.items() if job != OWN) if accounted else None,
+        uuid=after.uuid,
+    )
+
+
+def changes(before: list[Load], after: list[Load]) -> tuple[NodeActivity, ...]:
+    """Return the activity of all hosts with two looks, in order of their names."""
+    first = {load.host: load for load in before}
+    return tuple(
+        change(first[load.host], load)
+        for load in sorted(after, key=lambda load: load.host)
+        if load.host in first
+    )
+
+
+#: Name of the series among the parameters of a tool's output.
+SERIES: Final = "series"
+
+#: Seconds of a step and of a window, at most; a short execution has this many of each at least.
+_STEP_S: Final = 1.0
+_WINDOW_S: Final = 60.0
+_LEAST: Final = 10
+#: Share of the mean rate from which a tool has begun.
+_BEGUN: Final = 0.1
+#: The agent looks five times a second.
+_LOOK_S: Final = 0.2
+
+#: Share of the median below which a step is a dip.
+_DIP: Final = 0.5
+#: Levels that differ by less are one, and a level lasts for this share of the time at least.
+_CHANGE: Final = 0.2
+_LEVEL: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Dip:
+    """A time below half of the median: its begin and length in seconds, and its lowest share."""
+
+    begin_s: float
+    seconds: float
+    lowest: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of level: its time in seconds, and the median before and after it in bytes/s."""
+
+    at_s: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """Bytes per second in each step of an execution."""
+
+    step_s: float
+    rates: tuple[float, ...]
+
+    @property
+    def window_s(self) -> float:
+        """Return the seconds of a window: a minute, or a tenth of a shorter execution."""
+        steps = min(_WINDOW_S / self.step_s, len(self.rates) / _LEAST)
+        return max(1, int(steps)) * self.step_s
+
+    @property
+    def mean(self) -> float:
+        """Return the mean in bytes/s."""
+        return statistics.fmean(self.rates)
+
+    @property
+    def windows(self) -> list[float]:
+        """Return the mean of each window in bytes/s; windows begin with every step."""
+        size = round(self.window_s / self.step_s)
+        sums = [0.0, *accumulate(self.rates)]
+        return [(after - before) / size for before, after in zip(sums, sums[size:], strict=False)]
+
+    @property
+    def dips(self) -> list[Dip]:
+        """Return the times below half of the median, the longest first."""
+        middle, found, begin = statistics.median(self.rates), [], 0
+        for low, steps in groupby(self.rates, lambda rate: rate < _DIP * middle):
+            of_dip = list(steps)
+            if low:
+                length = len(of_dip) * self.step_s
+                found.append(Dip(begin * self.step_s, length, min(of_dip) / middle))
+            begin += len(of_dip)
+        return sorted(found, key=lambda dip: -dip.seconds)
+
+    @property
+    def change(self) -> Change | None:
+        """Return the change of level if there is one: of burst credits that were used up, say.
+
+        It is where two means leave the smallest squares, if the medians of both sides differ by a fifth
+        and more than the rates do on either side.
+        """
+        least = max(2, math.ceil(_LEVEL * len(self.rates)))
+        if len(self.rates) < 2 * least:
+            return None
+        sums = [0.0, *accumulate(self.rates)]
+
+        def between(at: int) -> float:
+            """Return the squares that two means explain."""
+            rest = len(self.rates) - at
+            return sums[at] ** 2 / at + (sums[-1] - sums[at]) ** 2 / rest
+
+        at = max(range(least, len(self.rates) - least + 1), key=between)
+        sides = self.rates[:at], self.rates[at:]
+        before, after = map(statistics.median, sides)
+        spread = max(
+            statistics.median(abs(rate - middle) for rate in side)
+            for side, middle in zip(sides, (before, after), strict=True)
+        )
+        if abs(after - before) < max(_CHANGE * max(before, after), 3 * spread):
+            return None
+        return Change(at * self.step_s, before, after)
+
+
+def series_of_instants(
+    instants: Sequence[Instant], direction: Literal["read", "write"], run: PhaseRun, seconds: float
+) -> Series | None:
+    """Return the series of an execution whose tool reports so many seconds; None if nothing moved, or
+    a counter went back.
+
+    It begins with the first look between which and the next its bytes move: the tool starts its clock
+    after the execution has begun.
+    """
+    ordered = sorted(instants, key=lambda instant: instant.time)
+    times = [instant.time for instant in ordered]
+    counts = [i.read if direction == "read" else i.written for i in ordered]
+    first = bisect_right(times, run.started)
+    last = bisect_right(times, run.ended)
+    if last - first < 2 or seconds < _LEAST * _LOOK_S:
+        return None
+    length = max(times[last - 1] - times[first], _LOOK_S)
+    least = _BEGUN * (counts[last - 1] - counts[first]) / length
+    begins = (
+        times[n - 1]
+        for n in range(first + 1, last)
+        if counts[n] - counts[n - 1] >= least * (times[n] - times[n - 1])
+    )
+    begin = next(begins, times[first])
+    step = min(_STEP_S, seconds / _LEAST)
+    looks = [_at(times, counts, begin + n * step) for n in range(int(seconds / step + 1e-6) + 1)]
+    rates = tuple((after - before) / step for before, after in pairwise(looks))
+    return Series(step, rates) if sum(rates) > 0 and min(rates) >= 0 else None
+
+
+def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
+    """Return the count at a time, between two looks in proportion."""
+    after = bisect_right(times, when)
+    if after in (0, len(times)):
+        return float(counts[max(0, after - 1)])
+    share = (when - times[after - 1]) / (times[after] - times[after - 1])
+    return counts[after - 1] + share * (counts[after] - counts[after - 1])
+
+
+def with_series(
+    output: ToolOutput, instants: Sequence[Instant], run: PhaseRun, what: str
+) -> ToolOutput:
+    """Return an output with the series of its only phase, and the quantities that follow from it.
+
+    ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and
+    the worst window have of the mean, ``dip`` the seconds of the longest dip, at least one step.
+    Raises :class:`ToolOutputError` if nobody counted; ``what`` names the execution.
+    """
+    (phase,) = output.phases
+    series = series_of_instants(
+        instants, "read" if phase.name == "read" else "write", run, phase.seconds
+    )
+    if series is None:
+        raise ToolOutputError(
+            f"{what}: no counter under the target's mount showed on the first node when the bytes of "
+            f"{phase.seconds:.3g} s moved; expected those of a block device, of NFS, or of a Lustre client "
+            "that root asks, and two seconds or more: raise limits.phase_seconds, or leave this check out"
+        )
+    bandwidth = phase.rates["bw"]
+    windows = [window / series.mean for window in series.windows]
+    longest = max((dip.seconds for dip in series.dips), default=0.0)
+    # A measurement is positive: a minute without a byte counts as a millionth of the mean.
+    rates = {
+        "best_minute": Quantity(bandwidth.value * max(windows), bandwidth.unit),
+        "worst_minute": Quantity(bandwidth.value * max(min(windows), 1e-6), bandwidth.unit),
+        "dip": Quantity(max(longest, series.step_s), "s"),
+    }
+    return replace(
+        output,
+        phases=(replace(phase, rates={**phase.rates, **rates}),),
+        parameters={**output.parameters, SERIES: series},
+    )

@@ -3,15 +3,13 @@
 - cache: client and server caches, write-back, compression
 - catalogue: every guard, a line each
 - contents: what was written is there, and stays
-- expected: settings that the site demands
-- figures: duration, tail, ceiling, units, bytes, order, tool, environment
+- figures: duration, tail, ceiling, units, bytes, order, spread
 - finding: what a guard answers
-- metadata: metadata targets of Lustre before the first byte: number, place, room
 - nodes: placement, connections, modes of the client, streams between nodes
 - origin: whether an output is of its own execution
-- preflight: the target before the first byte: identity, room, inodes, health
+- preflight: the target before the first byte: identity, room, inodes, health, metadata targets, settings
 - seen: what guards read: a case, its phases, its metrics
-- spread: percentiles, repetitions, the time of a repetition
 - striping: layouts of files
+- within: a phase within an execution of several: its bytes, its seconds
 - witness: the tool's word against the kernel's: bytes, seconds, load of others
 """

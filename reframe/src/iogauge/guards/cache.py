@@ -44,10 +44,11 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read must meet one of four conditions. It is O_DIRECT on a file system that honours it.
-    Or another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift, and the
-    nodes do not share a kernel and a mount. Or V >= 2 M. Or every page cache was proven empty
-    before each repetition, and 95 % of the data were then fetched from storage, if somebody counts that (docs/witness.md).
+    """G1: a read must meet one of four conditions. (1) It is O_DIRECT on a file system that honours
+    O_DIRECT. (2) Another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift,
+    and the nodes do not share a kernel and a mount. (3) V >= 2 M. (4) Every page cache was proven
+    empty before each repetition, and 95 % of the data were then fetched from storage, if a counter
+    shows that (docs/witness.md).
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
@@ -275,10 +276,11 @@ def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: random data if a node sees that the target compresses (zfs, dm-vdo, btrfs and f2fs by
-    mount option, property or ``chattr +c``), if a block of the sample (G8) was stored compressed, or
-    if the site declares it. IOR needs ``-l random``; fio ``refill_buffers=1``,
-    ``buffer_compress_percentage=0``, ``dedupe_percentage=0``.
+    """G18: the data must be random if (1) a node sees that the target compresses, (2) a block of
+    the sample (G8) was stored compressed, or (3) the site declares it. A node sees the compression
+    of zfs and dm-vdo, and of btrfs and f2fs by mount option, property or ``chattr +c``. IOR needs
+    ``-l random``; fio needs ``refill_buffers=1``, ``buffer_compress_percentage=0``,
+    ``dedupe_percentage=0``.
 
     Such targets shrink data that can be compressed or deduplicated. ``compressing`` names what
     shrinks them, empty if nothing is known. ``parameters`` holds the options that the tool reports,

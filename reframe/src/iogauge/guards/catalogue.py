@@ -11,18 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import (
-    cache,
-    contents,
-    expected,
-    figures,
-    metadata,
-    nodes,
-    preflight,
-    spread,
-    striping,
-    witness,
-)
+from iogauge.guards import cache, contents, figures, nodes, preflight, striping, within, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -60,11 +49,11 @@ OF_TARGET: Final = (
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),
     Entry("G14", "inodes", preflight.inodes, _BEFORE, ""),
     Entry("G12", "pool", preflight.pool, _BEFORE, "`target.pool`"),
-    Entry("G12", "metadata targets", metadata.metadata_health, _BEFORE, "`topology.metadata_targets`"),
-    Entry("G10", "metadata placement", metadata.metadata_placement, _BEFORE, ""),
-    Entry("G14", "metadata targets", metadata.metadata_room, _BEFORE, ""),
+    Entry("G12", "metadata targets", preflight.metadata_health, _BEFORE, "`topology.metadata_targets`"),
+    Entry("G10", "metadata placement", preflight.metadata_placement, _BEFORE, ""),
+    Entry("G14", "metadata targets", preflight.metadata_room, _BEFORE, ""),
     Entry("G15", "cores", preflight.cores, _BEFORE, "`node.cores`"),
-    Entry("G25", "settings", expected.settings, _BEFORE, "`expect`"),
+    Entry("G25", "settings", preflight.expected_settings, _BEFORE, "`expect`"),
 )
 
 OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
@@ -81,6 +70,8 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G12", "servers", preflight.servers, "remark", "`topology.servers.count`", preflight.servers_of),
     Guard("G6", "measured ceilings", figures.measured_ceilings, "remark", "`ceilings.max_age_days` 90", figures.measured_ceilings_of),
     Guard("G10", "passed on", striping.passed_on, "remark", "", striping.passed_on_of),
+    Guard("G13", "fill level", preflight.fill_level, "INVALID", "`sweeps.fill_levels`", preflight.fill_level_of),
+    Guard("G10", "directories", striping.directories, "INVALID, or a remark", "`io500.striping`", striping.directories_of),
     Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
     Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
     Guard("G8", "holes", contents.stored, "INVALID", "", contents.stored_of),
@@ -106,13 +97,17 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G9", "storage", preflight.storage, "INVALID", "`target.cache`", preflight.storage_of),
     Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),
     Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
-    Guard("G4", "percentile", spread.beyond, "INVALID", "`limits.phase_seconds`", spread.beyond_of),
+    Guard("G4", "percentile", figures.beyond, "INVALID", "`limits.phase_seconds`", figures.beyond_of),
     Guard("G4", "clock", witness.seconds_witnessed, "INVALID", "", witness.seconds_witnessed_of),
+    Guard("G4", "clock by phase", within.phase_seconds_witnessed, "INVALID", "", within.phase_seconds_witnessed_of),
     Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
-    Guard("G17", "steadiness", spread.steadiness, "remark", "", spread.steadiness_of),
+    Guard("G17", "drift", figures.drift, "UNSTABLE", "`limits.max_spread` 10 %", figures.drift_of),
+    Guard("G17", "steadiness", figures.steadiness, "remark", "", figures.steadiness_of),
+    Guard("G19", "load on purpose", nodes.on_purpose, "INVALID", "", nodes.on_purpose_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
-    Guard("G8", "bytes", figures.bytes_moved, "INVALID", "", figures.bytes_moved_of),
+    Guard("G8", "bytes", figures.bytes_moved, "INVALID, or a remark", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
+    Guard("G8", "witness by phase", within.phase_witnessed, "INVALID, or a remark", "", within.phase_witnessed_of),
     Guard("G11", "bytes by target", witness.targets_witnessed, "INVALID", "", witness.targets_witnessed_of),
     Guard("G26", "streams", nodes.streams, "INVALID", "", nodes.streams_of),
     Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),
@@ -120,7 +115,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
 )
 
 OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (
-    Guard("G17", "spread", spread.spread, "UNSTABLE", "`limits.max_spread` 10 %", spread.spread_of),
+    Guard("G17", "spread", figures.spread, "UNSTABLE", "`limits.max_spread` 10 %", figures.spread_of),
 )
 # fmt: on
 

@@ -22,11 +22,13 @@ _STORED: Final = 0.95
 _EMPTY: Final = 0.1
 
 
-def verification(*, tool: str, complaint: str) -> Finding:
-    """G8: in the warm-up, which is not judged, the tool finds the data that it wrote: IOR with
-    ``-R``, or ``-W`` if nothing is read, fio with ``verify=crc32c``.
+def verification(*, tool: str, complaint: str, warm_up: bool = True) -> Finding:
+    """G8: in the warm-up, which is not judged, the tool finds the data that it wrote. IOR checks
+    with ``-R``, or with ``-W`` if nothing is read; fio checks with ``verify=crc32c``. Endurance
+    checks the files that it lays out.
     """
-    saw = f"{tool} checked its data in the warm-up"
+    when = "in the warm-up" if warm_up else "when it laid out the files"
+    saw = f"{tool} checked its data {when}"
     return Rule(
         "G8",
         "the data that were written",
@@ -35,22 +37,23 @@ def verification(*, tool: str, complaint: str) -> Finding:
 
 
 def verification_of(seen: CaseSeen) -> Iterator[Finding]:
-    checks = {phase.name: phase.verifies for phase in seen.plan.repeat if phase.verifies}
+    checks = {phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies}
     complaints = [
         f"{name}: {warning}"
         for name, check in checks.items()
-        for output in seen.evidence.cold[name]
+        for output in seen.evidence.cold.get(name, seen.evidence.outputs[name])
         for warning in output.warnings
         if re.search(check.complaint, warning)
     ]
     if checks:
-        yield verification(tool=seen.plan.tool, complaint=next(iter(complaints), ""))
+        said, warmed = next(iter(complaints), ""), seen.plan.warm_up
+        yield verification(tool=seen.plan.tool, complaint=said, warm_up=warmed)
 
 
 def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
-    """G8: a sample of 32 blocks of 4 KiB, which the first node reads with O_DIRECT, is the same
-    after the last read of a repetition as after the last write. Storage that does not answer in two
-    seconds yields a remark.
+    """G8: the first node reads a sample of 32 blocks of 4 KiB with O_DIRECT. The sample is the same
+    after the last read of a repetition as after the last write. If the storage does not answer in
+    two seconds, you get a remark.
 
     ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions
     that read.
@@ -105,8 +108,8 @@ def stored(
 ) -> Finding:
     """G8: files have the blocks that they claim. After the write st_blocks x 512 is at least 0.95 x
     the size of each file of 64 KiB or more in the sample (ext2 to ext4, xfs, btrfs, f2fs, overlay,
-    lustre, gfs2, ocfs2). At most a tenth of the sample is zeros. None of it is a hole or
-    preallocated, as the file's map says (FIEMAP, not on lustre, gfs2, ocfs2).
+    lustre, gfs2, ocfs2). At most a tenth of the sample is zeros. The file's map shows no block of
+    the sample in a hole or preallocated (FIEMAP, not on lustre, gfs2, ocfs2).
     """
     rule = Rule(
         "G8",
@@ -151,8 +154,9 @@ def stored_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def counted(*, uncounted: bool) -> Finding:
-    """G8: IOR asks MPI-IO how many bytes each transfer moved. An IOR that does not, as 4.0.0, yields
-    a remark: it reports a read beyond the end of a file at the rate of what was asked for.
+    """G8: IOR counts how many bytes MPI-IO moved in each transfer. An IOR that does not count them,
+    such as 4.0.0, gives a remark: it reports a read beyond the end of a file as if all requested
+    bytes had been read.
     """
     return Rule(
         "G8",

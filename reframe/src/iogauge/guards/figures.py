@@ -1,5 +1,5 @@
-"""Guards of the figures: duration, tail, ceiling, units, bytes, order, tool, environment
-(G4 to G8, G21, G22).
+"""Guards of the figures: duration, tail, ceiling, units, bytes, order, spread, tool, environment (G4
+to G8, G17, G21, G22).
 """
 
 from __future__ import annotations
@@ -14,12 +14,139 @@ from typing import Final
 from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
+from iogauge.evidence.witness import SERIES, Series
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
 from iogauge.node import programs
 from iogauge.node.programs import is_known, lie_of
-from iogauge.plan.cost import lower_ceiling
+from iogauge.plan.cost import MOST_SHARE, lower_ceiling
+from iogauge.site.doubts import DOUBTFUL_LIMIT
+from iogauge.tools.fio.output import in_flight
+
+#: Share of the operations beyond each percentile, and the fewest that make it (G4).
+_TAILS: Final = {"latency_p99": 0.01, "latency_p999": 0.001}
+_BEYOND: Final = 10
+
+
+def beyond(*, operations: int, share: float, tier: Tier) -> Finding:
+    """G4: at least ten operations of the shortest repetition lie beyond a percentile of the
+    latency: p99 needs 1,000 operations, p99.9 needs 10,000. In tier quick fewer give a remark.
+    """
+    saw = f"{operations * share:.1f} of {operations} operation(s) lie beyond the percentile"
+    remedy = f"Raise limits.phase_seconds {_BEYOND / (operations * share):.3g}-fold"
+    otherwise = Outcome.WARN if tier == "quick" else Outcome.INVALID
+    return Rule("G4", f"{_BEYOND} or more", remedy).decide(
+        operations * share >= _BEYOND, saw, otherwise
+    )
+
+
+def beyond_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G4 for each metric that is a percentile of the latency."""
+    counts = [phase.operations for phase in seen.tool_phases if phase.operations]
+    for metric, (_, quantity) in seen.phase.rates.items():
+        if quantity in _TAILS and counts:
+            found = beyond(operations=min(counts), share=_TAILS[quantity], tier=seen.case.tier)
+            yield dataclasses.replace(found, metric=metric)
+
+
+def spread(*, samples: Sequence[float], limit: float, tail: bool = False) -> Finding:
+    """G17: coefficient of variation (n - 1) over the repetitions is at most ``limits.max_spread``.
+    A limit above 50 % gives a remark. If the slowest percent of the requests spread more, you also
+    get only a remark.
+    """
+    rule = Rule(
+        "G17",
+        f"at most {limit:.0%} over at least 2 repetitions",
+        "Others may use the target: repeat at a quiet time, or raise limits.repetitions",
+    )
+    if len(samples) < 2:
+        return rule.warn("one repetition: spread unknown")
+    cv = statistics.stdev(samples) / statistics.fmean(samples)
+    saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
+    if cv <= limit and limit > DOUBTFUL_LIMIT:
+        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
+    return rule.decide(cv <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
+
+
+def spread_of(seen: MetricSeen) -> Iterator[Finding]:
+    yield spread(
+        samples=seen.case.values[seen.name],
+        limit=seen.case.extras.limits.max_spread,
+        tail=any(metric.tail for metric in seen.case.metrics if metric.name == seen.name),
+    )
+
+
+def drift(
+    *, before: Sequence[float], after: Sequence[float], limit: float, tail: bool = False
+) -> Finding:
+    """G17: the figures without disturbance are the same before and after the disturbance: the
+    medians over the repetitions differ by ``limits.max_spread`` at most. A limit above 50 % gives a
+    remark. If the slowest percent of the requests differ more, you also get only a remark.
+    """
+    first, last = statistics.median(before), statistics.median(after)
+    off = abs(last - first) / statistics.fmean((first, last))
+    rule = Rule(
+        "G17",
+        f"alone, before and after, at most {limit:.0%} apart",
+        "The target changed meanwhile, so that the loss is not the disturber's alone: repeat at a quiet time, or raise "
+        "limits.phase_seconds",
+    )
+    saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
+    if off <= limit and limit > DOUBTFUL_LIMIT:
+        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
+    return rule.decide(off <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
+
+
+def drift_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G17 for each metric of a phase that repeats an earlier one."""
+    case = seen.case
+    earlier = (phase for phase in case.plan.repeat if phase.name == seen.phase.again)
+    before = {way: name for phase in earlier for name, way in phase.rates.items()}
+    tails = {metric.name for metric in case.metrics if metric.tail}
+    for name, way in seen.phase.rates.items():
+        if way in before:
+            found = drift(
+                before=case.values[before[way]],
+                after=case.values[name],
+                limit=case.extras.limits.max_spread,
+                tail=name in tails,
+            )
+            yield dataclasses.replace(found, metric=name)
+
+
+def steadiness(*, series: Sequence[Series]) -> Finding:
+    """G17: within a repetition no second is below half of the median, and the level does not change
+    by a fifth. The rule applies to scenarios that sample the bandwidth over time.
+    """
+    saw = []
+    for number, one in enumerate(series, 1):
+        where = f"repetition {number}: " if len(series) > 1 else ""
+        if change := one.change:
+            levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
+            saw.append(f"{where}from {levels} after {format_seconds(change.at_s)}")
+        if dips := one.dips:
+            longest = dips[0]
+            saw.append(
+                f"{where}{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} after "
+                f"{format_seconds(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
+            )
+    return Rule(
+        "G17",
+        "no dip below 50 % of the median, no change of level by 20 %",
+        "A change to a lower level may be burst credits that were used up: compare with what was bought",
+    ).decide(not saw, "; ".join(saw) or "steady over time", Outcome.WARN)
+
+
+def _mib_s(bytes_s: float) -> str:
+    return f"{format_value(bytes_s / 2**20)} MiB/s"
+
+
+def steadiness_of(seen: PhaseSeen) -> Iterator[Finding]:
+    series = [found for o in seen.outputs if isinstance(found := o.parameters.get(SERIES), Series)]
+    if series:
+        yield steadiness(series=series)
+
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
 #: Below the second number it gets a remark.
@@ -32,7 +159,7 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 
 def duration(*, seconds: Sequence[float], tier: Tier, follows: bool = False) -> Finding:
     """G4: the shortest repetition lasts 30 s in tier daily, 60 s in acceptance. Tier quick demands
-    0.02 s and remarks below 30 s. A phase of IO500 that does not write gets remarks only.
+    0.02 s, and gives a remark below 30 s. A phase of IO500 that does not write gets remarks only.
 
     ``follows`` means that the phase is as long as an earlier one left work for it.
     """
@@ -69,8 +196,8 @@ def tail(
     min_wear_out: float = 0.7,
     min_pairs: float = 0.5,
 ) -> Finding | None:
-    """G5: (max - min) / mean of task times <= 0.3. With a stonewall, wear-out ratio >= 0.7, and
-    fewest over most transfers >= 0.5.
+    """G5: (max - min) / mean of task times <= 0.3. With a stonewall, wear-out ratio >= 0.7, and the
+    fewest transfers of a task divided by the most >= 0.5.
 
     The wear-out ratio is the bandwidth of the whole phase over the bandwidth up to the stonewall.
     ``stonewalls`` holds (stonewall, bandwidth of the phase in MiB/s, tasks). Returns None if the
@@ -118,15 +245,15 @@ def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
 def ceiling(
     *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
 ) -> Finding:
-    """G6: at most 102 % of the smallest of N x client NIC, servers x NIC, devices, as declared or as
-    measured. Below 50 % yields a remark if the scenario saturates the target.
+    """G6: a bandwidth is at most 102 % of the smallest of N x client NIC, servers x NIC, devices,
+    as declared or as measured. Below 50 % it gets a remark if the scenario saturates the target.
     """
     if limit is None:
         return Rule("G6", "topology in the site's settings").ok("no ceiling declared")
     share = value / limit
     saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
     demands = f"at most 102 % of {format_value(limit)} {unit}"
-    if share > 1.02:
+    if share > MOST_SHARE:
         if "measured" in limited_by:
             remedy = (
                 "The data came from a cache, or the layer carries more than was measured: measure it again "
@@ -162,8 +289,8 @@ def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def measured_ceilings(*, problems: Sequence[str]) -> Finding:
-    """G6: each layer that ``ceilings`` declares was measured, not too long ago, and no valid figure
-    exceeds it. Otherwise the measurement is not used.
+    """G6: each layer that ``ceilings`` declares was measured, the measurement is not too old, and
+    no valid figure exceeds it. Otherwise the measurement is not used.
     """
     return Rule(
         "G6",
@@ -180,9 +307,26 @@ def measured_ceilings_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def unit_sanity(
-    *, operations_s: float, transfer_bytes: int, bytes_s: float, tolerance: float = 0.01
+    *,
+    operations_s: float,
+    transfer_bytes: int,
+    bytes_s: float,
+    tolerance: float = 0.01,
+    in_flight: tuple[float, int] | None = None,
 ) -> Finding:
-    """G7: operations per second x transfer size equals bandwidth within 1 %."""
+    """G7: operations per second x transfer size equals bandwidth within 1 %. Operations per second x
+    mean latency is between 50 % and 110 % of the requests that fio keeps in flight.
+
+    ``in_flight`` holds the two numbers of requests in flight, None if they are unknown.
+    """
+    if in_flight is not None and not 0.5 <= in_flight[0] / in_flight[1] <= 1.1:
+        return Rule(
+            "G7",
+            "ops/s x mean latency between 50% and 110% of the requests in flight",
+            "Rate and latency cannot both be true: look for another tool under this name",
+        ).invalid(
+            f"ops/s x mean latency is {in_flight[0]:.3g} request(s) in flight, fio keeps {in_flight[1]}"
+        )
     off = abs(operations_s * transfer_bytes - bytes_s) / bytes_s
     return Rule(
         "G7",
@@ -196,19 +340,40 @@ def unit_sanity(
 
 
 def unit_sanity_of(seen: PhaseSeen) -> Iterator[Finding]:
-    for phase in seen.tool_phases:
+    for output, phase in seen.reported:
         if "bw" in phase.rates and phase.operations and phase.transfer_bytes:
             yield unit_sanity(
+                in_flight=in_flight(output, phase),
                 operations_s=phase.operations / phase.seconds,
                 transfer_bytes=phase.transfer_bytes,
                 bytes_s=convert(phase.rates["bw"].value, phase.rates["bw"].unit, "B/s"),
             )
 
 
+#: IOR's warning if tasks see a shared file with different sizes, and what it adds.
+_UNLIKE: Final = "inconsistent file size by different tasks"
+_OF_SIZE: Final = re.compile(
+    rf"WARNING: ({_UNLIKE}|(Expected aggregate file size|Stat\(\) of aggregate file size|"
+    r"Using actual aggregate bytes moved) += \d+)\W*"
+)
+
+
 def bytes_moved(
-    *, expected: int | None, reported: Sequence[int | None], warnings: Sequence[str] = ()
+    *,
+    expected: int | None,
+    reported: Sequence[int | None],
+    warnings: Sequence[str] = (),
+    read_whole: bool = False,
 ) -> Finding:
-    """G8: N x T x b x s bytes moved in every repetition, and no warning from the tool."""
+    """G8: N x T x b x s bytes moved in every repetition, and the tool gave no warning. IOR warns if
+    tasks see a shared file with different sizes. You get a remark if all bytes were read
+    afterwards: a client of GlusterFS or NFS may keep a file's size for a moment.
+
+    IOR asks for the size as soon as the file is written. ``read_whole`` tells that all of it was read afterwards.
+    """
+    unlike = read_whole and any(_UNLIKE in warning for warning in warnings)
+    if unlike:
+        warnings = [warning for warning in warnings if not _OF_SIZE.fullmatch(warning)]
     wrong = [r for r in reported if expected is not None and r != expected]
     saw = (
         f"{wrong[0] if wrong[0] is not None else 'an unknown number of'} bytes moved"
@@ -218,8 +383,23 @@ def bytes_moved(
     if warnings:
         saw += f", warning of the tool: {warnings[0]}"
     amount = f"{expected} bytes (N x T x b x s) and " if expected is not None else ""
-    remedy = "Read the tool's output in the stage directory"
-    return Rule("G8", f"{amount}no warning", remedy).decide(not wrong and not warnings, saw)
+    rule = Rule("G8", f"{amount}no warning", "Read the tool's output in the stage directory")
+    if unlike and not wrong and not warnings:
+        return rule.warn(f"{saw}; clients saw the file with different sizes, then read all of it")
+    return rule.decide(not wrong and not warnings, saw)
+
+
+def _read_whole(seen: PhaseSeen) -> bool:
+    """Return whether a phase writes bytes that another phase reads, all of them in each repetition."""
+    wrote = seen.phase.data_bytes
+    return bool(wrote) and any(
+        other.access.direction == "read"
+        and other.phase.data_bytes == wrote
+        and len(other.tool_phases) == len(seen.tool_phases)
+        and all(phase.bytes_moved == wrote for phase in other.tool_phases)
+        for other in seen.case.phases
+        if seen.access.direction == "write"
+    )
 
 
 def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -236,6 +416,7 @@ def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
             expected=seen.phase.data_bytes,
             reported=[phase.bytes_moved for phase in seen.tool_phases],
             warnings=warnings,
+            read_whole=_read_whole(seen),
         )
 
 
@@ -305,9 +486,10 @@ def tool_integrity(
     want_nodes: int | None,
     foreign: str = "",
 ) -> Finding:
-    """G22: one version of the tool in all phases, on the planned tasks and nodes. Every output is
-    of its own execution: the words (IOR, mdtest) or options (fio, IO500) are as planned, with this case's
-    directory and repetition and fio's token, and the dates lie within the execution (2 s).
+    """G22: all phases ran one version of the tool, on the planned tasks and nodes. Every output
+    belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
+    this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
+    The kernel's counts (G8) are not more than the tasks.
 
     ``versions`` maps each version to the phases that it ran. ``tasks`` and ``nodes`` hold the
     numbers in each output, None if the tool does not report them. ``foreign`` says why an output is
@@ -354,6 +536,11 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
             own.append(output)
         if phase.name == seen.phase.name or not phase.rates:
             foreign = foreign or execution.objection
+    for testimony in seen.testimonies:
+        told, expected = len(testimony.witnesses), testimony.expected
+        # A launcher may cut the lines of several tasks into each other, and makes none of its own.
+        if told > expected:
+            foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
     yield tool_integrity(
         tool=seen.tool,
         versions=versions,
@@ -368,8 +555,8 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
 def environment(
     *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
 ) -> Finding:
-    """G22: no library is preloaded that lies about time, sync or I/O. Another library, and a tool
-    that is a script, yield a remark.
+    """G22: no preloaded library falsifies time, sync or I/O. Any other preloaded library, and a
+    tool that is a script, give a remark.
 
     ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools,
     ``scripts`` the first lines of tools that are scripts, by tool.

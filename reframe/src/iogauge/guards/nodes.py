@@ -6,15 +6,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.changes import NodeActivity
+from iogauge.evidence.witness import NodeActivity
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.probes import UNANSWERED
 from iogauge.tools.mpi import Binding
+
+#: Share of its half-seconds in which a disturber finishes an operation. It removes its files between.
+_ACTIVE: Final = 0.5
 
 
 def _most_to_a_core(bindings: Sequence[Binding]) -> int:
@@ -44,9 +48,9 @@ def placement(
     oversubscribed: bool = False,
 ) -> Finding:
     """G15: tasks per node <= physical cores (unless the scenario wants more), and load of one
-    minute before the run < 0.1 x cores. No two tasks share a core, if mpirun is Open MPI's; a
-    variable makes it report its bindings. As many tasks may use a socket as it has cores. The
-    governor is recorded.
+    minute before the run < 0.1 x cores. No two tasks share a core, and no socket has more tasks
+    than it has cores. These two are checked only with Open MPI's mpirun; a variable makes it report
+    its bindings. The governor is recorded.
 
     ``cores`` holds the physical cores of each node, ``load1`` its load of one minute before the
     run. ``governors`` holds the CPU frequency governors that the nodes report. ``bindings`` is
@@ -136,10 +140,11 @@ def as_declared_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def neighbours(*, others: Sequence[str]) -> Finding:
-    """G19: no other case of this suite was on the target, as far as its directory can be seen.
+    """G19: no other case of this suite was on the target, as far as the suite's directory on the
+    target can be read.
 
     ``others`` holds the directories of other cases that were seen during this case.
-    :func:`foreign_load` looks for the load of other programs.
+    The other rule of G19 looks for the load of other programs.
     """
     return Rule(
         "G19",
@@ -158,8 +163,9 @@ def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def exclusive(*, objection: str) -> Finding:
-    """G19: the case held the target's lock from before its look at the room until its directory was
-    removed. A case that does not get the lock within ``limits.lock_wait`` measures nothing.
+    """G19: the case held the target's lock before it looked at the free space, and until its
+    directory was removed. A case that does not get the lock within ``limits.lock_wait`` measures
+    nothing.
 
     ``objection`` says why the case did not hold the lock, or why that is not known; empty if it
     did.
@@ -186,9 +192,61 @@ _HIDDEN: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPurpose:
+    """A disturber in one execution: seconds from its begin to that of what is measured, and from the end of that to its
+    own end; the share of its half-seconds in which it finished an operation.
+    """
+
+    lead_s: float
+    after_s: float
+    active: float
+
+
+def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
+    """G19: a load that the case adds on purpose begins before the measurement and ends after it. It
+    finishes an operation in at least half of its half-seconds. Its bytes do not count as load of
+    others.
+
+    ``executions`` holds None for an execution without it.
+    """
+    rule = Rule(
+        "G19",
+        f"a disturber from the first to the last measured second, at work in {_ACTIVE:.0%} of its half-seconds",
+        "The loss is none that the disturber caused. Read what fio says of the job 'disturber' in the stage directory, "
+        "and look for a wrapper of fio",
+    )
+    ran = [execution for execution in executions if execution is not None]
+    if missing := len(executions) - len(ran):
+        return rule.invalid(f"{missing} of {len(executions)} execution(s) without a disturber")
+    lead = min(execution.lead_s for execution in ran)
+    after = min(execution.after_s for execution in ran)
+    active = min(execution.active for execution in ran)
+    return rule.decide(
+        lead > 0 and after >= 0 and active >= _ACTIVE,
+        f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
+        "of its half-seconds",
+    )
+
+
+def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G19 for phases beside which the target is loaded on purpose."""
+    if seen.phase.beside is None:
+        return
+    found: list[OnPurpose | None] = []
+    for output in seen.outputs:
+        own = sum(phase.seconds for phase in output.phases)
+        if disturber := output.disturber:
+            after = disturber.phase.seconds - disturber.lead_s - own
+            found.append(OnPurpose(lead_s=disturber.lead_s, after_s=after, active=disturber.active))
+        else:
+            found.append(None)
+    yield on_purpose(executions=found)
+
+
 def connections(*, changes: Sequence[NodeActivity]) -> Finding:
-    """G20: no connection to a server is in a bad state or was meanwhile, no request timed out, and
-    the kernel's log shows no evicted client.
+    """G20: no connection to a server is in a bad state, or was during the run. No request timed
+    out, and the kernel's log shows no evicted client.
 
     An ordinary user may not be allowed to see any of these. The finding then says so and does not
     object.
@@ -222,9 +280,9 @@ def client_modes(
     direction: str,
 ) -> Finding:
     """G24: ``hybrid_io``, ``fast_read``, ``parallel_dio``, ``unaligned_dio`` of the Lustre client
-    are the same on all nodes. No buffered transfer is as large as ``hybrid_io`` makes direct (write
-    2 MiB, read 8 MiB by default). The modes are recorded, and a change starts a new series. Modes
-    that a node did not tell in time yield a remark.
+    are the same on all nodes. Buffered transfers are smaller than those that ``hybrid_io`` makes
+    direct (write 2 MiB, read 8 MiB by default). The modes are recorded, and a change starts a new
+    series. If a node did not report its modes in time, you get a remark.
 
     ``nodes`` holds the nodes' fingerprints. Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and
     ``hybrid_io_read_threshold_bytes``.
@@ -293,8 +351,9 @@ _MOST_OF_OTHERS: Final = 0.15
 
 
 def streams(*, wires: Sequence[tuple[str, int, int]], cores: float) -> Finding:
-    """G26: each end of a stream between nodes counts the tool's bytes on its network interface, and
-    at most 15 % more. iperf3 uses at most 95 % of the cores that it has threads for.
+    """G26: at each end of a stream between nodes, the network interface counts the bytes that the
+    tool reports, and at most 15 % more. iperf3 uses at most 95 % of the cores for which it has
+    threads.
 
     ``wires`` holds (turn and end, bytes as the tool claims, bytes as the interface counted).
     """

@@ -1,5 +1,5 @@
-"""Guards of the target, most of them before the first byte: identity, room, inodes, health (G9, G12
-to G14).
+"""Guards of the target, most of them before the first byte: identity, room, inodes, health, metadata
+targets, settings (G9, G10, G12 to G14, G25).
 """
 
 from __future__ import annotations
@@ -8,34 +8,79 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
+from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.node.directories import Directory
+from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Part, last_with_data
-from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View
-from iogauge.node.uuids import differ
+from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View, differ
+from iogauge.plan.stage import FILL, MOST_FOUND
 
-if TYPE_CHECKING:  # the job applies these rules on the nodes, without the judge
+if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 
 
-def storage(*, traits: Traits) -> Finding:
-    """G9: the target of metadata is storage, not memory, and fsync reaches it."""
+#: What a new file takes at least on any file system: an inode of ext4 has 128 bytes or more. And the
+#: fewest files that are compared.
+_INODE_BYTES: Final = 64
+LEAST_FILES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """Files that an execution made, as its tool says; what the target's devices wrote meanwhile, and how many files the
+    case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown.
+    """
+
+    files: int
+    written: int | None = None
+    found: int | None = None
+
+
+def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
+    """G9: the target of metadata is storage, not memory, and fsync reaches it. After files were
+    made, and before the next phase, the first node finds them in the case's directory: 100 at least,
+    if there are so many. While files are made, the target's devices write at least 64 bytes for each.
+    """
     rule = Rule("G9", "a file system with storage behind it", "Choose another target")
     if traits.cache == "memory":
         return rule.invalid(f"the target is memory, not storage{because(traits.why)}")
     if traits.unsynced:
         return rule.invalid(f"fsync proves nothing here{because(traits.unsynced)}")
+    for one in made:
+        if one.found is not None and one.found < min(one.files, MOST_FOUND):
+            return rule.invalid(
+                f"{one.files} file(s) were made, and the case's directory holds {one.found}: the files lay elsewhere"
+            )
+        least = one.files * _INODE_BYTES
+        if one.files >= LEAST_FILES and one.written is not None and one.written < least:
+            return rule.invalid(
+                f"{one.files} file(s) were made, and the target's devices wrote {format_bytes(one.written)}: "
+                "the files lay elsewhere"
+            )
     return rule.ok("the target is storage")
 
 
 def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
-    if seen.access.direction == "metadata":
-        yield storage(traits=seen.case.traits)
+    if seen.access.direction != "metadata":
+        return
+    case, made = seen.case, []
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        counted = testimony.counted(case.counters) if testimony.complete else None
+        files = sum(phase.operations or 0 for phase in output.phases if phase.name == "create")
+        # Clients of a network count data alone. fio may remove what it made before it is written, and does beside another load.
+        kept = output.parameters.get("unlink") != "1" and not output.disturber
+        if kept:
+            # Without a sync, new inodes may wait in memory for half a minute.
+            there = seen.phase.syncs and not case.on_network
+            written = counted.written if counted and there else None
+            made.append(Made(files=files, written=written, found=case.found_after(testimony)))
+    yield storage(traits=case.traits, made=made)
 
 
 def identity(
@@ -46,8 +91,8 @@ def identity(
     views: Sequence[View],
     at_end: Mapping[str, str] = MappingProxyType({}),
 ) -> Finding:
-    """G9: every node sees the declared type (and source, and UUID) at the target's path, and the
-    same file system (by its UUID) from the first byte to the end.
+    """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
+    sees the same file system (by its UUID) from the first byte to the end.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
     with any, but not with a declared one.
@@ -63,7 +108,7 @@ def identity(
         ):
             remedy = "Mount the target there, or correct target.path, target.type and target.source"
             return Rule("G9", demands, remedy).invalid(
-                f"{view.host} sees {_mounted(view)} for {view.path}"
+                f"on {view.host} the target {view.path} is {_mounted(view)}"
             )
         if declared_uuid and (not view.uuid or differ(declared_uuid, view.uuid)):
             remedy = (
@@ -82,7 +127,7 @@ def identity(
 
 def _mounted(view: View) -> str:
     mount = view.mount
-    return f"{mount.type} from {mount.source} at {mount.point}" if mount else "no mount"
+    return f"{mount.type} from {mount.source}, mounted at {mount.point}" if mount else "not mounted"
 
 
 def _one_file_system(views: Sequence[View], at_end: Mapping[str, str]) -> Finding | None:
@@ -123,8 +168,8 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: 1.2 x need is free. Fill afterwards is at most ``max_fill``, and ``keep_free`` of the
-    target stays free.
+    """G13: 1.2 x the case's need is free. Afterwards the fill is at most ``max_fill``, and
+    ``keep_free`` of the target stays free.
     """
     after = space.bytes_free - need_bytes
     fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
@@ -169,18 +214,28 @@ _TAKES_NO_FILES: Final = {"N": "no new files", "R": "read-only", "S": "full", "I
 _HARMLESS_FLAGS: Final = "f"
 
 
-def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> Finding:
-    """G12: as many storage targets as declared, all active, none closed to new files. A degraded
-    target yields a remark.
+def health(
+    *,
+    targets: Sequence[StorageTarget],
+    declared: int | None = None,
+    out: Collection[int] = (),
+) -> Finding:
+    """G12: there are as many storage targets as declared. All are active, and none is closed to new
+    files. The only exceptions are targets that the site declares out (``topology.out``): these must
+    be out. A degraded target gives a remark.
 
     ``declared`` is the site's number of storage targets, None if it gives none.
     """
     count = f"{declared} " if declared is not None else ""
+    without = f", but for {_names(out)}, which must be out" if out else ""
     rule = Rule(
         "G12",
-        f"{count}storage targets, all active, none degraded, none closed to new files",
+        f"{count}storage targets, all active, none degraded, none closed to new files{without}",
         "Ask the administrators of the file system; lfs df, lfs osts and lfs check osts show them",
     )
+    in_use = [t.index for t in targets if t.active and not set(t.flags) & set(_TAKES_NO_FILES)]
+    wrong = sorted(set(out) - {t.index for t in targets} | set(out) & set(in_use))
+    everything, targets = targets, [t for t in targets if t.index not in out]
     inactive = [target.uuid for target in targets if not target.active]
     closed = [
         f"{target.uuid} ({text})"
@@ -196,15 +251,23 @@ def health(*, targets: Sequence[StorageTarget], declared: int | None = None) -> 
     ]
     if not targets:
         return rule.invalid("no storage target is known")
-    if declared is not None and len(targets) != declared:
-        return rule.invalid(f"{len(targets)} storage targets")
+    if declared is not None and len(everything) != declared:
+        return rule.invalid(f"{len(everything)} storage targets")
+    if wrong:
+        return rule.invalid(f"not out: {_names(wrong)}")
     if inactive:
         return rule.invalid(f"inactive: {', '.join(inactive)}")
     if closed:
         return rule.invalid(f"new files land elsewhere than on {', '.join(closed)}")
     if others:
         return rule.warn(", ".join(others))
-    return rule.ok(f"{len(targets)} storage targets, all active")
+    return rule.ok(
+        f"{len(targets)} storage targets, all active" + (f"; out: {_names(out)}" if out else "")
+    )
+
+
+def _names(indices: Collection[int]) -> str:
+    return ", ".join(f"OST{index:04x}" for index in sorted(indices))
 
 
 def health_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -213,12 +276,13 @@ def health_of(seen: CaseSeen) -> Iterator[Finding]:
         yield health(
             targets=opened.targets if opened else (),
             declared=topology.targets if topology else None,
+            out=topology.out if topology else (),
         )
 
 
 def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
     """G12: the target is served from as many addresses as servers are declared, or up to twice as
-    many. A client of NFS talks to one address at least, so that N clients need not show more.
+    many. On NFS, N clients may show only N addresses, because each client may use only one.
 
     ``addresses`` are those that the nodes use now. ``clients`` is N on NFS, None on Lustre, where
     every client talks to all servers. A server with two networks, or a standby server, adds an
@@ -264,7 +328,7 @@ def target_room(
     pinned: Collection[int] = (),
 ) -> Finding:
     """G13: on Lustre every storage target has room for 1.2 x its share of the case. Its fill
-    afterwards is at most ``max_fill``. Shares follow from stripes and pins.
+    afterwards is at most ``max_fill``. The shares are computed from stripes and pins.
 
     ``need_bytes`` is the size of the whole case. The case is made of ``pieces`` of equal size, each
     on one target; without ``pieces`` its bytes are spread evenly. ``pinned`` gives the target of
@@ -341,7 +405,7 @@ def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
 
 def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
     """G15: if mpirun binds each task to a core, the first node has a core for each of its tasks.
-    Else mpirun would abort, because ``node.cores`` promises more cores than there are.
+    Otherwise mpirun would abort, because ``node.cores`` declares more cores than there are.
 
     ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical
     cores that the job may use there.
@@ -358,7 +422,7 @@ def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
 
 
 def inodes(*, space: Space, need_files: int) -> Finding:
-    """G14: 1.2 x files free, and 5 % of inodes left."""
+    """G14: inodes for 1.2 x the case's files are free, and 5 % of the inodes stay free."""
     return Rule(
         "G14",
         f"{int(1.2 * need_files)} free inodes and 5 % left",
@@ -380,9 +444,9 @@ def quota(
     need_files: int,
     unanswered: Collection[str] = (),
 ) -> Finding:
-    """G14: on Lustre 1.2 x need within the quotas of user, group and project. After its grace a soft
-    limit counts as a hard one; within its grace it yields a remark. So does a quota that was not
-    answered.
+    """G14: on Lustre 1.2 x the case's need is within the quotas of user, group and project. After
+    its grace period, a soft limit counts as a hard limit. Within its grace period, it gives a
+    remark. If a quota cannot be read in time, you also get a remark.
 
     ``unanswered`` names the owners of such quotas.
     """
@@ -415,4 +479,156 @@ def quota_of(seen: CaseSeen) -> Iterator[Finding]:
             need_bytes=plan.held_bytes,
             need_files=plan.most_files,
             unanswered=opened.unanswered,
+        )
+
+
+def metadata_room(
+    *, targets: Sequence[MetadataTarget], mdts: Collection[int], need_files: int
+) -> Finding:
+    """G14: each metadata target that holds the directory has inodes for 1.2 x its share of the
+    files, and 5 % of its inodes stay free. A striped directory spreads its files evenly.
+    """
+    own = [target for target in targets if target.index in mdts] or list(targets)
+    share = math.ceil(need_files / len(own))
+    rule = Rule(
+        "G14",
+        f"{int(1.2 * share)} free inodes on each metadata target of the directory, and 5 % left",
+        "Choose a directory on other metadata targets (lfs getdirstripe, lfs mkdir -i), or lower limits.case_files",
+    )
+    worst = min(own, key=lambda target: target.inodes_free)
+    left = worst.inodes_free - share
+    return rule.decide(
+        worst.inodes_free >= 1.2 * share and left >= 0.05 * worst.inodes_total,
+        f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
+    )
+
+
+def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Finding:
+    """G12: there are as many metadata targets as declared, if each is measured alone."""
+    indices = sorted(target.index for target in targets)
+    return Rule(
+        "G12",
+        f"{declared} metadata targets, 0 to {declared - 1}",
+        "Ask the administrators of the file system, or correct topology.metadata_targets; lfs df -i shows all",
+    ).decide(
+        indices == list(range(declared)),
+        f"metadata targets {', '.join(map(str, indices))}" if indices else "none is known",
+    )
+
+
+def metadata_placement(
+    *, count: int, placed: Mapping[str, Collection[int]], problem: str = ""
+) -> Finding:
+    """G10: a case that measures each metadata target alone has a directory on each metadata target.
+    Each directory lies on its own target only.
+
+    ``placed`` maps the directories, in order of the targets, to those that they lie on. ``problem``
+    is why Lustre did not make or show the next one.
+    """
+    rule = Rule(
+        "G10",
+        f"a directory on each of {count} metadata targets (lfs mkdir -i)",
+        "If it is not permitted, root runs on each metadata server: lctl set_param "
+        "mdt.*.enable_remote_dir_gid=-1 (or the number of your group); or run the case as root",
+    )
+    for index, (name, mdts) in enumerate(placed.items()):
+        if set(mdts) != {index}:
+            where = ", ".join(map(str, mdts))
+            return rule.invalid(f"{name} is on metadata target {where}, asked was {index}")
+    if problem:
+        return rule.invalid(f"metadata target {len(placed)}: {problem}")
+    return rule.ok("each is as asked")
+
+
+#: How far the fill may be from its level, as a share of the target.
+_OFF_LEVEL: Final = 0.01
+
+#: How to set a fact, by a pattern of its key; ``{fs}`` is the file system's name on Lustre.
+_SETS: Final = (
+    (
+        r"tunable\.(llite|osc|mdc)\.(\w+)",
+        r"lctl set_param \1.{fs}-*.\2={value} (as root, on every client; lctl set_param -P on the "
+        "MGS keeps it)",
+    ),
+    (r"mount\.options", "mount -o remount,{value} {path} (as root)"),
+    (r"cpu\.governor", "cpupower frequency-set -g {value} (as root)"),
+    (r"mem\.thp", "echo {value} > /sys/kernel/mm/transparent_hugepage/enabled (as root)"),
+    (r"nic\.(\w+)\.mtu", r"ip link set \1 mtu {value} (as root)"),
+    (r"layout\.stripe_count", "lfs setstripe -c {value} {path}"),
+    (r"layout\.stripe_bytes", "lfs setstripe -S {value} {path}"),
+    (
+        r"lustre\.(servers|osts|mdts)",
+        "lfs check servers, lctl get_param osc.*.ost_conn_uuid show them",
+    ),
+)
+
+
+def _differs(key: str, expected: Value, fact: Value | None) -> bool:
+    """Return whether a fact is not as expected, or unknown.
+
+    A text ``>= N`` or ``<= N`` is a bound. Of ``mount.options`` each expected option must be there.
+    """
+    if fact is None:
+        return True
+    if key == "mount.options":
+        return not set(str(expected).split(",")) <= set(str(fact).split(","))
+    bound = re.fullmatch(r"([<>]=)\s*(\d{1,18})", str(expected))
+    if bound is None:
+        return str(expected) != str(fact)
+    # A fact has several values if devices differ.
+    values = re.findall(r"[^,\s]+", str(fact))
+    if not values or not all(re.fullmatch(r"\d{1,18}", value) for value in values):
+        return True
+    limit = int(bound[2])
+    return not all(int(v) >= limit if bound[1] == ">=" else int(v) <= limit for v in values)
+
+
+def _sets(key: str, expected: Value, path: str, fsname: str) -> str:
+    """Return how to set a fact, or the advice to correct the expectation."""
+    value = re.sub(r"^[<>]=\s*", "", str(expected))
+    for pattern, command in _SETS:
+        if match := re.fullmatch(pattern, key):
+            return match.expand(command).format(fs=fsname, value=value, path=path)
+    return f"set it, or correct expect.{key}"
+
+
+def expected_settings(
+    *, expect: Mapping[str, Value], facts: Mapping[str, Value], host: str, path: str, fsname: str
+) -> Finding:
+    """G25: every setting that the site expects has the expected value on every node.
+
+    ``expect`` and ``facts`` have the keys of a fingerprint. ``fsname`` is the name of the file
+    system on Lustre, for the commands that set something. A fact that is not known is not as
+    expected.
+    """
+    wrong = [key for key in expect if _differs(key, expect[key], facts.get(key))]
+    demands = ", ".join(f"{key} {expect[key]}" for key in wrong or expect)
+    remedy = "; ".join(dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong))
+    rule = Rule("G25", demands, f"{remedy}. Or correct the partition's extras.expect")
+    if wrong:
+        saw = ", ".join(f"{key} is {facts.get(key, 'not known')}" for key in wrong)
+        return rule.invalid(f"{host}: {saw}")
+    return rule.ok(f"{host}: {len(expect)} setting(s) as expected")
+
+
+def fill_level(*, wanted: float, reached: float, bytes_taken: int) -> Finding:
+    """G13: if the case fills the target up to a level, the fill is within 1 % of that level before
+    the first phase.
+    """
+    return Rule(
+        "G13",
+        f"{wanted:.0%} full, within 1 %",
+        "Others have written or removed files meanwhile: repeat at a quiet time",
+    ).decide(
+        abs(reached - wanted) <= _OFF_LEVEL,
+        f"{reached:.1%} full, {format_bytes(bytes_taken)} of it in files of this case",
+    )
+
+
+def fill_level_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G13 for a case that fills the target."""
+    for output in seen.evidence.outputs.get(FILL, ()):
+        filled: Any = output.parameters["filled"]
+        yield fill_level(
+            wanted=filled["level"] / 100, reached=filled["fill"], bytes_taken=filled["bytes"]
         )

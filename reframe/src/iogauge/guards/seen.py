@@ -117,6 +117,13 @@ class CaseSeen:
         counted = testimony.counted(self.counters)
         return None if counted is None else counted.read
 
+    def found_after(self, testimony: Testimony) -> int | None:
+        """Return how many files the first node found after an execution, before the next; None if nobody looked."""
+        views = self.evidence.views
+        span = testimony.span(views[0].host) if views and testimony.complete else None
+        later = [count for when, count in self.evidence.found if span and when >= span[1]]
+        return later[0] if later else None
+
     @property
     def tasks_per_node(self) -> int:
         """Return the number of tasks on each node."""

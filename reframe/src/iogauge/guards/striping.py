@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from iogauge.core.units import format_bytes
+from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
@@ -55,9 +56,10 @@ def layout(
     usable: Collection[int],
 ) -> Finding:
     """G10: every file has the requested stripe count, size, pool and start, and every pinned file
-    lies on its storage target. In a pool all targets belong to it. Each file's layout is read after
-    the last write: ``lfs setstripe -c 99`` on four targets exits with 0 and gives four. If the case
-    asks for no layout, the layouts are told, and more than one are a remark.
+    lies on its storage target. If a pool is requested, all targets of the file belong to it. Each
+    file's layout is read after the last write, because ``lfs setstripe -c 99`` on four targets
+    exits with 0 and gives four. If the case asks for no layout, the finding reports the layouts;
+    several different layouts give a remark.
 
     ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned
     to. Every such name must have a file. A file that is not pinned must be as ``request`` says.
@@ -140,8 +142,8 @@ def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
 
 
 def passed_on(*, unanswered: Sequence[str]) -> Finding:
-    """G10: what the target passes on to new files is known: its default layout, its metadata targets.
-    A change of either starts a new series.
+    """G10: the default layout that the target passes on to new files is known, and so are its
+    metadata targets. A change of either starts a new series.
     """
     return Rule(
         "G10",
@@ -155,9 +157,68 @@ def passed_on_of(seen: CaseSeen) -> Iterator[Finding]:
         yield passed_on(unanswered=seen.evidence.passed_on.unanswered)
 
 
+def directories(
+    *,
+    asked: Mapping[str, Layout | None],
+    found: Mapping[str, FileLayout | None],
+    unanswered: Mapping[str, str],
+    active: int,
+) -> Finding:
+    """G10: IO500's directories have the layouts that the site asks for. The job reads them before
+    IO500 starts. It cannot read the layouts of the files, because IO500 removes them itself. For a
+    directory without a requested layout, the finding reports the layout that it has.
+    """
+    wanted = {name: request for name, request in asked.items() if request is not None}
+    rule = Rule(
+        "G10",
+        "; ".join(f"{name}: {' '.join(request.arguments())}" for name, request in wanted.items())
+        or "the layouts of IO500's directories",
+        "Compare the layouts with the active targets and the pool: lfs df, lfs getstripe -d",
+    )
+    for name, request in asked.items():
+        otherwise = Outcome.WARN if request is None else Outcome.INVALID
+        if name in unanswered or name not in found:
+            saw = f"{name}: {unanswered.get(name, 'nobody read its layout')}"
+            return rule.decide(False, saw, otherwise)
+        if request is not None and not _passes_on(request, found[name], active):
+            return rule.invalid(f"{name} has {found[name] or 'no layout of its own'}")
+    return rule.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
+
+
+def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
+    """Return whether a directory passes on what is requested; -1 still means all targets."""
+    if layout is None:
+        return False
+    part, count = layout.last, request.stripe_count
+    return (
+        request.pool in (None, part.pool)
+        and (count is None or part.stripe_count in (count, _wanted(count, active)))
+        and request.stripe_bytes in (None, part.stripe_bytes)
+    )
+
+
+def directories_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G10 for a tool that makes its files in directories with layouts of their own."""
+    if not seen.plan.directories:
+        return
+    outputs = seen.evidence.outputs
+    unanswered: dict[str, str] = {}
+    for output in outputs.get(DIRECTORIES_READ, ()):
+        unanswered.update(output.parameters["unanswered"])  # type: ignore[call-overload]
+    opened = seen.evidence.opened
+    targets = opened.targets if opened else ()
+    yield directories(
+        asked=seen.plan.directories,
+        found=passed_on_in(outputs),
+        unanswered=unanswered,
+        active=sum(target.active for target in targets),
+    )
+
+
 def components(*, files: Sequence[FileLayout]) -> Finding | None:
-    """G10: in a progressive layout, the component that the measured bytes lie in is told. Bytes in
-    several components, or on metadata targets, are a remark: the figure is then none of one layout.
+    """G10: in a progressive layout, the finding names the component that holds the measured bytes.
+    If bytes lie in several components, or on metadata targets, you get a remark, because the figure
+    does not belong to a single layout.
     """
     held: Counter[Part] = Counter()
     for file in files:
@@ -195,9 +256,9 @@ def coverage(
     saturates: bool,
 ) -> Finding:
     """G11: if each process has a file, at least 0.9 x min(targets, files) of the targets are hit.
-    At most 1.5 x the mean, or the mean rounded up, lie on one target. It is a remark if the case
-    neither asks for a layout nor drives the target to its limit. A shared file that asks for no
-    layout should lie on all targets, else it is a remark.
+    At most 1.5 x the mean number of files, or the mean rounded up, lie on one target. Otherwise,
+    you get only a remark if the case neither asks for a layout nor drives the target to its limit.
+    A shared file that asks for no layout should lie on all targets; otherwise you get a remark.
 
     No placement can be better than the mean rounded up. A shared file hits as many targets as it
     has stripes, which G10 demands if the case asks for a layout.

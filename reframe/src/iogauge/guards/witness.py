@@ -9,12 +9,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from iogauge.core.measurement import ToolOutput
+from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.core.units import format_bytes, format_seconds
-from iogauge.evidence.witness import Moved, Testimony, seconds_of_activity
+from iogauge.evidence.witness import (
+    Moved,
+    Testimony,
+    seconds_of_activity,
+    seconds_of_files,
+    seconds_of_growth,
+)
 from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.preflight import LEAST_FILES
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.site.doubts import DOUBTFUL_LIMIT
+from iogauge.tools.fio.output import told_seconds
 
 #: Share by which the tool's and the kernel's count may differ.
 TOLERANCE: Final = 0.05
@@ -27,14 +35,20 @@ FOREIGN_BYTES: Final = 64 << 20
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
+#: Seconds that a launcher may take to connect all tasks, at most; and what a busy machine makes of the start that the
+#: shortest execution shows: so many times as long, and so many seconds.
+_START_S: Final = 20.0
+_BUSY: Final = 4.0
+_BUSY_S: Final = 3.0
+#: What a tool does in an execution of which it reports all.
+_NAMES: Final = {"create", "stat", "remove"}
 
-#: Bytes that the ends of a buffered operation may add: a page each, or what the kernel reads ahead
-#: (128 KiB by default).
+#: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
 _PAGE: Final = 4096
 _READ_AHEAD: Final = 128 << 10
 
-#: Bytes that a file system writes beside the data for an operation on metadata, in its journal or
-#: in its trees. Seen with mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB.
+#: Bytes written beside the data for an operation on metadata, in a journal or in trees. Seen with
+#: mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB.
 _METADATA: Final = 4096
 _METADATA_OF_TREES: Final = 16384
 
@@ -64,8 +78,9 @@ def bytes_witnessed(
     extra_bytes: int = 0,
     required: bool = False,
 ) -> Finding:
-    """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts them for the
-    tasks, and for all that lies under the mount: down to the disks, or the client of the network.
+    """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
+    the tasks. It also counts the bytes of everything under the mount: down to the disks, or in the
+    client of the network file system.
 
     ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
     names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
@@ -126,14 +141,18 @@ def _objection(
 
 def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G8 for phases that report bytes."""
+    if seen.phase.witnessed and seen.access.direction == "elsewhere":
+        yield _past_the_target(seen)
     direction = seen.access.direction
     if not seen.moves_data:
-        return
+        if not any(output.disturber and output.totals.get("write") for output in seen.outputs):
+            return
+        direction = "write"
     executions: list[Bytes | None] = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         claimed = seen.claimed_bytes(output, direction)
         if claimed is not None:
-            executions.append(_bytes_of(seen, output, testimony, claimed))
+            executions.append(_bytes_of(seen, output, testimony, claimed, direction))
     if not executions and all(seen.claimed_bytes(o, direction) is None for o in seen.outputs):
         return
     executions += [None] * (len(seen.outputs) - len(executions))
@@ -145,6 +164,8 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         operations = max(operations, sum(phase.operations or 0 for phase in output.phases))
         ends = 2 * (_READ_AHEAD if direction == "read" else _METADATA_OF_TREES)
         beside = max(beside, output.beside.get(direction, 0))
+        if output.disturber:
+            beside = max(beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES)
     yield bytes_witnessed(
         direction=direction,
         executions=executions,
@@ -155,21 +176,37 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     )
 
 
+def _past_the_target(seen: PhaseSeen) -> Finding:
+    """Return G8 for reads past the file system: the kernel counts those of devices, not of memory."""
+    executions = []
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        claimed = sum(phase.bytes_moved or 0 for phase in output.phases)
+        own = testimony.moved.read if seen.phase.of_devices else None
+        heard = testimony.complete and testimony.speaks_of_tasks
+        executions.append(Bytes(claimed=claimed, own=own) if heard else None)
+    return bytes_witnessed(
+        direction="read",
+        executions=executions,
+        source="block devices" if seen.phase.of_devices else "",
+        required=seen.case.extras.limits.witness == "required",
+    )
+
+
 def _bytes_of(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, claimed: int
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, claimed: int, way: str
 ) -> Bytes | None:
     """Return all counts of an execution, or None if a witness is missing."""
     if not testimony.complete:
         return None
-    case, way = seen.case, seen.access.direction
+    case, speaks = seen.case, testimony.speaks_of_tasks
     accounted = case.traits.accounts and bool(case.counters)
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # What an asynchronous engine asks for is not counted.
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
     return Bytes(
         claimed=claimed,
-        asked=testimony.asked.way(way) if synchronous and testimony.speaks_of_tasks else None,
-        own=testimony.moved.way(way) if accounted and testimony.speaks_of_tasks else None,
+        asked=testimony.asked.way(way) if synchronous and speaks else None,
+        own=testimony.moved.way(way) if accounted and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
     )
@@ -178,8 +215,9 @@ def _bytes_of(
 def targets_witnessed(
     *, counted: Mapping[str, int], held: Collection[int], whole: bool
 ) -> Finding | None:
-    """G11: a Lustre client moved bytes with each storage target that holds a part of the files, if
-    the phase moves all of their bytes. How many each target moved is told.
+    """G11: a Lustre client moved bytes with each storage target that holds a part of the files.
+    This holds if the phase moves all of their bytes. The finding reports how many bytes each target
+    moved.
 
     ``counted`` holds the bytes by target (``OST000a``, index in hexadecimal) that the client counted
     in the phase's direction. ``held`` are the numbers of the targets in the files' layouts. Returns
@@ -241,34 +279,52 @@ def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seconds:
-    """Seconds of one execution: as the tool reports them, and as the job saw them.
+    """Seconds of one execution as the tool reports them, and as the job saw them, None if unknown.
 
-    ``ran`` lies between start and end of its processes, None if unknown. ``moving`` lies between
-    the first and the last of the bytes that the devices moved, at least; None if unknown.
+    ``ran`` lies between start and end of its processes, ``moving`` between the first and the last
+    bytes on the devices, at least, and ``making`` between the first and the last file that it made or
+    removed. It was told to run for ``asked``. ``alone``: it reports all it does.
     """
 
     claimed: float
     ran: float | None = None
     moving: float | None = None
+    making: float | None = None
+    asked: float | None = None
+    alone: bool = False
 
 
-def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
-    """G4: no execution reports more seconds than its processes ran. None reports fewer than its bytes
-    took on the target's devices, as the first node counted them five times a second.
+def seconds_witnessed(*, executions: Sequence[Seconds], shortest: float = _START_S) -> Finding:
+    """G4: no execution reports more seconds than its processes ran. No execution reports fewer
+    seconds than its bytes took on the target's devices, or its files on the target. The first node
+    counts them five times a second, and 50 times in the first two seconds of a phase. No execution of
+    fio reports fewer seconds than fio was told to run. Half of the executions of a tool that makes,
+    stats or removes files, or more, run at most twice as long as the tool reports, and as long as a
+    start takes: four times the shortest execution of the case and 3 s, or 20 s if that is less or if
+    there is one execution only.
     """
     rule = Rule(
         "G4",
         "seconds that the job's own clock confirms",
         "The tool's clock is wrong: look for a library that is preloaded, or another tool under this name",
     )
-    known = [e for e in executions if e.ran is not None or e.moving is not None]
+    known = [e for e in executions if (e.ran, e.moving, e.making) != (None, None, None)]
+    # Programs that are not in memory yet make the first start long.
+    start = min(_START_S, _BUSY * shortest + _BUSY_S) if len(known) > 1 else _START_S
+    idle = [e for e in known if e.alone and e.ran is not None and e.ran > 2 * e.claimed + start]
     for execution in known:
         said = f"the tool reports {format_seconds(execution.claimed)}"
-        ran, moving = execution.ran, execution.moving
+        ran, moving, making = execution.ran, execution.moving, execution.making
         if ran is not None and execution.claimed > ran + _CLOCK_S:
+            return rule.invalid(f"{said}; its processes ran {format_seconds(ran)}")
+        if execution.asked is not None and execution.claimed < (1 - TOLERANCE) * execution.asked:
+            return rule.invalid(f"{said}; it was told to run {format_seconds(execution.asked)}")
+        if execution in idle and 2 * len(idle) > len(known) and ran is not None:
             return rule.invalid(f"{said}; its processes ran {format_seconds(ran)}")
         if moving is not None and execution.claimed < (1 - TOLERANCE) * moving:
             return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}")
+        if making is not None and execution.claimed < (1 - TOLERANCE) * making:
+            return rule.invalid(f"{said}; the target's files changed for {format_seconds(making)}")
     if not known:
         return rule.ok("no second witness of the seconds")
     return rule.ok(f"{len(known)} of {len(executions)} execution(s) confirmed")
@@ -276,20 +332,50 @@ def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
 
 def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G4 for phases that are timed."""
-    if seen.access.direction in ("elsewhere", "none") or not seen.outputs:
+    if not seen.phase.witnessed or not seen.outputs:
         return
     executions = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         if testimony.complete:
             executions.append(
                 Seconds(
-                    claimed=sum(phase.seconds for phase in output.phases),
+                    claimed=output.disturber.phase.seconds
+                    if output.disturber
+                    else sum(phase.seconds for phase in output.phases),
                     ran=testimony.seconds,
                     moving=_moving(seen, output, testimony),
+                    making=_making(seen, output, testimony),
+                    asked=told_seconds(output),
+                    alone={phase.name for phase in _but_trees(output)} <= _NAMES,
                 )
             )
     executions += [Seconds(claimed=0.0)] * (len(seen.outputs) - len(executions))
-    yield seconds_witnessed(executions=executions)
+    told = [t for phase in seen.case.evidence.testimony.values() for t in phase if t.complete]
+    yield seconds_witnessed(
+        executions=executions, shortest=min((t.seconds for t in told), default=_START_S)
+    )
+
+
+def _but_trees(output: ToolOutput) -> list[Phase]:
+    """Return the phases of an output without the directories that mdtest makes for its files."""
+    return [phase for phase in output.phases if not phase.name.startswith("tree_")]
+
+
+def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+    """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
+    case, views = seen.case, seen.case.evidence.views
+    span = testimony.span(views[0].host) if views else None
+    names = [phase.name for phase in _but_trees(output)]
+    kept = output.parameters.get("unlink") != "1" and not output.disturber
+    if span is None or names not in (["create"], ["remove"]) or not kept or seen.phase.pauses:
+        return None
+    files = _but_trees(output)[0].operations or 0
+    if files < LEAST_FILES:
+        return None
+    own = files if names == ["create"] else -files
+    seconds = seconds_of_files(case.evidence.activity, span, own)
+    synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
+    return None if seconds is None else seconds + synced
 
 
 def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
@@ -297,7 +383,12 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     case, views = seen.case, seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
     # Clients of a network count what programs ask for, or in the background.
-    told = case.counters and not case.on_network
+    # Metadata reach the devices in the sync after the tool.
+    told = (
+        case.counters
+        and not case.on_network
+        and seen.access.direction not in ("elsewhere", "metadata")
+    )
     if seen.phase.pauses or len(output.phases) != 1 or not told or span is None:
         return None
     # Containers of one kernel over one mount share the counters.
@@ -306,7 +397,13 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     bytes_own = own.read + round(own.written * case.copies[1])
     if bytes_own < SLACK_BYTES:
         return None
-    return seconds_of_activity(case.evidence.activity, span, bytes_own)
+    # What is written to the page cache reaches the devices later, and in less time.
+    seconds = (
+        # Tasks read programs and libraries before the tool's time begins, if nobody did lately.
+        seconds_of_activity(case.evidence.activity, span, bytes_own - SLACK_BYTES),
+        seconds_of_growth(case.evidence.activity, span, own.written),
+    )
+    return max((s for s in seconds if s is not None), default=None)
 
 
 def _own(
@@ -336,8 +433,8 @@ def foreign_load(
     max_share: float = 0.1,
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
-    tasks'. At most 10 % of the bytes that servers counted for jobs are other jobs', if their
-    accounts are readable. Less than 64 MiB are ignored. A limit above 50 % yields a remark.
+    tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
+    belong to other jobs. Less than 64 MiB are ignored. A limit above 50 % gives a remark.
 
     ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
     what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
@@ -391,7 +488,9 @@ def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
     executions = [
         (phase, output, testimony)
         for phase in seen.phases
-        if phase.phase.witnessed and not phase.phase.within
+        if phase.phase.witnessed
+        and phase.access.direction != "elsewhere"
+        and not phase.phase.within
         for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
     ]
     own = counted = Moved()
@@ -408,7 +507,8 @@ def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
 
 def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     """Return the bytes that an execution may move beside its data."""
-    phases = [phase for phase in output.phases if phase.operations]
+    beside = [output.disturber.phase] if output.disturber else []
+    phases = [phase for phase in (*output.phases, *beside) if phase.operations]
     operations = sum(phase.operations or 0 for phase in phases)
     if seen.case.traits.accounts:
         btrfs = seen.case.extras.target.type == "btrfs"

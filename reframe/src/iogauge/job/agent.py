@@ -9,7 +9,9 @@ mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and 
 it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
-Lustre, and refuses the case if one does not lie there. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
+Lustre, and refuses the case if one does not lie there. ``passed-on DIR... KEEP`` prints the layouts that directories on
+Lustre pass on to new files. ``fill LEVEL MOST NEED DIR KEEP`` fills the target up to a level in percent, with files in
+DIR of so many bytes at most, if so many that the case needs are left. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
 fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
@@ -19,7 +21,7 @@ a needle measures next (:mod:`iogauge.job.turns`). ``streams`` measures streams 
 (:mod:`iogauge.job.streams`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
-variable, see :func:`expand`.
+variable, see :func:`iogauge.core.paths.expand`.
 """
 
 from __future__ import annotations
@@ -64,14 +66,14 @@ def _servers() -> list[int]:
 
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
-    from iogauge.node import clock, counters, probes, programs
+    from iogauge.node import counters, host, probes, programs
 
     try:
         path = expand(directory)
         answer = {
             "load": counters.look(path).to_json(),
             "fingerprint": probes.collect(path, processes=_servers()),
-            "clock": clock.read_clock().to_json(),
+            "clock": host.read_clock().to_json(),
             "versions": programs.versions(),
         }
         _answer(out, answer)
@@ -127,6 +129,15 @@ def _evict(directory: str) -> dict[str, Any]:
     return pagecache.evict(pagecache.files_below(directory)).to_json()
 
 
+def _fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> int:
+    """Fill the target up to a level and print how far that went, or refuse the case."""
+    from iogauge.job.filling import fill
+
+    filled, objection = fill(level, most_bytes, need_bytes, directory)
+    print(json.dumps(filled))
+    return _refuse(objection)
+
+
 def _empty(directory: str) -> int:
     from iogauge.workspace.directory import empty_case
 
@@ -143,6 +154,9 @@ def _on_lustre(argv: list[str]) -> int | None:
             return _answer(out, lustre.pin(pins_file, expand(directory)))
         case ["spread", count, directory]:
             return _refuse(lustre.spread(int(count), expand(directory)))
+        case ["passed-on", *paths, _]:
+            print(json.dumps(lustre.passed_on_by([expand(path) for path in paths])))
+            return 0
         case ["checksums", ("on" | "off") as state, directory, folder]:
             lustre.switch_checksums(state, directory, folder)
             return 0
@@ -186,13 +200,15 @@ def _command(argv: list[str]) -> int | None:
             return 0
         case ["streams", *words]:
             return _streams(words)
+        case ["fill", level, most, need, directory, _]:
+            return _fill(int(level), int(most), int(need), expand(directory))
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["restore", folder]:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [("pin" | "spread" | "checksums"), *_]:
+        case [("pin" | "spread" | "passed-on" | "checksums"), *_]:
             return _on_lustre(argv)
     return None
 
@@ -208,7 +224,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
-        "facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
+        "passed-on DIR... KEEP | fill LEVEL MOST NEED DIR KEEP | facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
         "turns JOBFILE ROUNDS MEASURED [SERVERS] | streams PLAN OUT INTERFACE START..."
     )
     print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)

@@ -14,13 +14,14 @@
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last five:
+# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last six:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
+#   FOUND found.tsv         how many files the case's directory held before each phase
 #   CONTENTS contents.jsonl   the samples of the contents
 #   LAYOUTS layouts.jsonl   the layouts of the files of each repetition
 #
@@ -140,6 +141,8 @@ iog_phase() {
     shift
     read -r token </proc/sys/kernel/random/uuid || exit 1
     token=$name.$IOG_REP.$token
+    # The agent looks at the target's counters now, and often from now on.
+    iog_ask 10 phase || true
     read -r started _ </proc/uptime
     IOG_TOKEN=$token iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
     status=$?

@@ -1,19 +1,71 @@
-"""What a node sees of the target, and whether that is the file system that the case was opened on."""
+"""What a node sees of the target and of the settings that the site expects, and whether the file
+system is that of the case.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
+from iogauge.core.paths import expand
+from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.preflight import identity
-from iogauge.job.expecting import as_expected
-from iogauge.node.lustre_targets import look
-from iogauge.node.mounts import View, existing_parent
+from iogauge.guards.preflight import expected_settings, identity
+from iogauge.node import layouts
+from iogauge.node.layouts import LustreError
+from iogauge.node.lustre import look
+from iogauge.node.mounts import View, existing_parent, fsname_of
 from iogauge.plan.stage import OPENED, ORDER, JobOrder, Opened
+
+#: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
+_LOOKS: Final = 3
+_SECONDS: Final = 2.0
+
+
+def _default_layout(path: str) -> Fingerprint:
+    """Return stripe count and size of new files; nothing if Lustre does not tell, or has several."""
+    with contextlib.suppress(LustreError):
+        layout = layouts.read_default_lov(path)
+        if layout is not None and len(layout.parts) == 1:
+            (part,) = layout.parts
+            return {
+                "layout.stripe_count": part.stripe_count,
+                "layout.stripe_bytes": part.stripe_bytes,
+            }
+    return {}
+
+
+def _facts(path: str, order: JobOrder) -> Fingerprint:
+    """Return this node's facts; look again if an expected one is missing."""
+    from iogauge.node import probes  # most sites expect nothing
+
+    facts = _default_layout(path)
+    for _ in range(_LOOKS):
+        facts |= probes.collect(path, deadline=_SECONDS)
+        if order.expect.keys() <= facts.keys():
+            break
+    return facts
+
+
+def as_expected(view: View, order: JobOrder) -> list[Finding]:
+    """Return what this node has of the expected settings; nothing if the site expects none."""
+    if not order.expect:
+        return []
+    path = expand(order.target)
+    return [
+        expected_settings(
+            expect=order.expect,
+            facts=_facts(path, order),
+            host=os.uname().nodename,
+            path=path,
+            fsname=fsname_of(view.mount.source) if view.mount else "*",
+        )
+    ]
 
 
 def identify(views: Sequence[View], order: JobOrder) -> Finding:

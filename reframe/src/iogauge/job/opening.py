@@ -1,4 +1,4 @@
-"""How a case enters its target (lock, look, directory), and how it leaves."""
+"""How a case enters its target (lock, look, directory), takes samples of the contents, and leaves."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ import select
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from iogauge.core import deadline
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 from iogauge.guards import finding
-from iogauge.guards.metadata import metadata_health, metadata_room
 from iogauge.guards.preflight import (
     cores,
     health,
     inodes,
+    metadata_health,
+    metadata_room,
     pool,
     quota,
     room,
@@ -28,21 +30,20 @@ from iogauge.guards.preflight import (
     stripes_against_size,
     target_room,
 )
-from iogauge.job.activity import Recorder
-from iogauge.job.expecting import as_expected
-from iogauge.job.looking import identify
-from iogauge.job.sampling import Sampler
-from iogauge.node import client_settings, directories, layouts
-from iogauge.node.clock import read_clock
-from iogauge.node.cores import usable_cores
+from iogauge.job.activity import EXACT, Recorder, note_found
+from iogauge.job.looking import as_expected, identify
+from iogauge.node import contents, directories, layouts
+from iogauge.node import lustre as client_settings
+from iogauge.node.contents import Block, Sample
 from iogauge.node.directories import Directory
+from iogauge.node.host import read_clock, usable_cores
 from iogauge.node.layouts import LustreError, last_with_data
-from iogauge.node.lustre_targets import PROGRAM_SECONDS, look, with_lustre
+from iogauge.node.lustre import PROGRAM_SECONDS, look, with_lustre
 from iogauge.node.mounts import StorageTarget, View
 from iogauge.plan.stage import (
+    CONTENTS,
     LOCKED,
     OPENED,
-    PAUSE_S,
     REFUSAL,
     REFUSED,
     WORD,
@@ -51,6 +52,43 @@ from iogauge.plan.stage import (
     Opened,
 )
 from iogauge.workspace import directory, lock, permission, removal
+
+#: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
+_PATIENCE_S: Final = 5.0
+#: Types of file systems whose map of a file says what is a hole and what is compressed.
+_MAPPED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay")
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Takes samples, and remembers which blocks of a directory were read after the last write."""
+
+    type: str
+    _written: dict[str, Sequence[Block]] = field(default_factory=dict)
+
+    def take(self, repetition: int, after: str, directory: str) -> None:
+        """Write a sample to the stage, or why there is none; raises OSError of the stage alone."""
+        known = self._written.get(directory) if after == "read" else None
+        way: Final = "read" if after == "read" else "write"
+        try:
+            blocks, files, direct = deadline.call(
+                directory,
+                lambda: contents.look(directory, known, self.type in _MAPPED),
+                _PATIENCE_S,
+            )
+            sample = Sample(
+                repetition=repetition,
+                after=way,
+                blocks=tuple(blocks),
+                files=tuple(files),
+                direct=direct,
+            )
+        except OSError as error:
+            sample = Sample(repetition=repetition, after=way, problem=str(error))
+        if way == "write":
+            self._written[directory] = sample.blocks
+        with open(CONTENTS, "a", encoding="utf-8") as file:
+            file.write(json.dumps(sample.to_json()) + "\n")
 
 
 def _striped(order: JobOrder) -> bool:
@@ -115,7 +153,7 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[findi
 def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding.Finding]:
     """Yield the findings of the guards that hold on Lustre alone."""
     targets = seen.usable(view.targets)
-    yield health(targets=view.targets, declared=order.targets)
+    yield health(targets=view.targets, declared=order.targets, out=order.out)
     if order.pool is not None:
         yield pool(name=order.pool, targets=view.targets, seen=seen)
         if not seen.pool:
@@ -289,7 +327,9 @@ def open_case(order_file: str) -> int:
         if reasons:
             return REFUSED
         print(WORD, flush=True)
-        recorder = Recorder(opened.view.counters if opened.view else ())
+        view = opened.view
+        held_by = opened.directory if order.type in EXACT else None
+        recorder = Recorder(view.counters if view else (), held_by)
         try:
             _serve(recorder, Sampler(order.type))
         finally:
@@ -299,7 +339,7 @@ def open_case(order_file: str) -> int:
 
 def _heard(recorder: Recorder) -> bytes:
     """Return what the job script says next; meanwhile record what the target's devices move."""
-    while not select.select([0], [], [], PAUSE_S)[0]:
+    while not select.select([0], [], [], recorder.pause_s)[0]:
         recorder.look()
     recorder.look()
     return os.read(0, 4096)
@@ -308,7 +348,7 @@ def _heard(recorder: Recorder) -> bytes:
 def _serve(recorder: Recorder, sampler: Sampler) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
-    A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
+    A line ``phase N`` says that a phase begins. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
     reads a sample of the contents, ``layouts N DIR`` the layouts of all files. The answer is the
     line, after ``done`` or ``failed``.
     """
@@ -319,6 +359,8 @@ def _serve(recorder: Recorder, sampler: Sampler) -> None:
             if line == "end":
                 return
             match line.split(" ", 3):
+                case ["phase", _]:
+                    done = _began(recorder)
                 case ["empty", _]:
                     done = _emptied()
                 case ["layouts", number, directory]:
@@ -328,6 +370,17 @@ def _serve(recorder: Recorder, sampler: Sampler) -> None:
                 case _:
                     continue
             _say(f"{'done' if done else 'failed'} {line}")
+
+
+def _began(recorder: Recorder) -> bool:
+    """Look before a phase; on failure, which is the stage's, print why and return False."""
+    try:
+        note_found(os.environ["IOG_DIR"])
+        recorder.begin()
+    except OSError as error:
+        _say(f"iogauge: phase: {error}")
+        return False
+    return True
 
 
 def _sampled(sampler: Sampler, number: int, after: str, directory: str) -> bool:

@@ -13,7 +13,7 @@ import re
 from iogauge.core import untrusted
 from iogauge.plan import rounds as plan
 from iogauge.plan.stage import ROUNDS
-from iogauge.tools.fio.turns import parse_turns, rates_of
+from iogauge.tools.fio.output import parse_turns, rates_of
 
 
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:

@@ -55,7 +55,8 @@ def findings_of(case: CaseSeen) -> list[Finding]:
     for name, computed in case.plan.computed.items():
         of_metric[name] = [finding for source in computed.sources for finding in of_metric[source]]
     for name, answers in of_metric.items():
-        own = [*answers, *_ask(OF_METRIC, MetricSeen(case, name))]
+        # A source that the case does not promise has no verdict, and no spread to judge.
+        own = [*answers, *(_ask(OF_METRIC, MetricSeen(case, name)) if name in case.values else ())]
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 
@@ -188,7 +189,8 @@ def judge(
         waited = nodes.exclusive(objection=evidence.occupied)
         return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
     if evidence.mismatch:
-        wrong = contents.verification(tool=plan.tool, complaint=evidence.mismatch)
+        said, warmed = evidence.mismatch, plan.warm_up
+        wrong = contents.verification(tool=plan.tool, complaint=said, warm_up=warmed)
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
@@ -213,11 +215,7 @@ def judge(
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
-    versions = {f"{o.tool} {o.version}" for outs in evidence.outputs.values() for o in outs}
-    return Judgement(
-        tuple(decided),
-        tuple(findings),
-        verdict,
-        _summary(decided, verdict),
-        tuple(sorted(versions)),
-    )
+    outputs = [output for outs in evidence.outputs.values() for output in outs]
+    versions = {f"{o.tool} {o.version}" for o in outputs if o.phases}
+    text = _summary(decided, verdict)
+    return Judgement(tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions)))

@@ -17,8 +17,7 @@ from typing import Any, Final, Literal
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.units import format_value
 from iogauge.plan.rounds import Again, again, shares, turns_again
-from iogauge.tools.fio.output import join_options
-from iogauge.tools.fio.turns import Turn, in_order, parse_turns, rates_of
+from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
 from iogauge.tools.parsing import excerpt, unique
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
@@ -332,7 +331,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
 
     Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown, and
     if others were measured again than :func:`iogauge.plan.rounds.again` says. Errors of
-    :func:`iogauge.tools.fio.turns.parse_turns` and :func:`decide` pass through.
+    :func:`iogauge.tools.fio.output.parse_turns` and :func:`decide` pass through.
     """
     turns = parse_turns(text)
     if not turns:

@@ -19,22 +19,24 @@ import os
 import re
 import stat
 import struct
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
 from iogauge.node.mounts import (
+    READ,
     TRAITS,
     Below,
     Mount,
     existing_parent,
     find_mount,
+    is_upper,
     mount_by_name,
     traits,
     unescape,
     upper_directory,
 )
-from iogauge.node.uuids import READ, is_upper
 
 _GET_ATTRIBUTES: Final = READ | 0x00086601
 _BTRFS_FS_INFO: Final = READ | 0x0400941F
@@ -52,6 +54,8 @@ _JOURNALLED: Final = 0x4000
 _BTRFS_DATA: Final = 1
 _BTRFS_COPIES: Final = {4: 2, 5: 2, 6: 2, 9: 3, 10: 4}
 _BTRFS_PARITY: Final = {7: 1, 8: 2}
+#: Profiles that put each copy on a device of its own. DUP has both on one.
+_BTRFS_MIRRORED: Final = sum(1 << bit for bit in _BTRFS_COPIES if bit != 5)
 
 #: Whole devices that are memory, and devices that a program or another cache may serve.
 _MEMORY: Final = {"zram": "compressed memory", "ram": "memory", "nullb": "which keeps nothing"}
@@ -103,16 +107,19 @@ def join(parts: Sequence[Below]) -> Below:
     )
 
 
-def btrfs_copies(profiles: Sequence[int], devices: int) -> tuple[float, float]:
+def btrfs_copies(profiles: Sequence[int], devices: int, missing: int = 0) -> tuple[float, float]:
     """Return the least and the most copies of a byte for the flags of all data block groups.
 
-    RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst.
+    RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst. Of block groups that were made
+    before devices went ``missing``, the ``devices`` that are left get the rest of the copies.
     """
     least, most = [], []
     for flags in profiles:
         lost = next((n for bit, n in _BTRFS_PARITY.items() if flags & 1 << bit), 0)
         copies = next((n for bit, n in _BTRFS_COPIES.items() if flags & 1 << bit), 1)
-        least.append(devices / (devices - lost) if lost and devices > lost else float(copies))
+        left = max(1, copies - missing) if flags & _BTRFS_MIRRORED else copies
+        data = devices + missing - lost
+        least.append(devices / data if lost and data > 0 else float(left))
         most.append(1.0 + lost if lost else float(copies))
     return (min(least), max(most)) if profiles else (1.0, 1.0)
 
@@ -159,6 +166,12 @@ def _attributes(path: str) -> int:
     """Return the attributes of an inode (lsattr(1)); 0 if they cannot be read."""
     answer = _asked(path, _GET_ATTRIBUTES, bytes(8))
     return int(struct.unpack_from("I", answer)[0]) if answer else 0
+
+
+def _btrfs_device_count(path: str) -> int:
+    """Return the number of devices that a btrfs was made of, with those that are missing; 0 if unknown."""
+    info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
+    return int.from_bytes(info[8:16], sys.byteorder) if info else 0
 
 
 def _data_profiles(path: str) -> list[int]:
@@ -278,7 +291,9 @@ class _Walk:
         elif attributes & _COMPRESSED and mount.type == "f2fs":
             o_direct = "f2fs compresses what lies here (chattr +c)"
         if mount.type == "btrfs":
-            copies = btrfs_copies(_data_profiles(path), len(below.devices))
+            present = len(below.devices)
+            missing = max(0, _btrfs_device_count(path) - present)
+            copies = btrfs_copies(_data_profiles(path), present, missing)
         compresses = _compressing(mount, attributes) or below.compresses
         return replace(below, o_direct=o_direct, copies=copies, compresses=compresses)
 
@@ -314,13 +329,24 @@ class _Walk:
         if mount.type == "btrfs":
             info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
             return self.btrfs_devices(info[16:32].hex()) if info else ()
-        numbers = [mount.device]
+        numbers = [mount.device, *self.journals(mount)]
         for option in ("logdev", "rtdev") if mount.type == "xfs" else ():
             if word := _option(mount, f"{option}=.+"):
                 with contextlib.suppress(OSError):
                     device = self.place(unescape(word.partition("=")[2]))
                     numbers.append(_number(os.stat(device).st_rdev))
         return tuple(number for number in numbers if not number.startswith("0:"))
+
+    def journals(self, mount: Mount) -> Iterator[str]:
+        """Yield the number of an ext4's external journal; its thread bears the device's name."""
+        if mount.type in ("ext3", "ext4"):
+            name = os.path.basename(os.path.realpath(self.place("sys/dev/block", mount.device)))
+            thread = _text(
+                self.place("proc", _text(self.place("sys/fs/ext4", name, "journal_task")), "comm")
+            )
+            # Kernels before 5.17 cut names after 15 characters.
+            if thread.startswith("jbd2/") and len(thread) != 15:
+                yield from filter(None, [_text(self.place("sys/class/block", thread[5:], "dev"))])
 
     def btrfs_devices(self, fsid: str) -> tuple[str, ...]:
         """Return the numbers of the devices of a btrfs by its identifier, 32 hexadecimal digits."""

@@ -1,6 +1,6 @@
 """Activity of a node and its target: counters before and after the judged phases.
 
-A :class:`Load` is one look at one node; ``evidence/changes`` compares two looks. Bytes are counted
+A :class:`Load` is one look at one node; ``evidence/witness`` compares two looks. Bytes are counted
 by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``osc.*.state``) and the
 jobs of all clients (``*.job_stats``, on a server), in Lustre's part of debugfs. Users see the
 kernel's log if the site lets them. Invisible data are left out and marked as such.
@@ -21,8 +21,7 @@ from typing import Any, Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
-from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
-from iogauge.node.uuids import uuid_of
+from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of, uuid_of
 
 #: Seconds that lctl may take on a busy node; it runs outside every timed phase.
 _LCTL_SECONDS: Final = 30.0
@@ -73,7 +72,7 @@ class Load:
     ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
     ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
     that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
-    ``uuid`` names the file system (:mod:`iogauge.node.uuids`), "" if unknown.
+    ``uuid`` names the file system (:mod:`iogauge.node.mounts`), "" if unknown.
     """
 
     host: str

@@ -1,6 +1,6 @@
 """What a directory on Lustre passes on to its files: layout, metadata targets, pool.
 
-The layouts come by getxattr(2) (:mod:`iogauge.node.lov`), the metadata target of an ordinary
+The layouts come by getxattr(2) (:mod:`iogauge.node.layouts`), the metadata target of an ordinary
 directory by ioctl(2). ``lfs`` is asked for striped directories and for pools.
 """
 
@@ -17,11 +17,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from iogauge.node import lov
+from iogauge.node import layouts
 from iogauge.node.layouts import FileLayout, Layout, LustreError, Part, excerpt
-from iogauge.node.lustre_targets import run_lfs
-from iogauge.node.mounts import StorageTarget, View
-from iogauge.node.uuids import READ
+from iogauge.node.lustre import run_lfs
+from iogauge.node.mounts import READ, StorageTarget, View
 
 #: Size of a file that reaches every component.
 _NO_END: Final = 1 << 62
@@ -127,9 +126,9 @@ def look(view: View, pool: str | None, metadata: bool) -> Directory:
     unanswered: list[str] = []
     found = Directory()
     try:
-        found = replace(found, default=lov.read_default(view.path))
+        found = replace(found, default=layouts.read_default_lov(view.path))
         root = view.mount.point if view.mount else view.path
-        found = replace(found, of_root=lov.read_default(root))
+        found = replace(found, of_root=layouts.read_default_lov(root))
     except LustreError as error:
         unanswered.append(str(error))
     try:

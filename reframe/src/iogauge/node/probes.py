@@ -21,7 +21,7 @@ from typing import Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
-from iogauge.node import below, lustre_client, programs
+from iogauge.node import below, lustre, programs
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
 #: Seconds for all probes of a node together, and for each program that a probe starts. A busy node
@@ -269,7 +269,7 @@ def _infiniband(node: _Node) -> Fingerprint:
 def _lustre(node: _Node) -> Fingerprint:
     if node.mount is None or node.mount.type != "lustre":
         return {}
-    return lustre_client.facts(fsname_of(node.mount.source), node.root)
+    return lustre.facts(fsname_of(node.mount.source), node.root)
 
 
 def _hints(node: _Node) -> Fingerprint:

@@ -2,8 +2,7 @@
 
 - case: phases and their command lines
 - cost: expected speed and time, and the budget of a session
-- launchers: options of launchers and schedulers
 - rounds: the orders of a needle's rounds, and what is measured again
-- script: the lines of a job script
+- script: the lines of a job script, and the options of launchers and schedulers
 - stage: the files that cross between a job and its judge
 """

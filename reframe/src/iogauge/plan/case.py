@@ -63,11 +63,13 @@ class Printed:
 class Verification:
     """A tool's own check of its data: words after its command, and what it prints of wrong data.
 
-    ``complaint`` is a regular expression, found in the line that reports wrong data.
+    ``complaint`` is a regular expression, found in the line that reports wrong data. ``data_bytes``
+    are the bytes that all tasks move then, None if as many as ever.
     """
 
     words: tuple[str, ...]
     complaint: str
+    data_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +90,16 @@ class PhasePlan:
 
     ``within`` names another phase of the repetition whose execution includes this one, which then
     has no command. ``expected`` is a regular expression for warnings of the tool that the phase
-    causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone. ``syncs``
+    causes on purpose. ``verifies`` is how the tool checks the data, in the warm-up alone, or when it
+    prepares. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
     ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
     means that the command asks the agent, whose words come after it and ``--``. ``series`` means that
     the bytes of each second, as the first node counts them, belong to its figures. ``follows`` means
     that the phase takes as long as an earlier phase left work for it: no least time is demanded.
-    ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's.
+    ``of_devices`` means that it reads block devices past the file system.
+    ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
+    of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same.
     """
 
     name: str
@@ -117,12 +122,22 @@ class PhasePlan:
     asks: bool = False
     series: bool = False
     follows: bool = False
+    of_devices: bool = False
     lasts_s: float | None = None
+    beside: Literal["write", "metadata"] | None = None
+    again: str | None = None
 
     @property
     def witnessed(self) -> bool:
-        """Return whether the kernel's word is wanted: the phase is timed, and touches the target."""
-        return bool(self.rates) and self.access.direction not in ("elsewhere", "none")
+        """Return whether the kernel's word is wanted: the phase is timed, on the target or by a process here."""
+        way = self.access.direction
+        return bool(self.rates) and (way != "elsewhere" or self.launch == "once") and way != "none"
+
+    @property
+    def warming(self) -> PhasePlan:
+        """Return the phase as it runs in the warm-up, which may move fewer bytes."""
+        fewer = self.verifies.data_bytes if self.verifies else None
+        return self if fewer is None else replace(self, data_bytes=fewer)
 
     @property
     def on_servers(self) -> bool:
@@ -173,7 +188,12 @@ class CasePlan:
     instead of filling one after the other. ``restores`` means that the case changes client
     settings, which its job restores. ``sweeps_tasks`` means that the scenario varies the tasks on a
     node, beyond the cores if the site allows it. ``hinted`` means that the MPI library is asked for the
-    layout, and the directory is not.
+    layout, and the directory is not. ``directories`` are the layouts that are requested for directories in which the tool
+    makes its files, by name; those of no request are None. They are read back before the tool starts, because it removes
+    its files.
+
+    ``fill_bytes`` are the most that fill the target up to a level, beside ``held_bytes``: the job finds out how many it
+    takes. ``below`` names the directory of the measured files in that of the case, empty if they are the only ones.
 
     ``writes_first`` means that all writing executions of ``repeat`` come before the first reading
     one. Each repetition then has a directory of its own, :data:`SET`, and ``held_bytes`` and
@@ -196,12 +216,15 @@ class CasePlan:
     layout: Layout | None = None
     pins: Pins | None = None
     mdts: int = 0
+    directories: Mapping[str, Layout | None] = field(default_factory=dict)
     shared_file: bool = False
     servers: int | None = None
     cyclic: bool = False
     restores: bool = False
     sweeps_tasks: bool = False
     hinted: bool = False
+    fill_bytes: int = 0
+    below: str = ""
     writes_first: bool = False
 
     @property
@@ -220,7 +243,9 @@ class CasePlan:
     @property
     def directory(self) -> str:
         """Return the directory of one repetition's files, in the job script."""
-        return SET if self.writes_first else DIR
+        if self.writes_first:
+            return SET
+        return f"{DIR}/{self.below}" if self.below else DIR
 
     @property
     def striped(self) -> bool:
@@ -288,7 +313,8 @@ class CasePlan:
         """Return the seconds of all executions of phases in a direction that end by time alone."""
 
         def seconds(phase: PhasePlan) -> float:
-            by_time = phase.data_bytes is None and phase.access.direction == direction
+            ways = (phase.access.direction, phase.beside)
+            by_time = phase.data_bytes is None and direction in ways
             return (phase.lasts_s or phase_seconds) if by_time else 0.0
 
         return sum(map(seconds, self.prepare)) + self.executions * sum(map(seconds, self.repeat))
@@ -296,7 +322,9 @@ class CasePlan:
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         each = [(1, phase) for phase in self.prepare]
-        each += [(self.executions, phase) for phase in self.repeat]
+        each += [(self.repetitions, phase) for phase in self.repeat]
+        if self.warm_up:
+            each += [(1, phase.warming) for phase in self.repeat]
 
         def moved(direction: str) -> int:
             matching = [(times, p) for times, p in each if p.access.direction == direction]
@@ -310,7 +338,7 @@ class CasePlan:
             return start + ((phase.lasts_s or phase_seconds) if timed else 0.0)
 
         return Footprint(
-            held_bytes=self.held_bytes,
+            held_bytes=self.held_bytes + self.fill_bytes,
             files=self.most_files,
             written_bytes=moved("write") + sum(times * p.stored_bytes for times, p in each),
             read_bytes=moved("read"),

@@ -19,8 +19,8 @@ from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
 
-#: Most that a reference may be of its ceiling, as a measured value (G6).
-_MOST_SHARE: Final = 1.02
+#: Most that a value, or its reference, may be of its ceiling (G6).
+MOST_SHARE: Final = 1.02
 
 #: Share of a single client's, server's or device's rate below which a bound proves nothing. A file on
 #: a single device, or written by a single client, reaches far more.
@@ -240,10 +240,10 @@ def reference_doubt(
     if limit is None or extras.topology is None:
         return None
     ceiling = f"the ceiling {format_value(limit.value)} {metric.unit} ({limit.limited_by})"
-    if reference.value > _MOST_SHARE * limit.value:
+    if reference.value > MOST_SHARE * limit.value:
         return Doubt(
             f"the reference is {reference.value / limit.value:.0%} of {ceiling}",
-            f"at most {_MOST_SHARE:.0%}",
+            f"at most {MOST_SHARE:.0%}",
             "More than the ceiling is INVALID (G6): correct the reference or the topology",
         )
     least = max(reference.least, 0.0)

@@ -13,10 +13,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.core.measurement import ToolOutputError
 from iogauge.core.words import Value
-from iogauge.node.clock import Clock
 from iogauge.node.directories import Directory
+from iogauge.node.host import Clock
 from iogauge.node.layouts import Layout, Pins
 from iogauge.node.mounts import View
 
@@ -53,8 +52,17 @@ OPENED: Final = "open.json"
 LOCKED: Final = "lock.json"
 #: Counters under the target's mount, see :func:`parse_activity`.
 ACTIVITY: Final = "activity.tsv"
-#: Seconds between two looks at them; a look takes some 20 microseconds of a core.
+#: Files of the case that the agent found before each phase, see :func:`parse_found`; it counts no more than so many.
+FOUND: Final = "found.tsv"
+MOST_FOUND: Final = 100
+#: Seconds between two looks at the counters. The seconds of a short phase are confirmed as finely as its looks follow
+#: each other. So looks are nearer to each other while a tool starts, and nearer still when its bytes or files begin to
+#: move; both for a limited time. A look takes some 50 microseconds of a core.
 PAUSE_S: Final = 0.2
+STARTING_S: Final = 0.05
+STARTING_FOR_S: Final = 10.0
+CLOSE_S: Final = 0.02
+CLOSE_FOR_S: Final = 2.0
 #: A line for each :class:`iogauge.node.contents.Sample`.
 CONTENTS: Final = "contents.jsonl"
 
@@ -72,6 +80,9 @@ PINNED: Final = "pinned"
 
 #: The step that makes a directory on each metadata target.
 SPREAD: Final = "spread"
+
+#: The step that fills the target up to a level.
+FILL: Final = "fill"
 
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
@@ -107,9 +118,9 @@ class JobOrder:
     ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
     needs no lock. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
-    the declared count of storage targets. ``pieces`` counts the parts that lie on one storage
+    the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
     target each. ``layout`` is the requested layout, ``pool`` the declared pool, ``shared_bytes`` the
-    size of a file that all tasks share, 0 without such a file. ``metadata`` means that metadata are
+    size of a file that all tasks share, 0 without such a file. ``fill_bytes`` is the most that the case fills the target with beside them. ``metadata`` means that metadata are
     measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none.
     ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
@@ -148,6 +159,8 @@ class JobOrder:
     cores: int = 0
     expect: Mapping[str, Value] = field(default_factory=dict)
     mdts: int = 0
+    fill_bytes: int = 0
+    out: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -293,11 +306,17 @@ class PhaseRun:
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """The counters under the target's mount at a time: seconds since boot, bytes of each way."""
+    """The counters under the target's mount at a time: seconds since boot, bytes of each way.
+
+    ``files`` is the number of inodes in use on the target, and ``held`` the bytes; None if nobody
+    counted them. Bytes that wait in the page cache have their place already.
+    """
 
     time: float
     read: int
     written: int
+    files: int | None = None
+    held: int | None = None
 
     @property
     def bytes_moved(self) -> int:
@@ -305,13 +324,34 @@ class Instant:
         return self.read + self.written
 
 
-_INSTANT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2})\t([0-9]{1,19})\t([0-9]{1,19})")
+_INSTANT: Final = re.compile(
+    r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,19})\t([0-9]{1,19})(?:\t([0-9]{1,19})\t([0-9]{1,19}))?"
+)
 
 
 def parse_activity(text: str) -> list[Instant]:
     """Return the counters that the agent recorded, in order; damaged lines are left out."""
     matches = map(_INSTANT.fullmatch, text.splitlines())
-    return [Instant(float(m[1]), int(m[2]), int(m[3])) for m in matches if m]
+    return [
+        Instant(
+            float(m[1]),
+            int(m[2]),
+            int(m[3]),
+            int(m[4]) if m[4] else None,
+            int(m[5]) if m[5] else None,
+        )
+        for m in matches
+        if m
+    ]
+
+
+_FOUND: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,9})")
+
+
+def parse_found(text: str) -> list[tuple[float, int]]:
+    """Return how many files the case's directory held, by seconds since boot; damaged lines are left out."""
+    matches = map(_FOUND.fullmatch, text.splitlines())
+    return [(float(m[1]), int(m[2])) for m in matches if m]
 
 
 _RUN: Final = re.compile(
@@ -321,6 +361,10 @@ _RUN: Final = re.compile(
 
 def parse_runs(text: str) -> list[PhaseRun]:
     """Parse ``phases.tsv`` of job.sh; raises :class:`ToolOutputError`, also for repeated lines."""
+    from iogauge.core.measurement import (
+        ToolOutputError,
+    )  # the agent reads no runs: it starts sooner
+
     if text and not text.endswith("\n"):
         raise ToolOutputError(f"{RUNS}: cut off after {text[-80:]!r}")
     runs: dict[tuple[int, str], PhaseRun] = {}

@@ -1,10 +1,8 @@
 """What is kept of every case, and how it is found again.
 
 - ceilings: the most that each layer carried when it was measured
-- columns: records as rows of a table
-- continued: series that records of before belong to as well
+- columns: records as rows of a table, and series that go on although some records know less
 - derive: quantities computed from records of several cases
-- form: JSON objects as dataclasses that keep unknown keys
 - journal: append to the history, and read it
 - missing: what a session should have measured and did not
 - query: the history as columns, with its cache

@@ -18,7 +18,7 @@ import polars as pl
 from iogauge.core import paths
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
 from iogauge.judge.verdict import Verdict
-from iogauge.plan.cost import MeasuredCeiling, MeasuredCeilings
+from iogauge.plan.cost import MOST_SHARE, MeasuredCeiling, MeasuredCeilings
 from iogauge.records import query
 from iogauge.records.record import Record, microseconds, short_name
 from iogauge.site.extras import Ceilings
@@ -31,9 +31,6 @@ DAYS: Final = Ceilings.model_fields["max_age_days"].default
 
 #: Verdicts of valid measurements.
 _VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
-
-#: Most that a figure may be of a measured ceiling, as in G6.
-_MOST_SHARE: Final = 1.02
 
 NETWORK: Final = "client network"
 MEMORY: Final = "client memory"
@@ -187,7 +184,7 @@ def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
         return ""
     for way, figure in sorted(others, key=lambda other: other[1].time, reverse=True):
         limit = ceiling.over(figure.nodes)
-        if way == layer.direction and figure.bytes_s > _MOST_SHARE * limit.value:
+        if way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:
             return (
                 f"{layer.name}, {way}: {figure.case} reached {format_bytes(figure.bytes_s)}/s on {figure.day}, "
                 f"more than {limit.limited_by}: the measurement was low"

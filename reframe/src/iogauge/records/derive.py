@@ -159,6 +159,12 @@ def speedup(points: Sequence[Point], first: float) -> Derived:
     return Derived(best.value / base.value, (base, best))
 
 
+def kept(points: Sequence[Point]) -> Derived:
+    """Return the value of the largest point over that of the smallest."""
+    ordered = sorted(_curve(points), key=lambda point: point.x)
+    return Derived(ordered[-1].value / ordered[0].value, (ordered[0], ordered[-1]))
+
+
 def best_x(points: Sequence[Point]) -> Derived:
     """Return the x of the best value; the smallest x if there are several."""
     best = max(_curve(points), key=lambda point: point.value)

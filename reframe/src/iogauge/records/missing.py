@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core import untrusted
-from iogauge.core.files import replace_file
+from iogauge.core.paths import replace_file
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.records.selected import UnrunCase

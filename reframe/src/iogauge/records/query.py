@@ -25,18 +25,20 @@ from typing import Any, Final
 import polars as pl
 
 from iogauge.core import untrusted
-from iogauge.core.files import replace_file
+from iogauge.core.paths import replace_file
 from iogauge.evidence.fingerprint import identity
 from iogauge.records.columns import (
     COLUMNS,
+    DIVIDING,
     ORDER,
     ORIGIN,
     STORED,
     as_object,
+    divided,
+    rejoined,
     rows_of,
     to_frame,
 )
-from iogauge.records.continued import DIVIDING, divided, rejoined
 from iogauge.records.journal import Damaged, read_numbered
 
 #: Grows when the same session file makes other rows.
@@ -49,6 +51,9 @@ _OURS: Final = re.compile(r"(\d{4}-\d{2}|other)\.cache(\..+)?")
 
 #: Stored columns from which the column ``series`` is made.
 _OF_SERIES: Final = ("line", "fingerprint", "incomplete", *DIVIDING)
+
+#: Columns that say where a row's record stands, see :func:`records`.
+PLACE: Final = ("source", "number")
 
 #: Bytes that a file of the cache may have.
 _MONTH_BYTES: Final = 4 << 30
@@ -318,7 +323,7 @@ def records(folder: Path, rows: pl.DataFrame) -> dict[tuple[int, int], dict[str,
     A record whose file has gone meanwhile is left out. Raises OSError for a file that cannot be read.
     """
     asked: dict[int, set[int]] = {}
-    for source, number in rows.select("source", "number").iter_rows():
+    for source, number in rows.select(PLACE).iter_rows():
         asked.setdefault(source, set()).add(number)
     found = {}
     for path in _session_files(folder):

@@ -1,23 +1,161 @@
 """The form of a record: what is kept of a case.
 
 A record is one line of JSON in a session's file; docs/history.md describes its keys.
+
+The dataclasses keep keys that they do not know, and the order of all keys. So an object that an older or a newer version wrote is read, and written back as it was.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import reprlib
+import types
+import typing
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, NoReturn
+from enum import Enum
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar, Union
 
+from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
 from iogauge.core.text import digest
 from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
-from iogauge.records.form import LEFT_OUT, Form, named
+
+#: Metadata of a field that a new object leaves out if it is None.
+LEFT_OUT: Final[Mapping[str, Any]] = {"left out": True}
+
+
+def named(key: str) -> Mapping[str, Any]:
+    """Return the metadata of a field whose key in JSON has another name."""
+    return {"key": key}
+
+
+_Form = TypeVar("_Form", bound="Form")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """An object of JSON: the fields of a subclass are its keys.
+
+    A field without a default must be there. A value that is there must have the field's type; ``Any`` takes every
+    value. The constructor does not look at the values, :meth:`from_json` does.
+    """
+
+    #: Keys that are not declared, and their values.
+    more: Mapping[str, Any] = field(default_factory=dict)
+    #: The keys in JSON, in their order; empty: those of a new object.
+    order: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls: type[_Form], values: object, where: str = "") -> _Form:
+        """Build the object from what JSON holds; raises TypeError or ValueError that names the key.
+
+        ``where`` stands before the keys in the message.
+        """
+        if not isinstance(values, Mapping):
+            found = reprlib.repr(values)
+            raise TypeError(f"{where.rstrip('.') or 'the record'} is {found}: expected an object")
+        keys = _keys(cls)
+        given: dict[str, Any] = {}
+        for name, key in keys.items():
+            if name in values:
+                given[key.attribute] = key.read(values[name], where + name)
+            elif key.required:
+                raise TypeError(f"the key {where}{name} is missing")
+        more = {name: values[name] for name in values if name not in keys}
+        form = cls(**given, more=more, order=tuple(values))
+        form._check(where)
+        return form
+
+    def _check(self, where: str) -> None:
+        """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as JSON holds it."""
+        keys = _keys(type(self))
+        order = self.order or tuple(
+            name
+            for name, key in keys.items()
+            if not key.left_out or getattr(self, key.attribute) is not None
+        )
+        return {
+            name: _plain(getattr(self, keys[name].attribute)) if name in keys else self.more[name]
+            for name in order
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """A declared key: the attribute that holds its value, and how the value is read."""
+
+    attribute: str
+    read: Callable[[Any, str], Any]
+    required: bool
+    left_out: bool
+
+
+_KEYS: Final[dict[type[Any], Mapping[str, _Key]]] = {}
+
+
+def _keys(form: type[Any]) -> Mapping[str, _Key]:
+    """Return the declared keys of a form by their name in JSON."""
+    if form not in _KEYS:
+        _KEYS[form] = _find_keys(form)
+    return _KEYS[form]
+
+
+def _find_keys(form: type[Any]) -> Mapping[str, _Key]:
+    kinds = typing.get_type_hints(form)
+
+    def key(one: Field[Any]) -> _Key:
+        required = one.default is MISSING and one.default_factory is MISSING
+        return _Key(one.name, _reader(kinds[one.name]), required, "left out" in one.metadata)
+
+    declared = [one for one in fields(form) if one.name not in ("more", "order")]
+    return {one.metadata.get("key", one.name): key(one) for one in declared}
+
+
+def _reader(kind: Any) -> Callable[[Any, str], Any]:
+    """Return the function that turns a value of JSON into one of a type, or raises TypeError."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType):
+        (sort,) = (one for one in inner if one is not type(None))
+        read = _reader(sort) if issubclass(sort, Form) else partial(_read_plain, sort, kind)
+        return lambda value, where: None if value is None else read(value, where)
+    if kind is Any:
+        return lambda value, where: value
+    if origin is tuple and issubclass(inner[0], Form):
+        return partial(_read_forms, inner[0])
+    if isinstance(kind, type) and issubclass(kind, Form):
+        return lambda value, where: kind.from_json(value, f"{where}.")
+    sort = dict if origin is Mapping else kind
+    return partial(_read_plain, sort, sort)
+
+
+def _read_forms(form: type[Form], value: Any, where: str) -> tuple[Form, ...]:
+    entries = untrusted.build(list, value, where)
+    return tuple(form.from_json(one, f"{where}[{n}].") for n, one in enumerate(entries))
+
+
+def _read_plain(sort: type[Any], kind: Any, value: Any, where: str) -> Any:
+    if type(value) is sort and (sort is not float or math.isfinite(value)):
+        return value  # what build would say, sooner
+    return untrusted.build(kind, value, where)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Form):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, Enum) else value
+
 
 #: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
 SCHEMA: Final = 1
@@ -243,6 +381,7 @@ class Record(Form):
     layout: Any = field(default=None, metadata=LEFT_OUT)
     tools: Any = ()
     stack: Any = None
+    suite: Any = field(default=None, metadata=LEFT_OUT)
     commands: Any = ()
     metrics: tuple[MetricRecord, ...] = field()
     findings: tuple[FindingRecord, ...] = field()
@@ -277,9 +416,7 @@ class Record(Form):
             _Target.from_json(self.target, f"{where}target.")
 
     def with_fingerprint(self, fingerprint: Mapping[str, Any]) -> Record:
-        """Return a new record with its fingerprint, and with the line and series that follow from
-        it.
-        """
+        """Return a new record with its fingerprint, and the line and series that follow from it."""
         line = line_of(self.to_json())
         subset = series_subset(fingerprint)
         for key in (FILE_SYSTEM, *LAYOUTS):
@@ -359,7 +496,7 @@ def line_of(record: Mapping[str, Any]) -> str:
     """
     parameters = record.get("parameters")
     if not isinstance(parameters, Mapping):
-        parameters = dict(re.findall(r"%([\w.]+)=(\S+)", str(record.get("case"))))
+        parameters = parameters_in(str(record.get("case")))
     if pinned := record.get("pinned"):  # each node has a line of its own
         parameters = {**parameters, ".nid": pinned}
     measured = {name: record.get(name, old) for name, old in _MEASURED.items()}
@@ -395,12 +532,21 @@ def _word(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
+def parameters_in(case: str) -> dict[str, str]:
+    """Return the parameters that ReFrame writes into a case's name, as text."""
+    return dict(re.findall(r"%([\w.]+)=(\S+)", case))
+
+
+#: What ``--distribute`` and ``--repeat`` add to a case's name.
+ADDED: Final = re.compile(r" %\.(?:part|repeat_no)=\S+")
+
+
 def short_name(case: str) -> str:
     """Return a case's name without ReFrame's parameter names: ``IorPosix shared random direct``.
 
-    The partition that ``--distribute`` adds is left out, since it is shown elsewhere.
+    The partition that ``--distribute`` adds and the number that ``--repeat`` adds are left out.
     """
-    return re.sub(r" %\.part=\S+|%[\w.]+=", "", case)
+    return re.sub(r"%[\w.]+=", "", ADDED.sub("", case))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,10 @@
 
 - ceilings: declared, measured and reached figures of each layer
 - compare: two subjects side by side
-- ending: the word and the sentence that a session ends with
-- export: the newest results and the history for other tools
+- export: the newest results and the history for other tools, JUnit's XML included
 - history_table: the history in a terminal
-- junit: a session as JUnit's XML
 - layout: columns of text that fit a width, without boxes
-- outcome: a session's records, and cases without one
+- outcome: a session's records, cases without one, and the sentence that a session ends with
 - plan_table: what the selected cases will cost
 - sides: two sets of records, with the uncertainty of their ratio
 - status: the newest runs of every case as marks

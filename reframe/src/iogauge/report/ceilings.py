@@ -8,11 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from iogauge.core.units import format_bytes
-from iogauge.records.ceilings import DEVICES, MEMORY, NETWORK, WAYS, Figure, Layer, LayersSeen, Way
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
+from iogauge.plan.cost import MOST_SHARE
+from iogauge.records.ceilings import (
+    DEVICES,
+    MEMORY,
+    NETWORK,
+    WAYS,
+    Figure,
+    Layer,
+    LayersSeen,
+    Way,
+    of_history,
+)
+from iogauge.records.record import MetricRecord
 from iogauge.report.layout import Column, Group, Table
+from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 
 _SERVERS: Final = "server network"
@@ -79,6 +93,18 @@ class Chain:
             return None
         return 1 - self.reached.bytes_s / self.rows[-1].carries
 
+    @property
+    def sentence(self) -> str:
+        """Return which layer limits, what was reached of it, and what is lost above the layers."""
+        if self.limit is None:
+            return ""
+        said = f"limited by {self.limit.name}, {_rate(self.limit.carries)}"
+        if self.reached:
+            said += f"; reached {_rate(self.reached.bytes_s)} by {self.reached.case} on {self.reached.day}"
+        if self.lost_above is not None:
+            said += f"; file system and tool lose {max(self.lost_above, 0.0):.1%}"
+        return said
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
@@ -87,6 +113,8 @@ class Shown:
     partition: str
     chains: tuple[Chain, ...]
     problems: tuple[str, ...]
+    extras: PartitionExtras
+    seen: LayersSeen
 
     @classmethod
     def of(cls, partition: str, extras: PartitionExtras, seen: LayersSeen) -> Shown:
@@ -101,7 +129,25 @@ class Shown:
             partition=partition,
             chains=tuple(_chain(way, extras, seen) for way in WAYS),
             problems=tuple(problems),
+            extras=extras,
+            seen=seen,
         )
+
+    def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
+        """Return the lowest declared and the lowest measured layer for so many nodes, in bytes/s.
+
+        A client's memory, and a measurement with a problem, bound nothing.
+        """
+        declared = [declared_of(name, way, self.extras, nodes) for name in _ORDER]
+        measured = [
+            layer.ceiling.over(nodes).value
+            for layer in self.seen.layers
+            if layer.direction == way
+            and layer.ceiling
+            and not layer.problem
+            and layer.name != MEMORY
+        ]
+        return min([rate for rate in declared if rate], default=None), min(measured, default=None)
 
 
 def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:
@@ -123,7 +169,7 @@ def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterato
     """Yield the measurements that exceed what is declared: then the topology is wrong."""
     for layer in layers:
         declared = declared_of(layer.name, layer.direction, extras, 1)
-        if declared and layer.best and layer.best.bytes_s > 1.02 * declared:
+        if declared and layer.best and layer.best.bytes_s > MOST_SHARE * declared:
             yield (
                 f"{layer.name}, {layer.direction}: {_rate(layer.best.bytes_s)}, {layer.best.source}, and "
                 f"{_rate(declared)} declared: correct the topology"
@@ -160,6 +206,47 @@ def _chain(way: Way, extras: PartitionExtras, seen: LayersSeen) -> Chain:
         )
         below = carries
     return Chain(direction=way, nodes=nodes, rows=tuple(rows), reached=reached)
+
+
+def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
+    """Return the declared and the measured ceiling of a record's metric as text, in its unit.
+
+    The one that the record was held against comes from the record, and ``held`` names it; the other
+    comes from the layers of today.
+    """
+    found = {"declared": "", "measured": "", "held": ""}
+    way = metric.name.partition("_")[0]
+    if shown and way in WAYS and metric.unit in BANDWIDTH_UNITS:
+        clients = nodes if type(nodes) is int else 1
+        rates = shown.lowest("read" if way == "read" else "write", clients)
+        for kind, rate in zip(("declared", "measured"), rates, strict=True):
+            if rate:
+                found[kind] = f"{format_value(convert(rate, 'B/s', metric.unit))} {metric.unit}"
+    if metric.ceiling:
+        kind = "measured" if "measured " in str(metric.ceiling_from) else "declared"
+        found |= {kind: f"{format_value(metric.ceiling)} {metric.unit}", "held": kind}
+    return found
+
+
+def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
+    """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
+
+    A partition without declared or measured layers, and a site that cannot be read, are left out.
+    """
+    found: dict[str, Shown] = {}
+    for site in folders.site_folders(*folders.site_dirs()):
+        if site.name not in names:
+            continue
+        try:
+            partitions = settings.partitions(site)
+            for name, extras in partitions.items():
+                seen = of_history(folder, site.name, name, extras.ceilings)
+                shown = Shown.of(f"{site.name}:{name}", extras, seen)
+                if any(chain.limit for chain in shown.chains):
+                    found.setdefault(shown.partition, shown)
+        except (OSError, ValueError):
+            continue
+    return found
 
 
 def table(shown: Shown, wide: bool = False) -> Table:

@@ -7,17 +7,17 @@ common to compare.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final, Literal
 
-from rich.console import Group
-from rich.table import Table
+from rich.console import Group as Lines
 from rich.text import Text
 
 from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
 from iogauge.core.units import UnitError, convert, format_bytes, format_value
+from iogauge.report.layout import Column, Group, Table
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
@@ -137,47 +137,41 @@ def to_json(comparison: Comparison) -> str:
     return json.dumps(asdict(comparison), indent=2, allow_nan=False)
 
 
-def render(comparison: Comparison) -> Group:
+def render(comparison: Comparison, wide: bool = False) -> Lines:
     """Return the comparison for a terminal: subjects, changes, and the values with their ratio."""
-    head = Text(
-        f"A: {visible(comparison.a)}\nB: {visible(comparison.b)}\n", overflow="fold", no_wrap=False
-    )
-    parts: list[Table | Text] = [head]
-    if comparison.changes:
-        changes = _table("What changed", ("what", "A", "B"), fold=True)
-        for difference in comparison.changes:
-            changes.add_row(
-                *(Text(visible(t or "-")) for t in (difference.name, difference.a, difference.b))
-            )
-        parts.append(changes)
-    else:
-        parts.append(Text("What changed: nothing that is known of them"))
-    values = _table("What was measured", ("value", "A", "B", "B / A", ""))
-    for row in comparison.rows:
-        style = {"better": "green", "worse": "bold red"}.get(row.mark, "yellow" if row.mark else "")
-        values.add_row(
-            Text(visible(row.name)),
-            Text(visible(_amount(row.a, row.unit))),
-            Text(visible(_amount(row.b, row.unit))),
+    changed = [(c.name, c.a or "-", c.b or "-") for c in comparison.changes]
+    values = [
+        (
+            row.name,
+            amount(row.a, row.unit),
+            amount(row.b, row.unit),
             "-" if row.ratio is None else f"{row.ratio:.3f}",
-            Text(visible(row.mark), style=style),
+            row.mark,
         )
-    parts += [Text(""), values]
-    parts += [Text(visible(f"note: {note}"), style="yellow") for note in comparison.notes]
-    return Group(*parts)
+        for row in comparison.rows
+    ]
+    doubtful = {row.mark: "yellow" for row in comparison.rows if row.mark}
+    right = [Column(name, right=True, whole=True) for name in ("A", "B", "B / A")]
+    what_changed = Table(
+        [Column("what"), Column("A"), Column("B")], [Group("What changed", changed)], wide=wide
+    )
+    measured = Table(
+        [Column("value"), *right, Column("", whole=True)],
+        [Group("What was measured", values)],
+        styles=doubtful | {"better": "green", "worse": "bold red"},
+        wide=wide,
+    )
+    return Lines(
+        Text(f"A: {visible(comparison.a)}\nB: {visible(comparison.b)}\n", overflow="fold"),
+        what_changed if changed else Text("What changed: nothing that was recorded"),
+        Text(),
+        measured,
+        *(Text(visible(f"note: {note}"), style="yellow") for note in comparison.notes),
+    )
 
 
-def _table(title: str, headings: Sequence[str], fold: bool = False) -> Table:
-    view = Table(title=title, title_justify="left", pad_edge=False)
-    for heading in headings:
-        if fold or heading in ("value", ""):
-            view.add_column(heading, overflow="fold")
-        else:
-            view.add_column(heading, justify="right", no_wrap=True)
-    return view
-
-
-def _amount(value: float | None, unit: str) -> str:
+def amount(value: float | None, unit: str) -> str:
+    """Return a value with its unit as text; ``-`` for none."""
     if value is None:
         return "-"
     show: Callable[[float], str] = format_bytes if unit == "B" else format_value

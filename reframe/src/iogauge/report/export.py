@@ -2,6 +2,8 @@
 
 docs/export.md lists every name, label and column. A value that is not valid is never exported as a
 measurement: Prometheus gets its verdict alone, InfluxDB the field ``valid``.
+
+GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from xml.etree import ElementTree
 
 import polars as pl
 from prometheus_client import CollectorRegistry
@@ -19,12 +22,15 @@ from prometheus_client.exposition import push_to_gateway
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
+from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import Record
+from iogauge.records.columns import COLUMNS
+from iogauge.records.record import Record, short_name
+from iogauge.records.selected import UnrunCase
 from iogauge.report import table
-from iogauge.report.ending import Ending
 from iogauge.report.history_table import RecordChoice
+from iogauge.report.outcome import Ending, SessionRecords
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (
@@ -175,6 +181,51 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
     named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
 
 
+def merge(files: Sequence[Path], file: Path) -> dict[str, int]:
+    """Write the exports of several sites as one Parquet, sorted by site; return the rows of each site.
+
+    Each site must be in one of the files only, so that no run counts twice. The rows stream from file to file: memory
+    does not grow with them. Raises ValueError for files that cannot be merged, and OSError.
+    """
+    if file in files:
+        raise ValueError(f"{file} is one of the files to merge: give --export another name")
+    where: dict[str, Path] = {}
+    counts: dict[str, int] = {}
+    for one in files:
+        try:
+            found = _sites(one)
+        except pl.exceptions.PolarsError as error:
+            raise ValueError(f"{one} is no Parquet that iogauge has written: {error}") from error
+        for site, count in found.items():
+            if not site:
+                raise ValueError(f"{one} names no site: export it anew with --site NAME")
+            if site in where:
+                raise ValueError(
+                    f"site {site} is in {where[site]} and in {one}: each run would count twice. Give one "
+                    "export of each site"
+                )
+            where[site], counts[site] = one, count
+    parts = [pl.scan_parquet(where[s]).filter(pl.col("site") == s) for s in sorted(where)]
+    merged = pl.concat(parts, how="diagonal_relaxed")
+    names = merged.collect_schema().names()  # an older export may lack some, and come first
+    known = [name for name in ("site", *COLUMNS) if name in names]
+    merged = merged.select(*known, *(name for name in names if name not in known))
+    merged.sink_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
+    return dict(sorted(counts.items()))
+
+
+def _sites(file: Path) -> dict[str, int]:
+    """Return the number of rows of each site in an export; raises ValueError, PolarsError or OSError."""
+    lazy = pl.scan_parquet(file)
+    lacking = [n for n in ("site", *SORTED) if n not in lazy.collect_schema().names()]
+    if lacking:
+        raise ValueError(
+            f"{file} has no column {lacking[0]!r}: expected what iogauge history --export writes"
+        )
+    counted = lazy.group_by("site").len().collect(engine="streaming")
+    return {str(site or ""): int(count) for site, count in counted.iter_rows()}
+
+
 _MARKS: Final = {
     Verdict.PASS: "✅",
     Verdict.FAIL: "❌",
@@ -213,3 +264,68 @@ def _cell(text: str) -> str:
     """Return text from outside that makes no Markdown and no tag of its own."""
     plain = visible(text).replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"([\\`*_\[\]|~@#!])", r"\\\1", plain)
+
+
+_ELEMENT: Final = {
+    Verdict.FAIL: "failure",
+    Verdict.INVALID: "failure",
+    Verdict.ERROR: "error",
+}
+
+
+def junit(
+    records: SessionRecords, gate: bool, ending: Ending, left_out: Iterable[UnrunCase] = ()
+) -> str:
+    """Return the XML: a suite for each partition, with a test case for each case.
+
+    The reason is the message of a case that is not PASS. UNREFERENCED, UNSTABLE and CONTAMINATED
+    are skipped; in a gate they fail. A failure is skipped if it is expected, or if a second run
+    refuted it. A case that a missing feature keeps from running is skipped. What no case shows has
+    a test case of its own: it fails with the session, else it is skipped.
+    """
+    top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
+    for record in records:
+        place = visible(f"{record.system}:{record.partition}")
+        again = re.search(r"%\.repeat_no=(\d+)", record.case)  # GitLab takes one case of a name
+        name = f"{record.short_name} {again[1]}" if again else record.short_name
+        case = _case(top, place, record.check, name)
+        if record.verdict is not Verdict.PASS:
+            kind = _ELEMENT.get(record.verdict, "failure" if gate else "skipped")
+            if not records.counts(record):
+                kind = "skipped"
+            message = f"{record.verdict.value}: {visible(record.reason)}"
+            ElementTree.SubElement(case, kind, message=message).text = _table(record)
+        ElementTree.SubElement(case, "system-out").text = _table(record)
+    for one in left_out:
+        case = _case(top, visible(one.place), one.check, short_name(one.case))
+        message = visible(f"not run: {one.holder} lacks {one.feature}: {one.why}")
+        ElementTree.SubElement(case, "skipped", message=message)
+    if ending.besides:
+        case = _case(top, "iogauge", "session", "session")
+        ElementTree.SubElement(case, "failure" if ending.status else "skipped", message=str(ending))
+    for suite in top:
+        suite.set("tests", str(len(suite)))
+        for key, kind in (("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):
+            suite.set(key, str(len(suite.findall(f"testcase/{kind}"))))
+    ElementTree.indent(top)
+    return ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _case(top: ElementTree.Element, place: str, check: str, name: str) -> ElementTree.Element:
+    """Add a test case to the suite of a partition, which is made for the first one."""
+    suite = next((one for one in top if one.get("name") == place), None)
+    if suite is None:
+        suite = ElementTree.SubElement(top, "testsuite", name=place)
+    return ElementTree.SubElement(
+        suite, "testcase", classname=f"{place}.{visible(check)}", name=visible(name)
+    )
+
+
+def _table(record: Record) -> str:
+    """Return a line for the session, and a line for each metric."""
+    lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
+    lines += [
+        f"{m.name}: {format_value(m.median)} {m.unit}: {m.verdict.value}: {m.reason}"
+        for m in record.metrics
+    ]
+    return "\n".join(visible(line) for line in lines)

@@ -17,8 +17,6 @@ from iogauge.records import query
 from iogauge.records.record import Excerpt, excerpts
 from iogauge.report.layout import Column, Group, Table
 
-_ORIGIN: Final = ("source", "number")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordChoice:
@@ -49,7 +47,7 @@ class RecordChoice:
             pattern = re.compile(self.name)
         except re.error as error:
             raise ValueError(f"{self.name!r} is no regular expression: {error}") from error
-        columns = ["record", *_ORIGIN, "metric"]
+        columns = ["record", *query.PLACE, "metric"]
         used = {
             "system": bool(self.system),
             "case": bool(self.name),
@@ -82,7 +80,7 @@ class RecordChoice:
         chosen = matching.head(self.limit) if self.limit else matching
         oldest = chosen[-1] if chosen.len() else 0
         rows = frame.filter(pl.col("record") >= oldest)
-        rows = rows.select("record", *_ORIGIN, "metric")
+        rows = rows.select("record", *query.PLACE, "metric")
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
 
 
@@ -93,7 +91,7 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
     read.
     """
     contents = query.records(folder, rows)
-    grouped = rows.group_by("record", *_ORIGIN, maintain_order=True).agg("metric")
+    grouped = rows.group_by("record", *query.PLACE, maintain_order=True).agg("metric")
     for _, source, number, metrics in grouped.iter_rows():
         if (source, number) in contents:
             yield contents[source, number], set(metrics)

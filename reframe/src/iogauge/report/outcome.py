@@ -1,22 +1,181 @@
-"""What a session's records mean for its ending, and which cases have no record."""
+"""What a session's records mean for its ending, which cases have no record, and the sentence that says
+so.
+
+``ok`` needs a PASS, and nothing that is left unproven: no UNREFERENCED, UNSTABLE or CONTAMINATED
+case, no case that a missing feature keeps from running, no ``-n`` that selects nothing.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.text import visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.missing import Unmeasured
-from iogauge.records.record import MetricRecord, Record, short_name
-from iogauge.report.ending import Ending, conclude
+from iogauge.records.record import MetricRecord, Record, parameters_in, short_name
+from iogauge.records.selected import UnrunCase
 from iogauge.report.plan_table import first_and_more
+
+#: Names to print before the rest becomes a number.
+_NAMED: Final = 6
+
+#: Verdicts that neither fail a run nor prove anything.
+_UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
+
+
+class Word(Enum):
+    """What a session has shown, in a word."""
+
+    OK = "ok"
+    PARTLY_PROVEN = "partly proven"
+    NOTHING_PROVEN = "nothing proven"
+    FAILED = "FAILED"
+
+    @property
+    def style(self) -> str:
+        """Return the word as a name of a style: ``nothing-proven``."""
+        return self.value.replace(" ", "-").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The word of a session and its sentence, safe for a terminal.
+
+    ``besides`` are the parts of the sentence that no case shows. ``remarks`` are a line each, on
+    what was not run and how that is changed.
+    """
+
+    word: Word
+    sentence: str
+    besides: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> int:
+        """Return the exit status that the word stands for."""
+        return int(self.word is Word.FAILED)
+
+    def __str__(self) -> str:
+        """Return word and sentence: ``ok: 5 passed``."""
+        return f"{self.word.value}: {self.sentence}"
+
+
+def conclude(
+    counts: Mapping[Verdict, int],
+    *,
+    gate: bool,
+    expected: int = 0,
+    refuted: int = 0,
+    unmeasured: Unmeasured | None = None,
+    problems: Collection[str] = (),
+) -> Ending:
+    """Return the ending of a session.
+
+    ``counts`` are the verdicts that count. ``expected`` and ``refuted`` are failures that do not: a
+    reference expects them, or a second run passed. ``problems`` are sentences about what fails the
+    session besides its cases. A gate fails on all but PASS, and if nothing passed.
+    """
+    lack = unmeasured or Unmeasured()
+    passed = counts.get(Verdict.PASS, 0)
+    failed = {v: n for v, n in counts.items() if n and v.fails_run}
+    unproven: dict[Verdict, int] = {v: n for v, n in counts.items() if n and v in _UNPROVEN}
+    absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
+    besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
+    parts = [
+        f"{passed} passed" if passed else "",
+        f"{sum(failed.values())} failed ({_kinds(failed)})" if failed else "",
+        f"{expected} failed as expected" if expected else "",
+        f"{refuted} FAIL not confirmed by a second run" if refuted else "",
+        _unproven(unproven),
+        _left_out(lack.left_out),
+        *besides,
+    ]
+    trouble = any(n and verdict.is_trouble(gate) for verdict, n in counts.items())
+    if problems or trouble or (gate and (absent or not passed)):
+        word = Word.FAILED
+    elif not passed:
+        word = Word.NOTHING_PROVEN
+    elif unproven or lack.left_out or absent:
+        word = Word.PARTLY_PROVEN
+    else:
+        word = Word.OK
+    sentence = "; ".join(part for part in parts if part) + (" (gate)" if gate else "")
+    return Ending(word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack)))
+
+
+def _kinds(counts: Mapping[Verdict, int]) -> str:
+    """Return the verdicts of a group, with their numbers if there are several."""
+    ordered = [verdict for verdict in Verdict if verdict in counts]
+    if len(ordered) == 1:
+        return ordered[0].value
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in ordered)
+
+
+def _unproven(counts: Mapping[Verdict, int]) -> str:
+    if not counts:
+        return ""
+    number = sum(counts.values())
+    return f"{number} {'proves' if number == 1 else 'prove'} nothing ({_kinds(counts)})"
+
+
+def _nothing_measured(
+    counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
+) -> tuple[str, ...]:
+    """Return why there is no record; empty if there is a record."""
+    if excused or any(counts.values()):
+        return ()
+    said = ["no case was measured"]
+    if lack.nothing:
+        said.append(f"these options select no case: {lack.nothing}")
+    if lack.unfit:
+        said.append(f"{_names(lack.unfit)}: not for this site")
+    return tuple(said)
+
+
+def _left_out(cases: Sequence[UnrunCase]) -> str:
+    """Return how many cases cannot run, with their checks by missing feature."""
+    if not cases:
+        return ""
+    checks: dict[str, list[str]] = {}
+    for case in cases:
+        checks.setdefault(case.feature, []).append(case.check)
+    groups = [f"{_names(names)}: no {feature}" for feature, names in checks.items()]
+    return f"{len(cases)} not run ({'; '.join(groups)})"
+
+
+def _names(names: Iterable[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - _NAMED
+    return ", ".join(unique[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def remarks(lack: Unmeasured) -> list[str]:
+    """Return a line for each reason why cases were not run, safe for a terminal."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for case in lack.left_out:
+        groups.setdefault((case.holder, case.feature, case.why), []).append(case.check)
+    lines = [
+        f"not run: {_names(checks)} ({len(checks)} case(s)): {holder} lacks {feature}: {why}"
+        for (holder, feature, why), checks in groups.items()
+    ]
+    if lack.unfit:
+        lines.append(
+            f"not for this site: {_names(lack.unfit)}: no partition declares the points, nodes, "
+            "hosts or targets that they need (docs/checks.md)"
+        )
+    if lack.accepted:
+        lines += [f"accepted: {line}" for line in (*lack.unmatched, *lack.gone)]
+    return list(map(visible, lines))
 
 
 class SessionRecords(tuple[Record, ...]):
@@ -66,16 +225,22 @@ def newest(records: Sequence[Record]) -> list[Record]:
 def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     """Return the operations per second that a bandwidth repeats, or the metric itself.
 
-    Samples that are proportional have the same spread.
+    Samples that are proportional have the same spread. Single samples miss their references by
+    the same share.
     """
     if metric.verdict is not Verdict.FAIL or not metric.name.endswith("_bw"):
         return metric
     for other in record.metrics:
         fails = other.verdict is Verdict.FAIL and other.is_trouble(gate=False)
         alike = other.name == metric.name.removesuffix("_bw") + "_iops"
-        if alike and fails and metric.spread is not None:
-            spread = other.spread if other.spread is not None else math.inf
-            if math.isclose(spread, metric.spread, rel_tol=1e-3, abs_tol=1e-6):
+        if not (alike and fails):
+            continue
+        if metric.spread is not None and other.spread is not None:
+            if math.isclose(other.spread, metric.spread, rel_tol=1e-3, abs_tol=1e-6):
+                return other
+        elif metric.spread is other.spread and metric.reference and other.reference:
+            shares = (m.median / m.reference.value for m in (metric, other) if m.reference)
+            if math.isclose(*shares, rel_tol=1e-3):
                 return other
     return metric
 
@@ -122,8 +287,8 @@ _KNOWN: Final = ("tier", "variant", "nodes", "tasks_per_node", "repetitions")
 
 def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters in the case's name, with ReFrame's values, else as text."""
-    named = re.findall(r"%([\w.]+)=(\S+)", case["display_name"])
-    return {name: case.get(name, text) for name, text in named}
+    named = parameters_in(case["display_name"])
+    return {name: case.get(name, text) for name, text in named.items()}
 
 
 def _undecided(report: Any, records: Sequence[Record], run: Mapping[str, Any]) -> Iterator[Record]:

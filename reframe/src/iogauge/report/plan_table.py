@@ -37,7 +37,7 @@ def duration(seconds: float) -> str:
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     """Return the largest space and number of files; the sums of writes, reads and node-minutes."""
     return (
-        format_bytes(max(case.order.held_bytes for case in cases)),
+        format_bytes(max(case.order.held_bytes + case.order.fill_bytes for case in cases)),
         str(max(case.order.files for case in cases)),
         format_bytes(sum(case.written_bytes for case in cases)),
         format_bytes(sum(case.read_bytes for case in cases)),
@@ -98,7 +98,7 @@ def to_json(cases: Sequence[PlannedCase]) -> str:
                 "check": case.check,
                 "partition": case.partition,
                 "target": case.order.target,
-                "held_bytes": case.order.held_bytes,
+                "held_bytes": case.order.held_bytes + case.order.fill_bytes,
                 "files": case.order.files,
                 "written_bytes": case.written_bytes,
                 "read_bytes": case.read_bytes,

@@ -20,7 +20,6 @@ import numpy as np
 import polars as pl
 from rich.console import Group as Lines
 from rich.text import Text
-from scipy import stats
 
 from iogauge.core.text import visible
 from iogauge.core.units import UnitError, convert, format_value
@@ -153,7 +152,7 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     choice = Choice.of(text)
     since, until = choice.span()
     columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
-    frame = query.load(folder, columns=(*columns, "time", "source", "number"))
+    frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
     for column in columns:
         if value := getattr(choice, column):
             frame = frame.filter(pl.col(column).cast(pl.String) == value)
@@ -161,7 +160,7 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
         frame = frame.filter(pl.col("time") >= since)
     if until:
         frame = frame.filter(pl.col("time") <= until)
-    found = query.records(folder, frame.unique(["source", "number"]))
+    found = query.records(folder, frame.unique(query.PLACE))
     records = []
     for values in found.values():
         try:
@@ -321,19 +320,16 @@ def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, floa
     if min(len(a), len(b)) < 2:
         return None, None
 
-    def ratio(x: Any, y: Any, axis: int = -1) -> Any:
-        return np.median(y, axis=axis) / np.median(x, axis=axis)
-
-    found = stats.bootstrap(
-        (np.asarray(a, float), np.asarray(b, float)),
-        ratio,
-        n_resamples=_RESAMPLES,
-        confidence_level=_CONFIDENCE,
-        method="percentile",
-        vectorized=True,
-        random_state=np.random.default_rng(_SEED),
-    ).confidence_interval
-    return float(found.low), float(found.high)
+    draw = np.random.default_rng(_SEED)
+    medians = [
+        np.median(
+            np.asarray(side, float)[draw.integers(0, len(side), (_RESAMPLES, len(side)))], axis=1
+        )
+        for side in (a, b)
+    ]
+    edges = [50 * (1 - _CONFIDENCE), 50 * (1 + _CONFIDENCE)]
+    low, high = np.percentile(medians[1] / medians[0], edges)
+    return float(low), float(high)
 
 
 def _changes(a: Side, b: Side) -> Iterable[Difference]:

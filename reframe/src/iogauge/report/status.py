@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
+from iogauge.core.units import in_order
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
-from iogauge.records.record import Record, short_name
+from iogauge.records.record import ADDED, Record, short_name
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.table import STYLE
 
@@ -30,8 +31,6 @@ MARKS: Final = {
     Verdict.UNREFERENCED: "?",
 }
 
-#: Columns that say where a record stands.
-_ORIGIN: Final = ("source", "number")
 
 _CASE: Final = ("system", "partition", "environment", "case")
 
@@ -56,18 +55,19 @@ def read(folder: Path, system: str = "", since: datetime | None = None) -> list[
 
     Raises OSError for a file that cannot be read.
     """
-    columns = (*_CASE, "time", "verdict", "record", *_ORIGIN)
+    columns = (*_CASE, "time", "verdict", "record", *query.PLACE)
     frame = query.load(folder, columns=columns).unique("record", keep="first", maintain_order=True)
     if system:
         frame = frame.filter(pl.col("system") == system)
-    cases = frame.group_by(_CASE, maintain_order=True).agg(
-        pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *_ORIGIN).last()
+    shown = pl.col("case").str.replace_all(ADDED.pattern, "")  # one row for all runs of --repeat
+    cases = frame.group_by(*_CASE[:-1], shown, maintain_order=True).agg(
+        pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()
     )
     if since:
         cases = cases.filter(pl.col("time") >= since)
     contents = query.records(folder, cases)
     found = []
-    for row in cases.sort(_CASE).iter_rows(named=True):
+    for row in sorted(cases.iter_rows(named=True), key=_order):
         if (row["source"], row["number"]) in contents:
             found.append(
                 CaseStatus(
@@ -80,6 +80,10 @@ def read(folder: Path, system: str = "", since: datetime | None = None) -> list[
     return found
 
 
+def _order(row: Mapping[str, Any]) -> list[list[tuple[int, int, str]]]:
+    return [in_order(row[key]) for key in _CASE]
+
+
 def newest_records(
     folder: Path,
     system: str = "",
@@ -90,18 +94,19 @@ def newest_records(
 
     A record that lacks keys is returned as damaged. Raises OSError for a file that cannot be read.
     """
-    frame = query.load(folder, columns=(*_CASE, "time", "line", *_ORIGIN))
+    frame = query.load(folder, columns=(*_CASE, "time", "line", *query.PLACE))
     if system:
         frame = frame.filter(pl.col("system") == system)
     if since:
         frame = frame.filter(pl.col("time") >= since)
     if until:
         frame = frame.filter(pl.col("time") <= until)
-    rows = frame.unique("line", keep="last", maintain_order=True).sort(_CASE, maintain_order=True)
+    rows = frame.unique("line", keep="last", maintain_order=True)
     contents = query.records(folder, rows)
     found: list[Record] = []
     damaged: list[journal.Damaged] = []
-    for source, number in rows.select(_ORIGIN).iter_rows():
+    for row in sorted(rows.iter_rows(named=True), key=_order):
+        source, number = row["source"], row["number"]
         try:
             if (source, number) in contents:
                 found.append(Record.from_json(contents[source, number]))

@@ -6,8 +6,10 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -253,7 +255,7 @@ def read(text: str) -> Subject:
     file = Path(text)
     # os.path.isfile returns False for a name that is too long; Path.is_file raises.
     if file.suffix == ".darshan" or (os.path.isfile(file) and file.suffix != ".jsonl"):
-        return of_log(text, _read_log(file))
+        return of_log(text, read_log(file))
     match = _RECORDS.fullmatch(text)
     place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
     if place.endswith(".jsonl"):
@@ -274,31 +276,45 @@ def read(text: str) -> Subject:
     return of_record(f"{chosen.session} {chosen.short_name}", chosen)
 
 
-def _parser() -> str:
-    """Return the path of darshan-parser: on PATH, or in the local software stack."""
+#: Seconds after which a reader of a log is stopped: PyDarshan may read a damaged log without end.
+_PATIENCE_S: Final = 300
+
+
+def _reader() -> list[str]:
+    """Return the words that print a log: darshan-parser on PATH or of the local stack, or PyDarshan."""
     built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
     path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
-    if path is None:
-        raise CompareError(
-            f"darshan-parser is neither on PATH nor in {built}: it comes with Darshan's utilities "
-            "(spack install darshan-util, or the suite's own stack: ci/build-stack)"
-        )
-    return path
-
-
-def _read_log(file: Path) -> DarshanLog:
-    words = [_parser(), "--base", "--perf", "--show-incomplete", str(file)]
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        stdin=subprocess.DEVNULL,
+    if path is not None:
+        return [path, "--base", "--perf", "--show-incomplete"]
+    if find_spec("darshan") is not None:
+        return [sys.executable, "-m", darshan.__name__]
+    raise CompareError(
+        f"darshan-parser is neither on PATH nor in {built}, and PyDarshan is not installed: "
+        f"{sys.executable} -m pip install darshan, or spack install darshan-util"
     )
-    if done.returncode != 0:
+
+
+def read_log(file: Path) -> DarshanLog:
+    """Return what a Darshan log says; raises :class:`CompareError`."""
+    words = [*_reader(), str(file)]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_PATIENCE_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompareError(
+            f"{file}: {' '.join(words[:-1])} has read it for {_PATIENCE_S} s: is it damaged?"
+        ) from error
+    # PyDarshan reports damage on standard error, and goes on.
+    if done.returncode != 0 or done.stderr.startswith("Error"):
         complaint = done.stderr.strip() or "it says nothing"
-        raise CompareError(f"{file}: darshan-parser cannot read it: {complaint}")
+        raise CompareError(f"{file}: {Path(words[0]).name} cannot read it: {complaint[-500:]}")
     try:
         return darshan.parse(done.stdout)
     except ToolOutputError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,9 +16,8 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.derive import POINTS, cost_per_gb_s_month
 from iogauge.records.record import MetricRecord, PriceRecord, Record
-from iogauge.report.ending import Ending
 from iogauge.report.layout import Column, Group, Table
-from iogauge.report.outcome import same_fault
+from iogauge.report.outcome import Ending, same_fault
 
 #: Style of each verdict on a terminal.
 STYLE: Final = {
@@ -29,6 +29,9 @@ STYLE: Final = {
     Verdict.CONTAMINATED: "yellow",
     Verdict.UNREFERENCED: "cyan",
 }
+
+#: How the source of a reference begins for which the ceiling stands in (plan.cost).
+_CEILINGS_SHARE: Final = re.compile(r"(\d+%) of the ceiling ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +93,14 @@ def rows(records: Iterable[Record]) -> list[Row]:
             reason = visible(record.reason)
             lines.append(Row(name, target, "-", "-", "-", "-", record.verdict, (reason,)))
         for metric in record.metrics:
-            reference = metric.reference
             spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-            bound = ""
-            if reference:
-                allowed = reference.lower if metric.better == "more" else reference.upper
-                bound = format_value(reference.value) + (f" {allowed:+.0%}" if allowed else "")
             lines.append(
                 Row(
                     name,
                     target,
                     metric.name,
                     f"{format_value(metric.median)} {metric.unit}{spread}",
-                    bound or "none",
+                    _bound(metric),
                     format_value(metric.ceiling) if metric.ceiling else "unknown",
                     metric.verdict,
                     tuple(map(visible, _reasons(record, metric))),
@@ -110,6 +108,23 @@ def rows(records: Iterable[Record]) -> list[Row]:
             )
         lines += _not_computed(record, name, target)
     return lines
+
+
+def _bound(metric: MetricRecord) -> str:
+    """Return the reference of a metric, with its bound or with the share of the ceiling that it is."""
+    reference = metric.reference
+    if not reference:
+        return "none"
+    if share := _CEILINGS_SHARE.match(str(reference.source)):
+        return f"{format_value(reference.value)} ({share[1]})"
+    allowed = reference.lower if metric.better == "more" else reference.upper
+    return format_value(reference.value) + (f" {allowed:+.0%}" if allowed else "")
+
+
+def judged_by_ceiling(records: Iterable[Record]) -> bool:
+    """Return whether the ceiling stands in for the reference of a metric."""
+    references = (metric.reference for record in records for metric in record.metrics)
+    return any(_CEILINGS_SHARE.match(str(r.source)) for r in references if r)
 
 
 def _not_computed(record: Record, name: str, target: str) -> list[Row]:
@@ -128,7 +143,7 @@ def _not_computed(record: Record, name: str, target: str) -> list[Row]:
 
 _COLUMNS: Final = (
     Column("scenario"),
-    Column("metric"),
+    Column("metric", whole=True),
     Column("median ±spread"),
     Column("reference", right=True),
     Column("ceiling", right=True),
@@ -136,20 +151,33 @@ _COLUMNS: Final = (
 )
 
 
+#: The load of a moment, in a remark of G15; it is another for each case.
+_LOAD: Final = re.compile(r"(load before the run) ([0-9.]+)")
+
+
+def _joined(reasons: Sequence[str]) -> str:
+    """Return reasons that differ at most in the load as one, with the least load and the most."""
+    loads = sorted({found[2] for reason in reasons if (found := _LOAD.search(reason))}, key=float)
+    if len(loads) < 2:
+        return reasons[0]
+    return _LOAD.sub(rf"\1 {loads[0]} to {loads[-1]}", reasons[0])
+
+
 def table(lines: Sequence[Row], wide: bool = False) -> Table:
     """Return the rows as a table, by target; the reasons are numbered below it.
 
     With ``wide`` the reasons stand in the rows.
     """
-    numbers: dict[str, int] = {}
+    alike: dict[str, list[str]] = {}
     for line in lines:
         for reason in line.reasons:
-            numbers.setdefault(reason, len(numbers) + 1)
+            alike.setdefault(_LOAD.sub(r"\1", reason), []).append(reason)
+    numbers = {text: number for number, text in enumerate(alike, 1)}
     groups = []
     for target in dict.fromkeys(line.target for line in lines):
         cells, last = [], None
         for line in (line for line in lines if line.target == target):
-            known = ",".join(str(numbers[reason]) for reason in line.reasons)
+            known = ",".join(str(numbers[_LOAD.sub(r"\1", reason)]) for reason in line.reasons)
             cells.append(
                 (
                     line.scenario if wide or line.scenario != last else "",
@@ -166,7 +194,7 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
     return Table(
         columns=(*_COLUMNS, Column("reason" if wide else "why")),
         groups=groups,
-        notes=() if wide else tuple(numbers),
+        notes=() if wide else tuple(map(_joined, alike.values())),
         styles={verdict.value: style for verdict, style in STYLE.items()},
         wide=wide,
     )

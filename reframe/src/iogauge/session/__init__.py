@@ -1,7 +1,6 @@
 """One run of ReFrame: its name, its options, and its cleanup.
 
-- current: name, directories and end of the session
-- gate: a gate passes only if something was decided
+- current: name, directories and end of the session; a gate that passes only if something was decided
 - janitor: removal of the remains of killed sessions
 - life: a sign of life while cases run
 """

@@ -1,22 +1,26 @@
-"""One run of ReFrame: its name, its paths, and its cleanup at the end."""
+"""One run of ReFrame: its name, its paths, its cleanup at the end, and a gate that guards itself."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from types import FrameType
 from typing import Final
 
 from iogauge.core import deadline, processes, untrusted
-from iogauge.core.paths import stages_dir, state_dir
+from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.text import visible_lines
 from iogauge.plan.cost import Cost, excess
 from iogauge.site.extras import Budget
@@ -62,6 +66,24 @@ def gate_marks() -> dict[str, object]:
     if chosen is None:
         return {}
     return {"selection": chosen, "accepts": os.environ.get("IOGAUGE_ACCEPTS", "") == "1"}
+
+
+@cache
+def suite() -> str:
+    """Return the version of the suite and, in a clone, its commit: ``0.1.0 commit 1a2b3c4d5e6f``.
+
+    ReFrame may run the checks of a clone in which the library is not installed: then the version is
+    not known.
+    """
+    root, known = project_root(), []
+    with contextlib.suppress(PackageNotFoundError):
+        known = [version("iogauge")]
+    if (root / ".git").exists():  # not a repository that happens to hold an installed library
+        words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
+            known += [f"commit {done.stdout.strip()}"] if done.returncode == 0 else []
+    return " ".join(known) or "unknown"
 
 
 def confirms() -> str:
@@ -223,3 +245,31 @@ def runs_cases(argv: list[str]) -> bool:
         (a.startswith("--ru") and "--run".startswith(a)) or re.match(r"-[Rqv]*r", a) is not None
         for a in argv
     )
+
+
+def guard_gate() -> None:
+    """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
+
+    ReFrame itself ends with 0 if it selected nothing, or if a retry passed after a failure. Called
+    when the site configuration is loaded: exit handlers run in reverse order, so this one is last.
+    """
+    if not is_gate() or not runs_cases(sys.argv[1:]):
+        return
+    session = current()
+
+    def refuse() -> None:
+        if session.failed or not session.passed:
+            reason = (
+                f"{session.failed} case(s) did not pass at first"
+                if session.failed
+                else "no case was measured and passed. Expected at least one: check the options -n, "
+                "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
+            )
+            print(f"iogauge: FAILED: this run is a gate and {reason}", file=sys.stderr)
+            session.clean()
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(1)
+
+    atexit.register(refuse)

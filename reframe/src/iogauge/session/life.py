@@ -33,6 +33,9 @@ DETAILS: Final = "IOGAUGE_DETAILS"
 _TICK_S: Final = 1.0
 _LOG_S: Final = 30.0
 
+#: Characters that stay of a case's name on a narrow screen.
+_LEAST_NAME: Final = 4
+
 #: Beginning of what the agent prints while it waits, and the part of the output that is read.
 _LOCK: Final = "iogauge: lock: "
 _TAIL_BYTES: Final = 4096
@@ -154,12 +157,18 @@ class Watched:
         return last.removeprefix("iogauge: ") if last.startswith(_LOCK) else ""
 
 
-def _line(cases: Sequence[Watched], now: float) -> str:
-    """Return a line about the case that measures, else about the first that waits."""
+def _line(cases: Sequence[Watched], now: float, width: int | None = None) -> str:
+    """Return a line about the case that measures, else about the first that waits.
+
+    If it is longer than ``width``, the case's name is shortened: the times stand at the end.
+    """
     looks = [(case, *case.look(now)) for case in cases]
     case, _, text = next((look for look in looks if look[1]), looks[0])
     more = f" (+{len(looks) - 1} more)" if len(looks) > 1 else ""
-    return visible(f"{case.name}: {text}{more}")
+    name, rest = visible(case.name), visible(f": {text}{more}")
+    if width is not None and len(name) + len(rest) > width:
+        name = name[: max(width - len(rest) - 1, _LEAST_NAME)] + "…"
+    return f"{name}{rest}"[:width]
 
 
 class Screen:
@@ -195,9 +204,9 @@ class Screen:
                 return
             if self._said_at is None:
                 self._said_at = now
-            line = _line(submitted, now)
+            line = _line(submitted, now, self._columns() - 1 if self._terminal else None)
             if self._terminal:
-                self._write(f"\r\x1b[K{line[: self._columns() - 1]}")
+                self._write(f"\r\x1b[K{line}")
                 self._shown = True
             elif now - self._said_at >= _LOG_S:
                 self._said_at = now

@@ -4,13 +4,11 @@
 - environment: the Spack environments that its settings name, for the scripts of ci/
 - extras: what a partition's ``extras`` say
 - folders: where sites are, and the site that a host name selects
-- machine: what this machine has: programs, cores, memory
-- marks: accepted values, published figures, and what is only recorded
+- machine: what this machine and its nodes have: programs, cores, memory, queues, the target
 - mistakes: find the mistakes in a site's settings file
-- references: the site's reference file, read strictly
+- references: the site's reference file and its marks, read strictly
 - settings: load the sites, and see which of them a host belongs to
 - stack: the software that a Spack environment installed
-- survey: what a machine shows for a new site: nodes, queues, the target
-- topology: what a target is built of, and the most that it can carry
+- topology: what a target is built of, the most that it can carry, and its other sizes
 - writing: the files of a new site and of its repository, from what was seen and answered
 """

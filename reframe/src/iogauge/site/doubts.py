@@ -56,6 +56,11 @@ def slack(lower: float | None, upper: float | None, unit: str) -> float:
     return worse
 
 
+def of_reference(key: str, part: int) -> str:
+    """Return the key of a part of a reference, as mistakes name it."""
+    return f"{key} ({('value', 'lower bound', 'upper bound', 'unit')[part]})"
+
+
 def loose(file: str, key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mistake]:
     """Yield a mistake if a number passes a sound leaf that is ``most`` times worse than its value.
 
@@ -64,9 +69,9 @@ def loose(file: str, key: str, leaf: list[Any], most: float = MOST_SLACK) -> Ite
     _, lower, upper, unit = leaf
     side = {"time": 2, "ratio": 0}.get(dimension(unit), 1)
     if slack(lower, upper, unit) >= most and leaf[side] is not None:
-        part, found = (f"[{side}]", leaf[side]) if side else ("", leaf)
+        part, found = (of_reference(key, side), leaf[side]) if side else (key, leaf)
         allowed = f"a bound that a number {most:.4g} times worse than the value does not meet"
-        yield Mistake(file, f"{key}{part}", show(found), allowed)
+        yield Mistake(file, part, show(found), allowed)
 
 
 def of_bounds(reference: Reference) -> Doubt | None:

@@ -23,6 +23,7 @@ from iogauge.site.folders import (
     spack_environments,
 )
 from iogauge.site.mistakes import STACK
+from iogauge.site.topology import in_all_sizes
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
             raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
         return []
     try:
-        data = _settings(folder)
+        data = in_all_sizes(_settings(folder))
         names = {p["name"] for system in data["systems"] for p in system["partitions"]}
         if partition and partition not in names:
             raise ValueError(f"no partition {partition}; known: {', '.join(sorted(names))}")

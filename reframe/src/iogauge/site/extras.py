@@ -10,15 +10,31 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from iogauge.core.units import format_bytes
+from iogauge.core.paths import ODD, VARIABLE
+from iogauge.core.units import (
+    format_bytes,
+)
 from iogauge.core.words import Tier
-from iogauge.site.topology import Bytes, Count, Fraction, Seconds, SiteModel, Topology
+from iogauge.node.mounts import Cache
+from iogauge.site.topology import (
+    Bytes,
+    Count,
+    Fraction,
+    OtherSizes,
+    Seconds,
+    SiteModel,
+    Topology,
+    unfit_sizes,
+)
 from iogauge.tools.io500 import check_options
-
-#: How a client of this file system caches data: see :mod:`iogauge.node.mounts`.
-CacheKind = Literal["page-cache", "opaque", "memory"]
 
 #: The software that lays files out over storage targets.
 Striping = Literal["lustre", "none"]
@@ -39,11 +55,31 @@ Expected = Annotated[
     ),
 ]
 
-#: A path that only the job knows: the variable in which a resource manager gives the path of its
-#: space.
-_VARIABLE: Final = re.compile(r"\$[A-Z][A-Z0-9_]*")
-
 _REFRAME_ADDS: Final = ("scheduler", "launcher")
+
+#: Hosts of a range: what stands before, the first and the last number.
+_RANGE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]*)\[(\d{1,5})-(\d{1,5})\]")
+
+
+def _each_host(value: Any) -> Any:
+    """Return hosts with the ranges among them written out; what is none is left for the model."""
+    if not isinstance(value, (list, tuple)):
+        return value
+    hosts: list[Any] = []
+    for entry in value:
+        found = _RANGE.fullmatch(entry) if isinstance(entry, str) else None
+        if found is None:
+            hosts.append(entry)
+            continue
+        front, first, last = found.groups()
+        if int(first) > int(last):
+            raise ValueError(f"{entry!r} names no host: write the smaller number first")
+        numbers = range(int(first), int(last) + 1)
+        hosts += [f"{front}{number:0{len(first)}d}" for number in numbers]
+    return tuple(hosts)
+
+
+_Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
 
 
 class Target(SiteModel):
@@ -59,13 +95,13 @@ class Target(SiteModel):
     #: out.
     source: str | None = None
     #: The UUID or other name of the file system that every node must see, as ``iogauge doctor``
-    #: prints it; see :mod:`iogauge.node.uuids`.
+    #: prints it; see :mod:`iogauge.node.mounts`.
     uuid: str | None = Field(default=None, min_length=1)
     #: Overrides the default of the type: whether the file system really bypasses caches under
     #: O_DIRECT.
     honours_o_direct: bool | None = None
     #: Overrides the default of the type: where a client keeps data that it has read or written.
-    cache: CacheKind | None = None
+    cache: Cache | None = None
     #: Overrides what the nodes see: whether the target compresses data, or stores equal data once
     #: (G18).
     compresses: bool | None = None
@@ -113,14 +149,14 @@ class Target(SiteModel):
     @field_validator("path", "lock")
     @classmethod
     def _absolute(cls, path: str | None, info: ValidationInfo) -> str | None:
-        if path is None or (info.field_name == "path" and _VARIABLE.fullmatch(path)):
+        if path is None or (info.field_name == "path" and VARIABLE.fullmatch(path)):
             return path
         pure = PurePosixPath(path)
         if not pure.is_absolute() or ".." in pure.parts:
             raise ValueError(f"{path!r} must be an absolute path without '..', or one variable")
         # IOR and mdtest split a path at '@', fio at ':'. The others end up in job scripts and job
         # files.
-        odd = sorted(set(re.findall(r"[^A-Za-z0-9_./+,=%~-]", path)))
+        odd = sorted(set(ODD.findall(path)))
         if odd:
             raise ValueError(
                 f"{path!r} holds {' '.join(map(repr, odd))}: letters, digits and _ . / + , = % ~ - "
@@ -175,6 +211,8 @@ class Limits(SiteModel):
     #: Seconds without a sign of life after which a holder of the lock counts as dead, if it cannot
     #: be asked.
     lock_lease: Seconds = 120.0
+    #: Bytes that FillLevel may put on the target beside its case, at most; without it nothing is filled.
+    fill_bytes: Annotated[Bytes, Field(gt=0)] | None = None
     #: How far a single storage target or node may be below the median of all, as a share.
     max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
     #: Write and read at least this many times the memory if only size defeats a cache (G1).
@@ -212,6 +250,8 @@ class Sweeps(SiteModel):
     file_sizes: tuple[Annotated[Bytes, Field(gt=0)], ...] = ()
     #: Requests that each process has in flight (QueueDepth).
     queue_depths: tuple[Count, ...] = ()
+    #: Fill of the target in percent, 0 means as found (FillLevel). No more than 95 % is ever filled.
+    fill_levels: tuple[Annotated[int, Field(ge=0, le=95, strict=True)], ...] = ()
 
     @model_validator(mode="after")
     def _each_once(self) -> Sweeps:
@@ -293,6 +333,10 @@ class Stripes(SiteModel):
     stripe_bytes: Annotated[Bytes, Field(gt=0, multiple_of=65536)] | None = None
 
 
+#: Directories of IO500's four workloads.
+Io500Directory = Literal["ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard"]
+
+
 class Io500(SiteModel):
     """What a site adds to the ini file of IO500."""
 
@@ -300,12 +344,23 @@ class Io500(SiteModel):
     #: follow from the case.
     options: dict[str, dict[str, str | int | bool]] = {}
     #: Layouts of IO500's directories on Lustre, by directory; the others get the target's own.
-    striping: dict[Literal["ior-easy", "ior-hard", "mdtest-easy", "mdtest-hard"], Stripes] = {}
+    striping: dict[Io500Directory, Stripes] = {}
 
     @model_validator(mode="after")
     def _known(self) -> Io500:
         check_options(self.options)
         return self
+
+
+class Checkpoint(SiteModel):
+    """State of a model, and the times in which a training must save it and read it again."""
+
+    #: Bytes of the state: weights, and what the optimizer keeps.
+    state: Annotated[Bytes, Field(gt=0)]
+    #: Seconds that all tasks together may take to save it, data on storage.
+    save: Seconds
+    #: Seconds that all tasks together may take to read it after a restart.
+    restart: Seconds
 
 
 class Price(SiteModel):
@@ -336,14 +391,23 @@ class PartitionExtras(SiteModel):
     ceilings: Ceilings | None = None
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
+    #: Other sizes of the same kind of file system, each a partition ``<name>-<count>``.
+    sizes: OtherSizes | None = None
+    #: The partition that declares this one by its ``sizes``.
+    size_of: str | None = None
     price: Price | None = None
+    #: By name of a model: its state, and the times that a checkpoint of it may take.
+    checkpoints: dict[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")], Checkpoint
+    ] = {}
     #: Options of IO500 and layouts of its directories.
     io500: Io500 = Io500()
     #: Settings that must be so on every node, by their keys in a fingerprint (G25).
     expect: dict[Expected, str | int] = {}
     #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case
     #: uses.
-    hosts: tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")], ...] = ()
+    #: ``node-[01-12]`` are twelve.
+    hosts: Annotated[tuple[_Host, ...], BeforeValidator(_each_host)] = ()
     #: Network interface on which a benchmark's servers listen (fio); by default that of the host
     #: name.
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None
@@ -352,6 +416,17 @@ class PartitionExtras(SiteModel):
     #: ``{capacity}`` in their options becomes the bytes that the case needs (``#DW jobdw ...
     #: capacity={capacity}``).
     resources: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> PartitionExtras:
+        if self.sizes is None:
+            return self
+        size = self.topology.size if self.topology else None
+        if not size:
+            raise ValueError("sizes needs topology.servers or topology.devices, which it counts")
+        if why := unfit_sizes(self.model_dump(), size, self.sizes.counts):
+            raise ValueError(f"sizes: {why}")
+        return self
 
     def for_check(self, check: str, tier: str = "") -> PartitionExtras:
         """Return these extras with the scale and limits of a check, in its own tier or another."""

@@ -19,6 +19,7 @@ from iogauge.core import words
 from iogauge.core.text import did_you_mean
 from iogauge.core.yamlfile import Mistake, show
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import NAME
 from iogauge.tools import mpi
 
 #: Key under a partition's ``extras``: fill undeclared keys from the machine itself.
@@ -46,10 +47,17 @@ _TIME_LIMIT: Final = re.compile(
     r"(?=\d)(?=.*[1-9])(\d{1,6}d)?(\d{1,6}h)?(\d{1,6}m)?(\d{1,6}s)?", re.ASCII
 )
 
-#: ReFrame's own pattern lets a name end in a newline.
-_NAME: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
-
 _MISSING: Final = "nothing"
+
+
+#: Types of JSON, as people write them in YAML.
+_WORDS: Final = {
+    "array": "a list: [..., ...]",
+    "object": "a mapping: {key: value}",
+    "string": "a text",
+    "number": "a number",
+    "boolean": "true or false",
+}
 
 
 @lru_cache(maxsize=1)
@@ -69,9 +77,9 @@ def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
         key = ".".join(str(part) for part in error.absolute_path)
-        mistakes.append(
-            Mistake(file, key, show(error.instance), f"ReFrame's configuration: {error.message}")
-        )
+        allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
+        allowed = allowed or f"ReFrame's configuration: {error.message}"
+        mistakes.append(Mistake(file, key, show(error.instance), allowed))
     return mistakes
 
 
@@ -227,7 +235,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
     mistakes += [
         Mistake(file, kind, f"the name {show(name)}", "letters, digits, _ and -, a letter in front")
         for kind, name in named
-        if not _NAME.fullmatch(str(name))
+        if not NAME.fullmatch(str(name))
     ]
     for system in systems:
         for pattern in system.get("hostnames", []):

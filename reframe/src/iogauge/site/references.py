@@ -4,20 +4,25 @@ ReFrame itself ignores a reference for a metric that does not exist. It only war
 and skips a test whose file is missing. Each of these is a named mistake here, found before anything
 runs. The look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
 
-The file has four keys beside ReFrame's; three of them are in :mod:`iogauge.site.marks`. ``$sources``
-maps every check to the source of its values.
-
 An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is
 expected.
+
+The file has four keys beside ReFrame's. ``$sources`` maps every check to the source of its values.
+``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
+day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`). ``$published``
+maps a check to the partitions whose references a document prints: their cases have the tag
+``published-figure``. ``$recorded`` maps a check to metrics without a figure in the document. Such a
+metric is recorded, and does not keep its case from a PASS by the others.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -26,9 +31,122 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, format_value
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
-from iogauge.site import marks
-from iogauge.site.doubts import DOUBTFUL_SLACK, loose
+from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
+
+ACCEPTED: Final = "$accepted"
+_ACCEPTED_FORM: Final = "[value, unit, YYYY-MM-DD], written by 'iogauge calibrate'"
+PUBLISHED: Final = "$published"
+RECORDED: Final = "$recorded"
+MARKS: Final = (PUBLISHED, RECORDED)
+
+
+def mark_mistakes(file: str, mark: str, found: object, data: Mapping[Any, Any]) -> list[Mistake]:
+    """Return every mistake in one of the two marks; ``data`` is the whole file's content."""
+    what = "partitions with references" if mark == PUBLISHED else "metrics"
+    form = f"a mapping from check to a list of {what}"
+    if not isinstance(found, dict) or not found:
+        return [Mistake(file, mark, show(found), form)]
+    wrong = []
+    for check, names in found.items():
+        key, entry = f"{mark}.{check}", data.get(check)
+        listed = isinstance(names, list) and names and all(isinstance(n, str) for n in names)
+        if str(check).startswith("$") or not isinstance(entry, dict):
+            wrong.append(Mistake(file, key, "this check", "a check with references in this file"))
+        elif not listed:
+            wrong.append(Mistake(file, key, show(names), f"a list of {what}"))
+        elif mark == PUBLISHED:
+            places = [str(place) for place in entry if place != "$index"]
+            wrong += [
+                Mistake(file, key, f"{name!r}", ", ".join(places))
+                for name in names
+                if name not in places
+            ]
+    return wrong
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
+def accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
+    """Return mistakes in the accepted values: each belongs to a reference, and has its unit."""
+    if not isinstance(accepted, dict) or not accepted:
+        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
+    return [
+        mistake
+        for check, entry in accepted.items()
+        for mistake in _accepted_below(
+            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != "$sources" else None
+        )
+    ]
+
+
+def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
+    if isinstance(value, dict) and value and isinstance(reference, dict):
+        return [
+            mistake
+            for name, inner in value.items()
+            for mistake in _accepted_below(
+                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
+            )
+        ]
+    if not isinstance(reference, list):
+        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
+    if (
+        not isinstance(value, list)
+        or len(value) != 3
+        or not (is_number(value[0]) and value[0] > 0)
+        or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
+    ):
+        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
+    leaf = reference[-1] if reference[:1] == ["$xfail"] else reference
+    unit = leaf[-1] if isinstance(leaf, list) and leaf else None
+    if value[1] != unit:
+        found = f"{show(value[1])}, and {unit!r} in the reference"
+        allowed = "one unit in both. 'iogauge calibrate' wrote this one: correct the reference"
+        return [Mistake(file, f"{key} (unit)", found, allowed)]
+    return []
+
+
+def recorded(data: Mapping[str, Any], check: str) -> frozenset[str]:
+    """Return the names of a check's metrics that are recorded if they have no reference."""
+    return frozenset(data.get(RECORDED, {}).get(check, ()))
+
+
+def published(data: Mapping[str, Any], check: str) -> Sequence[str]:
+    """Return the partitions, as ``system:partition``, with published references of a check."""
+    found: Sequence[str] = data.get(PUBLISHED, {}).get(check, ())
+    return found
+
+
+def fits(key: object, value: object) -> bool:
+    """Return whether a key of the references stands for a value.
+
+    A key that is text is an anchored regular expression, as for ReFrame.
+    """
+    if isinstance(key, str) and isinstance(value, str):
+        return key == value or bool(re.fullmatch(key, value))
+    return key == value
+
+
+def has_entry(entry: object, values: Sequence[object]) -> bool:
+    """Return whether a check's references have an entry for the values of its index."""
+    for value in values:
+        if not isinstance(entry, Mapping):
+            return False
+        fitting = [key for key in entry if key != "$index" and fits(key, value)]
+        if not fitting:
+            return False
+        entry = entry[fitting[0]]
+    return bool(entry)
+
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -63,22 +181,29 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
             last_day(value[1])
         except ValueError as error:
             allowed = f"a reason and the last day (UTC) of it, such as 'ticket 42, until 2027-03-31': {error}"
-            return [Mistake(file, f"{key}[1]", show(value[1]), allowed)]
+            return [Mistake(file, f"{key} (reason)", show(value[1]), allowed)]
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
         return [Mistake(file, key, show(value), _FORM)]
     number, lower, upper, unit = value
     mistakes = []
-    if not marks.is_number(number) or number <= 0:
-        mistakes.append(Mistake(file, f"{key}[0]", show(number), "a finite number above 0"))
-    if lower is not None and not (marks.is_number(lower) and -1 <= lower <= 0):
+    if not is_number(number) or number <= 0:
+        mistakes.append(
+            Mistake(file, of_reference(key, 0), show(number), "a finite number above 0")
+        )
+    if lower is not None and not (is_number(lower) and -1 <= lower <= 0):
         mistakes.append(
             Mistake(
-                file, f"{key}[1]", show(lower), "null or a share between -1 and 0 (-0.1: 10 % less)"
+                file,
+                of_reference(key, 1),
+                show(lower),
+                "null or a share between -1 and 0 (-0.1: 10 % less)",
             )
         )
-    if upper is not None and not (marks.is_number(upper) and upper >= 0):
-        mistakes.append(Mistake(file, f"{key}[2]", show(upper), "null or a share of 0 or more"))
+    if upper is not None and not (is_number(upper) and upper >= 0):
+        mistakes.append(
+            Mistake(file, of_reference(key, 2), show(upper), "null or a share of 0 or more")
+        )
     if lower in (None, -1) and upper is None:
         mistakes.append(
             Mistake(
@@ -91,7 +216,7 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
     try:
         dimension(str(unit))
     except UnitError as error:
-        mistakes.append(Mistake(file, f"{key}[3]", show(unit), str(error)))
+        mistakes.append(Mistake(file, of_reference(key, 3), show(unit), str(error)))
     return mistakes or list(loose(file, key, value))
 
 
@@ -139,8 +264,8 @@ class References:
         if check not in self.checks or self.mistakes:
             return []
         by_name, mistakes = {metric.name: metric for metric in metrics}, []
-        for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
-            key, allowed = f"{marks.RECORDED}.{check}", ", ".join(by_name)
+        for name in sorted(recorded(self.data, check) - by_name.keys()):
+            key, allowed = f"{RECORDED}.{check}", ", ".join(by_name)
             mistakes.append(Mistake(str(self.file), key, f"metric {name!r}", allowed))
         for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
             metric, file = by_name.get(name), str(self.file)
@@ -157,12 +282,8 @@ class References:
             values = leaf[2] if leaf[0] == XFAIL else leaf
             least = 1 if metric.better == "more" else 2
             if values[least] is None:
-                word = ("lower", "upper")[least - 1]
-                mistakes.append(
-                    Mistake(
-                        file, f"{key}[{least}]", "null", f"the {word} bound, or {name} cannot fail"
-                    )
-                )
+                allowed = f"a share: else {name} cannot fail"
+                mistakes.append(Mistake(file, of_reference(key, least), "null", allowed))
             if values[3] != metric.unit:
                 try:
                     same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
@@ -171,8 +292,8 @@ class References:
                 mistakes.append(
                     Mistake(
                         file,
-                        f"{key}[3]",
-                        f"unit {values[3]!r}",
+                        of_reference(key, 3),
+                        f"{values[3]!r}",
                         f"{metric.unit!r}, the metric's unit{same}",
                     )
                 )
@@ -301,7 +422,7 @@ def _unfitting(
         fitting = [
             case
             for case in cases
-            if part not in case or any(marks.fits(name, value) for value in case[part])
+            if part not in case or any(fits(name, value) for value in case[part])
         ]
         if fitting:
             yield from _unfitting(file, f"{key}.{name}", inner, below, fitting)
@@ -364,14 +485,14 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
             continue
         if name == SOURCES:
             continue
-        if name == marks.ACCEPTED:
-            mistakes += marks.accepted_mistakes(file, entry, data)
+        if name == ACCEPTED:
+            mistakes += accepted_mistakes(file, entry, data)
             continue
-        if name in marks.MARKS:
-            mistakes += marks.mistakes(file, name, entry, data)
+        if name in MARKS:
+            mistakes += mark_mistakes(file, name, entry, data)
             continue
         if name.startswith("$"):
-            allowed = ", ".join([SOURCES, marks.ACCEPTED, *marks.MARKS])
+            allowed = ", ".join([SOURCES, ACCEPTED, *MARKS])
             mistakes.append(Mistake(file, name, "this key", f"{allowed} and names of checks"))
             continue
         source = sources.get(name)

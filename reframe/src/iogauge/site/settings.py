@@ -42,6 +42,7 @@ from iogauge.site.mistakes import (
     of_pydantic,
 )
 from iogauge.site.references import References, known_checks
+from iogauge.site.topology import in_all_sizes
 
 MISTAKES: Final = "mistakes"
 
@@ -149,6 +150,9 @@ def read_site(
     try:
         data = load_yaml(file)
         mistakes = find_mistakes(str(file), folder.name, data)
+        if not mistakes:
+            data = in_all_sizes(data)
+            mistakes = find_mistakes(str(file), folder.name, data)
         if not mistakes:
             _fill_in(data, folder, session, runs)
     except YamlError as error:

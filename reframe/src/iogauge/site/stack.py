@@ -73,10 +73,12 @@ def read(file: Path) -> Stack:
             variants = packages["ior"].get("variants", {})
             built |= {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH}
             built |= {f for name, f in _FEATURE_OF_VARIANT.items() if variants.get(name) is True}
-        built |= {name for name in (words.FIO, words.IO500) if name in packages}
+        others = (words.FIO, words.IO500, words.ELBENCHO)
+        built |= {name for name in others if name in packages}
         if "darshan-runtime" in packages:
             built.add(words.DARSHAN)
-        names = {"ior": "ior", "fio": "fio", "mpi": "mpi", "darshan": "darshan-runtime"}
+        names = {"darshan": "darshan-runtime"}
+        names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
         return Stack(
             environment=str(facts["environment"]),
             fingerprint=str(facts["stack"]),
@@ -116,7 +118,7 @@ def planned(environments: Path, name: str) -> Stack:
         raise StackError(f"{file}: no spec iogauge-stack in it")
     built = {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH, words.FIO}
     built |= {f for variant, f in _FEATURE_OF_VARIANT.items() if variant in chosen}
-    built |= {name for name in (words.DARSHAN, words.IO500) if name in chosen}
+    built |= {name for name in (words.DARSHAN, words.IO500, words.ELBENCHO) if name in chosen}
     directory = str(folder / ".spack-env")
     return Stack(str(folder), "", "", {}, tuple(sorted(built)), directory)
 

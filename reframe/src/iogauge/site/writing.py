@@ -18,8 +18,7 @@ from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.mounts import traits
-from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
-from iogauge.site.survey import NodeSeen, Queue, Slurm
+from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen, Queue, Slurm
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
 SHARE: Final = 0.1
@@ -138,7 +137,7 @@ def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
     """Return the text of settings.yaml."""
     lines = [
         f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/sites.md.",
-        "# Check it with: iogauge validate",
+        f"# Check it with: iogauge validate {answers.name}",
         "systems:",
         f"  - name: {answers.name}",
         f"    descr: {json.dumps(f'{_type_of(found.seen)} at {answers.target}')}",
@@ -317,12 +316,21 @@ def _git(*words: str) -> str:
         return ""
 
 
+def origin(url: str) -> tuple[str, str]:
+    """Return the address of a remote without a password, and the project's path in its GitLab."""
+    url = re.sub(r"^(https?://)[^/@]*@", r"\1", url) or "https://gitlab.example/hpc/iogauge.git"
+    path = re.sub(r"\.git/?$", "", url)
+    if below := re.match(r"(?:https?|ssh|git)://[^/]+/(.+)|[^/:]+:(?!//)(.+)", path):
+        return url, (below[1] or below[2]).strip("/")
+    return url, "/".join(path.split("/")[-2:])
+
+
 def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
     """Write the files of a site's repository that are not there yet; return them.
 
     Its version of iogauge is the one that writes it, if that is a clone.
     """
-    source = _git("remote", "get-url", "origin") or "https://gitlab.example/hpc/iogauge.git"
+    source, project = origin(_git("config", "--get", "remote.origin.url"))
     words = {
         "SITE": site,
         "PARTITION": partition,
@@ -331,7 +339,7 @@ def write_repository(into: Path, site: str, partition: str, lustre: bool) -> lis
         or _git("rev-parse", "HEAD")
         or "main",
         "SOURCE": source,
-        "PROJECT": "/".join(re.sub(r"\.git$", "", source).split("/")[-2:]),
+        "PROJECT": project,
     }
     written = []
     for template, (name, mode) in _REPOSITORY.items():

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.mdtest.output import RankPhase, parse_rank_csv
+from iogauge.tools.mdtest import SHIFT, RankPhase, parse_rank_csv
 from iogauge.tools.parsing import excerpt, local_moment, unique
 
 #: Scored phases that IOR runs, in GiB/s, and that mdtest and find run, in 1000 operations/s.
@@ -77,7 +77,6 @@ _NUMBER: Final = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
 _MOVED: Final = re.compile(r"(?m)^WARNING: Using actual aggregate bytes moved = (\d{1,18})\s*$")
 _LINE_OF_IOR: Final = re.compile(r"(?m)^(?:write|read) +(\d{1,12}(?:\.\d{1,4})?) ")
 _OPTION_OF_IOR: Final = re.compile(r"(?m)^(nodes|tasks|task offset) +: (\d{1,9})\s*$")
-_SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _WORD: Final = re.compile(r" -([tbs])[= ](\d{1,18})([kmg]?)\b")
 _CELL: Final = re.compile(r"\d\.\d{1,12}e[+-]\d{2}")
 
@@ -168,7 +167,8 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     ``beside`` are the bytes of the whole run: the scored phases', and those of the random reads that
     have no score. ``warnings`` are all complaints, among them ``INVALID ...`` for each reason that
     IO500 gives. ``parameters`` has ``jobs`` (the options in effect by section), ``data_type``,
-    ``shift`` (ranks, if all readers are shifted alike), BW, MD and SCORE.
+    ``shift`` (ranks, if all readers are shifted alike), BW, MD and SCORE, and ``lengths``, the seconds of each phase with
+    its preparation.
 
     Raises :class:`ToolOutputError` if a scored phase or the score is missing, if the scores do not
     follow from the phases, or if a phase contradicts what IOR, mdtest or find left of it.
@@ -197,6 +197,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
         **{name: float(sections["SCORE"][name].split()[0]) for name in ("bw", "md", "score")},
+        "lengths": _lengths(sections, order),
     }
     if shift is not None:
         parameters["shift"] = shift
@@ -215,6 +216,15 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         },
         beside={"read": _unscored(files), "write": 0},
     )
+
+
+def _lengths(sections: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> dict[str, float]:
+    """Return the seconds of phases with their preparation, as far as they are told."""
+    return {
+        name: _number(sections[name]["t_delta"], f"t_delta of {name}")
+        for name in names
+        if "t_delta" in sections[name]
+    }
 
 
 def _file(files: Mapping[str, str], name: str) -> str:
@@ -378,7 +388,7 @@ def _placing(files: Mapping[str, str], tasks: int) -> tuple[int, int | None]:
         nodes.add(said["nodes"])
         shifts.add(said.get("task offset", 0) * tasks // said["nodes"])
     for name in ("mdtest-easy-stat", "mdtest-hard-stat", "mdtest-hard-read"):
-        shift = _SHIFT.search(_file(files, f"{name}.txt"))
+        shift = SHIFT.search(_file(files, f"{name}.txt"))
         shifts.add(int(shift[1]) if shift else 0)
     if len(nodes) != 1:
         raise ToolOutputError(f"io500: its phases ran on {sorted(nodes)} nodes")

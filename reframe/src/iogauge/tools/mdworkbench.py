@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.parsing import excerpt, local_moment, unique
+from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
 #: Operations on each object, in the order in which they are done.
 OPERATIONS: Final = ("stat", "read", "delete", "create")
@@ -32,7 +32,6 @@ _RATE: Final = re.compile(r"\brate:(\d{1,15}\.\d) obj/s")
 _ERRORS: Final = re.compile(r"\((\d{1,18}) errs")
 _TIME: Final = r"(\d\.\d{4}e[+-]\d{2})s"
 _LATENCIES: Final = re.compile(rf"\b(\w+)\({', '.join([_TIME] * len(_QUANTILES))}\)")
-_COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +102,7 @@ def parse(text: str) -> ToolOutput:
         phases=tuple(_phase(name, line) for name, line in found),
         tasks=len(nodemap[1]) if nodemap else None,
         command=" ".join([args[0][0], *words]),
-        warnings=unique(_COMPLAINT.findall(text)),
+        warnings=unique(COMPLAINT.findall(text)),
         parameters={"shift": offsets[0]} if len(offsets) == 1 else {},
         moments=(
             local_moment("start", started[0][1], "md-workbench"),

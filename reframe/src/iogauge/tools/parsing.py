@@ -17,6 +17,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import Moment, ToolOutputError
 
 __all__ = [
+    "COMPLAINT",
     "excerpt",
     "is_number",
     "load_json_object",
@@ -27,6 +28,9 @@ __all__ = [
     "positive",
     "unique",
 ]
+
+#: A line on which a program of IOR's source tree warns, or reports an error.
+COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
 
 
 def excerpt(text: str, lines: int = 3, width: int = 120) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
-from iogauge.core.files import replace_file
+from iogauge.core.paths import replace_file
 from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission, removal
 from iogauge.workspace.removal import NotRemoved, Removal

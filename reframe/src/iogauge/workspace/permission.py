@@ -20,9 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from iogauge.core.files import written_beside
-from iogauge.node.mounts import Mount, mount_of
-from iogauge.node.uuids import differ, uuid_of
+from iogauge.core.paths import own_command, written_beside
+from iogauge.node.mounts import Mount, differ, mount_of, uuid_of
 
 MARKER: Final = ".iogauge-allowed"
 
@@ -49,7 +48,7 @@ class NotAllowed(OSError):
 class Marker:
     """An administrator's limits: file system, users, last day. An unset field sets no limit.
 
-    ``uuid`` names the file system itself (:mod:`iogauge.node.uuids`).
+    ``uuid`` names the file system itself (:mod:`iogauge.node.mounts`).
     """
 
     type: str | None = None
@@ -158,11 +157,14 @@ def _below(path: str, tops: tuple[str, ...]) -> bool:
 def _refuse_always(path: str, home_of: str) -> None:
     """Raise :class:`NotAllowed` for directories that no marker can allow."""
     if path == "/":
-        raise NotAllowed("/ is the root of the machine: never written in. Name a directory below")
-    if home_of:
         raise NotAllowed(
-            f"{path} is the home directory of {home_of}: never written in. Make a directory in it for "
-            f"the purpose (mkdir {path}/iogauge-target) and name that"
+            "/ is the root of the machine: iogauge never writes there. Name a directory below"
+        )
+    if home_of:
+        whose = "your home directory" if home_of == "you" else f"the home directory of {home_of}"
+        raise NotAllowed(
+            f"{path} is {whose}: iogauge never writes there. Make a directory in it "
+            f"(mkdir {path}/iogauge-target), and make that the target"
         )
 
 
@@ -215,21 +217,19 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     _refuse_always(path, place.home_of)
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
-    ask = (
-        f"Ask its administrator to allow it (iogauge allow {path}), or name a directory of your own"
-    )
+    ask = f"Ask its administrator to allow it ({own_command()} allow {path}), or name a directory of your own"
     ask = f"{place.ignored}. {ask}" if place.ignored else ask
     if place.owner != caller.uid:
         raise NotAllowed(f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}")
     if place.of_job:
-        return f"made for this job, and {caller.user} owns it"
+        return f"made for this job, and user {caller.user} owns it"
     if len(PurePosixPath(path).parts) < 3:
         raise NotAllowed(f"{path} lies directly below /: too much may hang on it. {ask}")
     if place.is_mount_point:
         raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
     if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
         raise NotAllowed(f"{path} is part of the system. {ask}")
-    return f"{caller.user} owns it"
+    return f"user {caller.user} owns it"
 
 
 def _is_link(name: str, fd: int) -> bool:

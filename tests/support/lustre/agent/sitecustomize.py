@@ -12,11 +12,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import attributes
 import parameters
 
-from iogauge.node import lustre_client
+from iogauge.node import lustre
 
 os.getxattr = attributes.getxattr
 if os.environ.get("LFS_STATE"):
-    lustre_client.TOPS = (parameters.sysfs(),)
+    lustre.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
     # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre.

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import replace
 
-from iogauge.node import below, contents, lustre_client
+from iogauge.node import below, contents, lustre
 from iogauge.node.mounts import Below
 
 _held = contents._held
@@ -40,12 +40,12 @@ def _servers(fsname: str) -> dict[str, str]:
     _of_this_case()
     import parameters
 
-    lustre_client.TOPS = (parameters.sysfs(),)
+    lustre.TOPS = (parameters.sysfs(),)
     return _connected(fsname)
 
 
-_connected = lustre_client.servers
-os.getxattr, lustre_client.servers = _getxattr, _servers
+_connected = lustre.client_servers
+os.getxattr, lustre.client_servers = _getxattr, _servers
 contents._read, contents._held = _read, _full
 contents._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.

@@ -1,6 +1,5 @@
 """fio: job files from options, values from its JSON.
 
 - options: job files and arguments
-- output: the JSON as values
-- turns: many runs, one after the other
+- output: the JSON as values, of a run and of turns
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -28,6 +28,11 @@ _PATTERNS: Final = ("read", "write", "randread", "randwrite")
 MISMATCH: Final = r"verify: bad |verify failed"
 #: Options of a job that writes checksums: it does not read, and leaves no state in the stage.
 WRITTEN_ALONE: Final = ("do_verify=0", "verify_state_save=0")
+#: Options of a job that writes checksums and reads them back at once: it leaves no state in the stage.
+READ_BACK: Final = ("verify_state_save=0",)
+#: The same for random writes that end by time: after every 1,024 blocks, as fio reads nothing back when
+#: the time is over. Of two writes of a block in flight the last one is not known, so they wait.
+READ_BACK_BY_TURNS: Final = (*READ_BACK, "verify_backlog=1024", "serialize_overlap=1")
 #: A checksum has a header of tens of bytes, more in later versions of fio.
 _LEAST_CHECKSUM_BYTES: Final = 512
 #: Requests in flight on a device that is read as fast as it can.
@@ -49,11 +54,14 @@ class FioJob:
     ``filename_format``, the same in every job here: so a layout job writes what a read job reads.
     It may name a directory for each process (``k$jobnum/$clientuid.$filenum``). Without
     ``runtime_s`` each process goes through its files once. A metadata engine does so at most once,
-    and stops after ``runtime_s``. With ``checksum_bytes`` a write puts a
+    and stops after ``runtime_s``. With ``endless`` filecreate removes its files and begins again until then, and leaves
+    none behind. The job begins ``delay_s`` after the others of its file. With ``checksum_bytes`` a write puts a
     checksum into every so many bytes, see :func:`verification`. With ``percentiles`` fio reports
     those of the whole latency, from the submission of a request to its end. With ``shared`` all
-    processes have one file, and each has ``file_bytes`` of it, one part after the other. Raises
-    :class:`ValueError` for combinations that fio refuses, caps or ignores.
+    processes have one file, and each has ``file_bytes`` of it, one part after the other. With
+    ``in_common`` a write makes a file in each process, and a random read reads all ``files`` of
+    them in each process, on every node. Raises :class:`ValueError` for combinations that fio
+    refuses, caps or ignores.
     """
 
     name: str
@@ -75,6 +83,9 @@ class FioJob:
     percentiles: bool = False
     filename_format: str = "$clientuid.$jobnum.$filenum"
     shared: bool = False
+    endless: bool = False
+    delay_s: int = 0
+    in_common: bool = False
 
     def __post_init__(self) -> None:
         """Refuse values that fio would refuse, cap or ignore."""
@@ -115,7 +126,8 @@ class FioJob:
             ("iodepth", self.iodepth, 1),
             ("numjobs", self.numjobs, 1),
             ("loops", self.loops, 1),
-            ("runtime_s", self.runtime_s, 0),
+            ("runtime_s", self.runtime_s, 1 if self.endless else 0),
+            ("delay_s", self.delay_s, 0),
             ("checksum_bytes", self.checksum_bytes, 0),
         ):
             if value < least:
@@ -125,6 +137,8 @@ class FioJob:
                 f"file_bytes is {self.file_bytes}: expected a multiple of block_bytes "
                 f"({self.block_bytes})"
             )
+        if self.endless and self.engine != "filecreate":
+            raise ValueError(f"endless is for filecreate, not for {self.engine}")
         if self.metadata:
             self._check_metadata()
         else:
@@ -139,6 +153,18 @@ class FioJob:
     def bytes_total(self) -> int:
         """Return the bytes of all files of all processes of one fio; 0 for metadata jobs."""
         return 0 if self.metadata else self.file_bytes * self.files * self.numjobs
+
+    @property
+    def _names(self) -> str:
+        """Return the line that names the files."""
+        if self.shared:
+            return "filename=shared"
+        if not self.in_common:
+            return f"filename_format={self.filename_format}"
+        if self.pattern == "write":
+            return "filename_format=common.$jobnum"
+        # With $filenum alone only the first process has files (fio 3.33).
+        return "filename=" + ":".join(f"common.{number}" for number in range(self.files))
 
     def _check_metadata(self) -> None:
         if self.pattern != _METADATA_PATTERN[self.engine]:
@@ -184,6 +210,14 @@ class FioJob:
             raise ValueError(f"fsync_at_end acts on writes, but the pattern is {self.pattern!r}")
         if self.shared and (self.files > 1 or self.pattern.startswith("rand")):
             raise ValueError("shared is for one file and sequential patterns")
+        if self.in_common and (self.pattern, self.files > 1) not in (
+            ("write", False),
+            ("randread", True),
+        ):
+            raise ValueError(
+                f"in_common is for a write of a file by each process and for random reads of all files, not "
+                f"for {self.pattern!r} of {self.files} file(s)"
+            )
         if self.no_random_map and not self.pattern.startswith("rand"):
             raise ValueError(f"no_random_map acts on random patterns, not on {self.pattern!r}")
 
@@ -194,7 +228,7 @@ class FioJob:
             f"[{self.name}]",
             f"description={TOKEN}",
             f"directory={self.directory}",
-            "filename=shared" if self.shared else f"filename_format={self.filename_format}",
+            self._names,
             "unique_filename=0",
             f"ioengine={self.engine}",
             f"rw={self.pattern}",
@@ -216,9 +250,13 @@ class FioJob:
             ]
             if self.pattern == "write":
                 lines.append("create_on_open=1")
+            elif self.in_common:
+                lines.append("file_service_type=random")
         for given, line in (
-            (self.runtime_s and not self.metadata, "time_based=1"),
+            (self.runtime_s and (self.endless or not self.metadata), "time_based=1"),
             (self.runtime_s, f"runtime={self.runtime_s}s"),
+            (self.delay_s, f"startdelay={self.delay_s}s"),
+            (self.endless, "unlink_each_loop=1\nunlink=1"),
             (
                 self.shared,
                 f"size={size(self.file_bytes)}\noffset_increment={size(self.file_bytes)}",
@@ -242,12 +280,13 @@ def _checksums(interval_bytes: int) -> list[str]:
     return ["verify=crc32c", f"verify_interval={units.tool_size(interval_bytes)}"]
 
 
-def verification(checksum_bytes: int) -> tuple[str, ...]:
+def verification(checksum_bytes: int, more: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the options with which fio checks what it reads against the checksums in the data.
 
     Every ``checksum_bytes`` must begin with the header that a layout with ``checksum_bytes`` wrote.
+    A write puts it there; ``more`` says whether it reads it back.
     """
-    return tuple(f"--{line}" for line in _checksums(checksum_bytes))
+    return tuple(f"--{line}" for line in (*_checksums(checksum_bytes), *more))
 
 
 def layout_job(
@@ -346,12 +385,28 @@ def metadata_job(
     )
 
 
+#: Seconds for which a disturber runs before and after the measured job.
+LEAD_S: Final = 1
+
+
+def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
+    """Return the text of two jobs at the same time, each with a report of its own.
+
+    The disturber begins :data:`LEAD_S` before the measured job, and ends as much after it. A job that works on files of
+    a layout job comes first: ``$jobnum`` counts over all jobs of the file.
+    """
+    measured = replace(measured, delay_s=LEAD_S)
+    disturber = replace(disturber, runtime_s=measured.runtime_s + 2 * LEAD_S)
+    first, second = sorted((measured, disturber), key=lambda job: job.metadata)
+    return f"{first.job_file()}{second.job_file()}new_group=1\n"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioOptions:
     """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh does it.
 
-    Each fio gets one job: with several in one file ``$jobnum`` keeps counting, and a read job would
-    not find the files of its layout job.
+    Each fio gets one job, but for :func:`disturbed_jobs`: with several in one file ``$jobnum`` keeps counting, and a
+    read job would not find the files of its layout job.
     """
 
     job_file: str

@@ -27,17 +27,27 @@ fio's servers (observed with fio 3.33):
 * fio makes missing directories of a ``filename_format``, and accepts existing ones.
 * A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
   output and ends with status 0. A server that dies during the run makes it end with 1.
+
+Many runs of fio, one after the other, as rounds.sh prints them: the probes of a needle in turn.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.fio.options import METADATA_PHASES
+from iogauge.core.measurement import (
+    Disturber,
+    Moment,
+    Phase,
+    Quantity,
+    ToolOutput,
+    ToolOutputError,
+)
+from iogauge.tools.fio.options import LEAD_S, METADATA_PHASES, ROUND
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
@@ -73,7 +83,8 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     """Parse the output of ``fio --output-format=json``, of a local run or of a run on servers.
 
     Each direction (read, write, trim) in which a reported job did I/O gives one phase, named after
-    it. A job of a metadata engine gives create, stat or remove. ``names`` overrides that: it maps a
+    it, but for reads of ``verify_backlog``. A job of a metadata engine gives create, stat or remove.
+    ``names`` overrides that: it maps a
     job's name to the name of its phase; the job must then have one direction.
 
     A reported job must stand for all its processes. Several entries of one name in a local run, as
@@ -94,7 +105,9 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     for a job with an error, a run without I/O, and a document that is missing, cut or invalid.
 
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
-    the options of each job, by its name; if servers differ, all their values. For servers
+    the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
+    with I/O of all processes of a job, by its name, and ``starts`` its start in seconds since the epoch (since fio
+    3.36). For servers
     it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps hosts
     to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON
     that begin with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
@@ -121,10 +134,14 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
+    half_seconds: dict[str, int] = {}
     for entry, job in reported:
-        engine = str({**shared, **_options(job)}.get("ioengine", "psync"))
-        name = str(job["jobname"])
-        phases += _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}")
+        own = {**shared, **_options(job)}
+        engine, name = str(own.get("ioengine", "psync")), str(job["jobname"])
+        # fio does not time what it reads back between its writes.
+        timed = [way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own]
+        phases += _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
+        half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
         short += sum(
             int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
             for way in _DIRECTIONS
@@ -138,6 +155,12 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parameters: dict[str, object] = dict(options)
     parameters["engine"] = options.get("ioengine", "psync")
     parameters["jobs"] = _options_of_jobs(parts, shared)
+    parameters["half_seconds"] = half_seconds
+    parameters["starts"] = {
+        str(entry["jobname"]): non_negative(entry, "job_start", "fio JSON") / 1000
+        for entry in parts
+        if "job_start" in entry
+    }
     parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
     hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
     if remote:
@@ -154,6 +177,64 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         warnings=warnings,
         parameters=parameters,
         moments=_moments(document, parts),
+    )
+
+
+def told_seconds(output: ToolOutput) -> float | None:
+    """Return for how long fio was told to run; None if it ends by itself, or for another tool."""
+    told = re.fullmatch(r"([0-9]{1,9})s", str(output.parameters.get("runtime", "")))
+    return float(told[1]) if told and output.parameters.get("time_based") == "1" else None
+
+
+def in_flight(output: ToolOutput, phase: Phase) -> tuple[float, int] | None:
+    """Return the mean number of requests in flight, and how many a run of one node keeps there.
+
+    By Little's law the former is the rate times the mean latency. None if a latency is missing, or if
+    the processes also do other things than direct requests for a given time.
+    """
+    told, rates = output.parameters, phase.rates
+    if told_seconds(output) is None or told.get("direct") != "1" or output.nodes != 1:
+        return None
+    if not {"iops", "latency_mean"} <= set(rates):
+        return None
+    kept = [str(told.get(name, "1")) for name in ("iodepth", "numjobs")]
+    if not all(re.fullmatch("[0-9]{1,6}", number) for number in kept):
+        return None
+    return rates["iops"].value * rates["latency_mean"].value / 1e6, int(kept[0]) * int(kept[1])
+
+
+def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:
+    """Parse the output of two jobs that ran at the same time; the arguments are their names.
+
+    The phase of the measured job gets ``name``. The other becomes the output's disturber. Its lead is the difference of
+    both starts if fio tells them, else the delay that fio was asked for, before which it starts no job. Raises
+    :class:`ToolOutputError` as :func:`parse_json`, and if a job is missing.
+    """
+    output = parse_json(text, {measured: name, disturber: disturber})
+    phases = {phase.name: phase for phase in output.phases}
+    if set(phases) != {name, disturber}:
+        raise ToolOutputError(
+            f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
+        )
+    jobs: Any = output.parameters["jobs"]
+    half_seconds: Any = output.parameters["half_seconds"]
+    starts: Any = output.parameters["starts"]
+    beside = phases[disturber]
+    windows = 2 * beside.seconds * int(jobs[disturber].get("numjobs", "1"))
+    lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
+    return replace(
+        output,
+        phases=(phases[name],),
+        totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
+        disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
+    )
+
+
+def _half_seconds(entry: Mapping[str, Any], where: str) -> int:
+    """Return the half-seconds with I/O, which fio counts for each process; 0 if this fio does not tell."""
+    ways = (entry[way] for way in _DIRECTIONS if isinstance(entry.get(way), dict))
+    return sum(
+        int(non_negative(stats, "iops_samples", where)) for stats in ways if "iops_samples" in stats
     )
 
 
@@ -298,10 +379,12 @@ def _rates_of_clients(
     return clients
 
 
-def _phases_of(entry: dict[str, Any], engine: str, name: str | None, where: str) -> list[Phase]:
+def _phases_of(
+    entry: dict[str, Any], engine: str, name: str | None, where: str, timed: Sequence[str]
+) -> list[Phase]:
     ways = [
         way
-        for way in _DIRECTIONS
+        for way in timed
         if non_negative(member(entry, way, where), "total_ios", f"{where}, {way}")
     ]
     if not ways:
@@ -393,3 +476,109 @@ def _tasks(
             return None
         total += int(numjobs)
     return total
+
+
+#: The line that rounds.sh prints before each of fio's results.
+_TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run of fio: the round, the probe that was measured alone, and fio's report."""
+
+    round: int
+    probe: str
+    output: ToolOutput
+
+    @property
+    def phase(self) -> Phase:
+        """Return the phase in which the probe was measured."""
+        return self.output.phases[0]
+
+    @property
+    def quantity(self) -> Quantity:
+        """Return MiB/s, or operations per second of a metadata engine."""
+        rates = self.phase.rates
+        return rates["bw"] if "bw" in rates else rates["rate"]
+
+    @property
+    def rate(self) -> float:
+        """Return the number of :attr:`quantity`."""
+        return self.quantity.value
+
+
+def parse_turns(text: str) -> list[Turn]:
+    """Return the turns in the order in which they were measured.
+
+    Each turn is a line ``needle ROUND PROBE`` and the output of fio. Raises
+    :class:`ToolOutputError`, also for a turn with reads and writes. Text before the first turn is
+    no error here.
+    """
+    found = list(_TURN.finditer(text))
+    starts = [turn.start() for turn in found]
+    turns = []
+    for turn, end in zip(found, [*starts[1:], len(text)], strict=False):
+        number, probe = int(turn[1]), turn[2]
+        where = f"needle, round {number}, {probe}"
+        try:
+            output = parse_json(text[turn.end() : end])
+        except ToolOutputError as error:
+            raise ToolOutputError(f"{where}: {error}") from error
+        if len(output.phases) != 1:
+            names = " and ".join(phase.name for phase in output.phases)
+            raise ToolOutputError(f"{where}: {names}, expected one of them")
+        turns.append(Turn(number, probe, _of_whole(output, number, probe)))
+    return turns
+
+
+def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
+    """Return a turn's output with the words of the whole execution in place of the turn's own.
+
+    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
+    """
+    found: Any = output.parameters["jobs"]
+
+    def whole(key: str, value: str) -> str:
+        if key == "description":
+            return value.removesuffix(f".{number}.{probe}")
+        if key == "filename_format" and value.startswith(f"{number}."):
+            return ROUND + value.removeprefix(str(number))
+        return value
+
+    jobs = {
+        name: {key: whole(key, value) for key, value in options.items()}
+        for name, options in found.items()
+    }
+    return replace(output, parameters={**output.parameters, "jobs": jobs})
+
+
+def rates_of(turns: Sequence[Turn], first: int, last: int) -> dict[str, tuple[float, ...]]:
+    """Return the rates of each probe in the rounds from ``first`` to ``last``, round by round.
+
+    Raises :class:`ToolOutputError` if a probe of these rounds is missing in one of them, or was
+    measured twice.
+    """
+    table: dict[str, dict[int, float]] = {}
+    for turn in turns:
+        if first <= turn.round <= last:
+            row = table.setdefault(turn.probe, {})
+            if turn.round in row:
+                raise ToolOutputError(
+                    f"needle, round {turn.round}: {turn.probe} was measured twice"
+                )
+            row[turn.round] = turn.rate
+    for name, row in table.items():
+        for number in range(first, last + 1):
+            if number not in row:
+                raise ToolOutputError(
+                    f"needle: {name} is missing in round {number}, the last is {last}"
+                )
+    return {name: tuple(row[n] for n in range(first, last + 1)) for name, row in table.items()}
+
+
+def in_order(turns: Sequence[Turn]) -> list[dict[str, float]]:
+    """Return each round as the rates by probe, five digits, in the order of measuring."""
+    rounds: dict[int, dict[str, float]] = {}
+    for turn in turns:
+        rounds.setdefault(turn.round, {})[turn.probe] = float(f"{turn.rate:.5g}")
+    return [rounds[number] for number in sorted(rounds)]

@@ -21,6 +21,13 @@ class Io500(MakefilePackage):
 
     license("MIT")
 
+    # Preferred by name: Spack compares the letters, and "sc" comes after "isc".
+    version(
+        "isc26_v2",
+        tag="io500-isc26_v2",
+        commit="8863e648cd88e56dbb4cb3849a35b2a6efef62cf",
+        preferred=True,
+    )
     version("sc25_v1", tag="io500-sc25_v1", commit="29cd47d852f6051e1d4502230d2d6d5b509a5a6d")
 
     depends_on("c", type="build")
@@ -32,6 +39,22 @@ class Io500(MakefilePackage):
     depends_on("pkgconfig", type="build")
     depends_on("mpi")
 
+    # What prepare.sh of each release pins.
+    with when("@isc26_v2"):
+        resource(
+            name="ior",
+            git="https://github.com/hpc/ior.git",
+            commit="5fcf0ba995fd92164d50e344597e2d8203298c08",
+            destination=".",
+            placement="build/ior",
+        )
+        resource(
+            name="pfind",
+            git="https://github.com/VI4IO/pfind.git",
+            commit="d08501f9976caf1adabdebfb883d4701dd98fe35",
+            destination=".",
+            placement="build/pfind",
+        )
     with when("@sc25_v1"):
         resource(
             name="ior",

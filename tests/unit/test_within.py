@@ -1,0 +1,151 @@
+"""A phase of IO500 by itself: what the first node counted while it ran."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from iogauge.core.measurement import ToolOutput
+from iogauge.evidence import collect
+from iogauge.evidence.model import ClockSeen
+from iogauge.guards import within
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.within import PhasePart
+from iogauge.plan.case import Access, PhasePlan
+from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.tools import io500
+from support import stage
+from support.extras import extras
+
+RUN = Path(__file__).parents[1] / "data" / "samples" / "io500" / "isc26"
+MIB = 1 << 20
+#: The run began at this second of the clock, 100 s after the boot of its node.
+BEGAN = 1_795_383_570.0
+FULL = PhasePart(claimed_bytes=100 * MIB, claimed_s=2.0, counted_bytes=100 * MIB, moving_s=2.0)
+
+
+@pytest.fixture(scope="module")
+def output() -> ToolOutput:
+    files = {file.name: file.read_text() for file in RUN.iterdir()}
+    return io500.parse(files.pop("result.txt"), files.pop("stdout.txt"), files)
+
+
+def seen(output: ToolOutput, moved: dict[float, int], tmp_path: Path) -> PhaseSeen:
+    """The first phase of the recorded run; ``moved`` are written bytes by the seconds since its begin."""
+    plan, left = stage.plan(), collect.collect(stage.build(tmp_path / "stage"), stage.plan(), 0)
+    phase = PhasePlan(
+        name="io500",
+        command=[],
+        launch="tasks",
+        parse=None,
+        rates={"bw": ("ior-easy-write", "bw")},
+        access=Access(direction="write"),
+    )
+    total, instants = 0, [Instant(90.0, 0, 0)]
+    for second, count in sorted(moved.items()):
+        total += count
+        instants.append(Instant(100.0 + second, 0, total))
+    left = dataclasses.replace(
+        left,
+        outputs={"io500": (output,)},
+        activity=tuple(instants),
+        clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, 0),),
+        runs=(PhaseRun(1, "io500", 0, 100.0, 120.0, "t"),),
+    )
+    plan = dataclasses.replace(plan, repeat=[phase], nodes=len(left.views))
+    return PhaseSeen(CaseSeen(plan, left, extras(), "quick", (), {}), phase)
+
+
+def bytes_of(phase: PhaseSeen) -> Finding:
+    (found,) = within.phase_witnessed_of(phase)
+    return found
+
+
+def steps(begin: float, end: float, count: int) -> dict[float, int]:
+    """Bytes in steps of a fifth of a second."""
+    times = [begin + 0.2 * n for n in range(int((end - begin) / 0.2) + 1)]
+    return {time: count // len(times) for time in times}
+
+
+def test_a_phase_that_moved_its_bytes_while_it_ran(output: ToolOutput, tmp_path: Path) -> None:
+    easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
+    phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
+    assert bytes_of(phase).outcome is Outcome.OK
+    (clock,) = within.phase_seconds_witnessed_of(phase)
+    assert clock.outcome is Outcome.OK
+
+
+def test_bytes_that_moved_in_another_phase_prove_nothing(
+    output: ToolOutput, tmp_path: Path
+) -> None:
+    """Over the whole run there are enough of them."""
+    easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
+    later = {5.8: 0} | steps(6.0, 8.0, easy.bytes_moved or 0) | {9.0: 0}
+    phase = seen(output, later, tmp_path)
+    found = bytes_of(phase)
+    assert found.outcome is Outcome.INVALID
+    assert (
+        "wrote 324 MiB, as the tool says; while the phase ran its counters moved 0 B" in found.saw
+    )
+    assert not list(within.phase_seconds_witnessed_of(phase))
+
+
+@pytest.mark.parametrize("change", ["no counters", "another time zone", "no dates"])
+def test_what_nobody_counted_by_phase_says_so(
+    output: ToolOutput, tmp_path: Path, change: str
+) -> None:
+    phase = seen(output, {1.0: 400 * MIB, 2.0: 0}, tmp_path)
+    left, shown = phase.case.evidence, output
+    if change == "no counters":
+        left = dataclasses.replace(left, activity=())
+    elif change == "no dates":
+        shown = dataclasses.replace(output, moments=())
+    else:
+        left = dataclasses.replace(left, clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, -3600),))
+    left = dataclasses.replace(left, outputs={"io500": (shown,)})
+    phase = dataclasses.replace(phase, case=dataclasses.replace(phase.case, evidence=left))
+    found = bytes_of(phase)
+    assert found.outcome is Outcome.WARN
+    assert "nobody counted 1 of 1 execution(s) by phase" in found.saw
+
+
+def test_a_tool_of_one_phase_is_not_asked(output: ToolOutput, tmp_path: Path) -> None:
+    rest = {name: value for name, value in output.parameters.items() if name != "lengths"}
+    phase = seen(dataclasses.replace(output, parameters=rest), {1.0: 0}, tmp_path)
+    assert not list(within.phase_witnessed_of(phase))
+
+
+@pytest.mark.parametrize(
+    ("part", "copies", "outcome"),
+    [
+        (FULL, 1.0, Outcome.OK),
+        (dataclasses.replace(FULL, counted_bytes=96 * MIB), 1.0, Outcome.OK),
+        (dataclasses.replace(FULL, counted_bytes=94 * MIB), 1.0, Outcome.INVALID),
+        # A file system that writes everything twice.
+        (dataclasses.replace(FULL, counted_bytes=150 * MIB), 2.0, Outcome.INVALID),
+        (dataclasses.replace(FULL, counted_bytes=None), 1.0, Outcome.WARN),
+        (None, 1.0, Outcome.WARN),
+    ],
+)
+def test_bytes_of_a_phase(part: PhasePart | None, copies: float, outcome: Outcome) -> None:
+    found = within.phase_witnessed(direction="write", parts=[FULL, part], copies=max(1.0, copies))
+    if copies > 1 and part is not None:
+        found = within.phase_witnessed(direction="write", parts=[part], copies=copies)
+    assert found.outcome is outcome
+    read = within.phase_witnessed(direction="read", parts=[FULL], copies=2.0)
+    assert read.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("claimed", "outcome"), [(2.0, Outcome.OK), (1.91, Outcome.OK), (1.89, Outcome.INVALID)]
+)
+def test_seconds_of_a_phase(claimed: float, outcome: Outcome) -> None:
+    found = within.phase_seconds_witnessed(parts=[dataclasses.replace(FULL, claimed_s=claimed)])
+    assert found is not None and found.outcome is outcome
+
+
+def test_seconds_that_nobody_can_confirm_are_not_mentioned() -> None:
+    assert within.phase_seconds_witnessed(parts=[dataclasses.replace(FULL, moving_s=None)]) is None

@@ -1,0 +1,113 @@
+"""elbencho: options to arguments, and recorded outputs of 3.0-29 and 3.1-10 to bytes and seconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import ToolOutputError
+from iogauge.tools import elbencho
+from iogauge.tools.elbencho import ElbenchoOptions
+
+SAMPLES = Path(__file__).parents[2] / "data" / "samples"
+MIB = 1 << 20
+
+
+def sample(name: str, version: str = "") -> str:
+    return (SAMPLES / f"elbencho{version}_{name}.json").read_text()
+
+
+def words(**more: Any) -> ElbenchoOptions:
+    given: dict[str, Any] = {
+        "directory": "/tmp/scratch/data",
+        "write": True,
+        "threads": 2,
+        "file_bytes": 64 * MIB,
+        "block_bytes": MIB,
+        "direct": True,
+        "json_file": "elbencho_write.json",
+    }
+    return ElbenchoOptions(**given | more)
+
+
+@pytest.mark.parametrize(("version", "said"), [("", "3.1-10"), ("30", "3.0-29")])
+@pytest.mark.parametrize("name", ["write", "read"])
+def test_a_recorded_phase(name: str, version: str, said: str) -> None:
+    text = sample(name, version)
+    output = elbencho.parse(text)
+    assert (output.tool, output.version, output.tasks, output.nodes) == (
+        *("elbencho", said),
+        *(2, 1),
+    )
+    (phase,) = output.phases
+    assert (phase.name, phase.bytes_moved, phase.operations) == (name, 128 * MIB, 128)
+    assert phase.rates["bw"].value == pytest.approx(128 / phase.seconds)
+    (shown,) = re.findall(r'"last_done":\{"elapsed_time_ms":"(\d+)"', text)
+    assert phase.seconds == pytest.approx(int(shown) / 1000, abs=0.001)
+    assert [moment.name for moment in output.moments] == ["iso_start_date"]
+
+
+@pytest.mark.parametrize("version", ["", "30"])
+def test_the_words_are_those_of_the_recorded_command(version: str) -> None:
+    written = elbencho.parse(sample("write", version))
+    assert written.command.split() == ["elbencho", *words().arguments()]
+    read = words(write=False, json_file="elbencho_read.json")
+    seen = elbencho.parse(sample("read", version))
+    assert seen.command.split() == ["elbencho", *read.arguments()]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"command": '"elbencho" "-t" "2"'}, "no size after -b"),
+        ({"command": '"elbencho" "-t" "2" "-b"'}, "no size after -b"),
+        ({"command": '"elbencho" "-t" "2" "-b" "1q"'}, "no size after -b"),
+        ({"command": '"elbencho" "-b" "1m"'}, "'threads' is None"),
+        ({"command": None}, "no size after -b"),
+        ({"version": None}, "the version is None"),
+    ],
+)
+def test_an_older_line_that_lacks_what_it_stands_for(change: dict[str, Any], said: str) -> None:
+    line = json.dumps(json.loads(sample("write", "30")) | change)
+    with pytest.raises(ToolOutputError, match=re.escape(said)):
+        elbencho.parse(line)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"threads": 0}, "threads is 0"),
+        ({"block_bytes": 128 * MIB}, "a file of a block at least"),
+        ({"block_bytes": 3 * MIB}, "a multiple of block_bytes"),
+    ],
+)
+def test_what_elbencho_would_refuse_or_change(more: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        words(**more)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "said"),
+    [
+        (r"(?s).*", "", "found 0: (nothing)"),
+        (r"(?s)(.*)", r"\1\1", "for one phase, found 2"),
+        (r"WRITE", "MKDIRS", "expected WRITE or READ"),
+        (r"\}\}\n", "", "no JSON"),
+        (r"\}\}\n", "}} and more\n", "text after its JSON: and more"),
+        (r'("last_done".*"bytes":")\d+', r"\g<1>0", "'bytes' is '0'"),
+        (r'("last_done".*"bytes":")\d+', r"\g<1>67108864", "but it says"),
+        (r'("last_done".*"bytes/s":")\d', r"\g<1>9", "but it says"),
+        (r"3\.1-10", "none", "expected numbers"),
+        (r"2026-", "never-", "expected a date with a zone"),
+    ],
+)
+def test_what_is_no_whole_phase_is_refused(pattern: str, text: str, said: str) -> None:
+    whole = sample("write").replace("\\/", "/")
+    damaged = re.sub(pattern, text, whole, count=1)
+    assert damaged != whole
+    with pytest.raises(ToolOutputError, match=re.escape(said)):
+        elbencho.parse(damaged)
