@@ -149,7 +149,7 @@ def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> boo
     fits = True
     try:
         by = deadline.call(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
     except OSError as error:
         console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
         fits = False

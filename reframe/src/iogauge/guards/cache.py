@@ -76,7 +76,8 @@ def client_cache(
         return rule.ok(f"{size}, {memory}")
     sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""
     past = _why_not_past(nodes, task_offset, o_direct, sharing) + because(traits.why)
-    reasons = [past, f"{size} against {memory}"]
+    # A phase of files has no V: its size is their number.
+    reasons = [past, *([f"{size} against {memory}"] if bytes_per_node else [])]
     if expected_evictions:
         reason = _why_not_emptied(traits, evictions, expected_evictions, data_bytes, fetched)
         if not reason:
@@ -124,7 +125,7 @@ def _why_not_emptied(
 ) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
     if traits.cache == "opaque":
-        return f"the target has a cache that cannot be checked{because(traits.why)}"
+        return "the target has a cache that cannot be checked"
     if len(evictions) != expected:
         return f"the page cache was emptied {len(evictions)} times of {expected}"
     if held := [eviction for eviction in evictions if not eviction.proven_empty]:

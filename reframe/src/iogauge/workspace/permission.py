@@ -217,7 +217,9 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     _refuse_always(path, place.home_of)
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
-    ask = f"Ask its administrator to allow it ({own_command()} allow {path}), or name a directory of your own"
+    allow = f"{own_command()} allow {path}"
+    ask = f"Allow it: {allow}" if caller.uid == 0 else f"Ask its administrator to run: {allow}"
+    ask += "; or name a directory of your own"
     ask = f"{place.ignored}. {ask}" if place.ignored else ask
     if place.owner != caller.uid:
         raise NotAllowed(f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}")
