@@ -253,8 +253,8 @@ def server_cache(
     return Rule(
         "G3",
         f"total >= {memory_factor:g} x memory of the servers",
-        "The servers may have answered from memory: raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * server_memory)} or read the figure as one of their caches",
+        "The servers may have answered from memory. Raise limits.case_bytes to "
+        f"{format_bytes(memory_factor * server_memory)}, or take the figure as that of their caches",
     ).decide(
         total_bytes >= memory_factor * server_memory,
         f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",
