@@ -159,16 +159,11 @@ def show_history(
         str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
     ] = "",
     limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the records as JSON, one on each line.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(help="Write all matching records as .parquet, or as .lp for InfluxDB."),
+        Path | None, typer.Option(help="Write what matches as .parquet, or as .lp for InfluxDB.")
     ] = None,
-    site: Annotated[
-        str, typer.Option(help="With --export: value of the column 'site' of a .parquet.")
-    ] = "",
+    site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
     merge: Merge = None,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
