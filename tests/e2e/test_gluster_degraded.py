@@ -27,7 +27,7 @@ KINDS = [
     pytest.param(
         (3, "disperse 3 redundancy 1"),
         id="disperse",
-        marks=pytest.mark.nightly("e2e/test_gluster_degraded.py::test_both_are_believed[replica]"),
+        marks=pytest.mark.nightly("e2e/test_gluster_degraded.py::test_both_are_believed"),
     ),
 ]
 
