@@ -450,7 +450,7 @@ def test_servers_are_started_before_their_first_client() -> None:
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
     assert lines[1:4] == [
         f'    iog_phase view {each} agent view "$IOG_DIR" view',
-        f"    iog_servers 2 '' {each}",
+        f"    iog_servers fio 2 '' {each}",
         "}",
     ]
     assert '    iog_client read read.fio "read.$IOG_REP.json"' in lines

@@ -411,7 +411,7 @@ def _own(
 ) -> Moved:
     """Return the bytes of an execution's tasks on some hosts, or on all.
 
-    The kernel does not tell those of fio's servers, nor any of a network's client. Some kernels
+    The kernel does not tell those of servers, nor any of a network's client. Some kernels
     count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
     """
     of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]

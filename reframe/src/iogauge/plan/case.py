@@ -78,7 +78,7 @@ class PhasePlan:
 
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
     the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
-    servers of all nodes, ``servers`` for a program on the first node that uses the servers itself,
+    servers of all nodes, ``servers`` for a program on the first node that uses the tool's servers itself,
     ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
@@ -141,7 +141,7 @@ class PhasePlan:
 
     @property
     def on_servers(self) -> bool:
-        """Return whether fio's servers do the work."""
+        """Return whether servers on the nodes do the work."""
         return self.launch in ("clients", "servers")
 
 
