@@ -8,6 +8,7 @@ see that.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -149,8 +150,8 @@ def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
 def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> None:
     """Each host reads what the next one wrote, and no server takes work from others, or is left."""
     rig = make_module_rig(
-        tools=("elbencho",),
-        launcher="mpirun",
+        # With IOR among them, mpirun has its variables.
+        tools=("elbencho", "ior"),
         limits={"case_bytes": "192 MiB", "witness": "required"},
     )
     settings = rig.settings()
@@ -166,7 +167,8 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
     assert record["nodes"] == 3
     said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
     assert "G8 ok elbencho checked its data in the warm-up" in said
-    assert "G8 ok 96 block(s) of 1 repetition(s) read again" in said
+    assert re.search(r"G8 ok \d\d block\(s\) of 1 repetition\(s\) read again", said)
+    assert said.count("192 MiB or more in each execution") == 2
     order = [done.file(name).read_text().split() for name in ("servers.hosts", "servers.next")]
     assert order[1] == order[0][1:] + order[0][:1]
     assert [line.split(":")[0] for line in order[0]] == [cluster.address(h) for h in cluster.names]
