@@ -6,12 +6,11 @@
 #   iog_client NAME JOBFILE OUTPUT [OPTION...]   a phase that runs fio's job, with more options, on all servers
 #   iog_servers_stop                      end the servers; iog_end does so as well
 #
-# A file in the stage directory that the judge reads, by its name in plan/stage.py:
+# Files in the stage directory, by their names in plan/stage.py. The judge reads the first:
 #   SERVERS servers.txt                   a line "host address,port pid" for each
-#
-# elbencho reads two more: servers.hosts has a line "address:port" for each, and servers.next the same, but the
-# first of them last: what a node wrote is then read by the next node. servers.secret is the word that a server
-# of elbencho wants to hear from those who send it work.
+#   SERVERS_HOSTS servers.hosts           for elbencho: a line "address:port" for each
+#   SERVERS_NEXT servers.next             the same, but the first one last: what a node wrote is then read by the next node
+#   SERVERS_SECRET servers.secret         the word that a server of elbencho wants to hear from those who send it work
 #
 # fio names files by the server's address.
 # servers.lease is renewed while this script lives. A server ends when it says "stop", or when it is
