@@ -88,7 +88,9 @@ def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
     chromium.ask(fill.format("'TaskScaling oss12 write'"))
     some = visible(chromium, ".results tr[data-text]")
     assert 0 < some < every
-    assert chromium.ask("document.getElementById('count').textContent") == f"{some} result(s)"
+    assert (
+        chromium.ask("document.getElementById('count').textContent") == f"{some} of {every} results"
+    )
     chromium.ask(fill.format("''"))
     chromium.ask("document.querySelector('#tools [value=PASS]').click()")
     assert visible(chromium, "tr[data-verdict=PASS]") == 0

@@ -105,7 +105,9 @@ def test_grafanas_own_models_know_every_field_of_the_dashboard() -> None:
             return [x for k in ours for x in lost(ours[k], theirs.get(k), f"{where}.{k}")]
         if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
             return [
-                x for k, both in enumerate(zip(ours, theirs, strict=True)) for x in lost(*both, f"{where}[{k}]")
+                x
+                for k, both in enumerate(zip(ours, theirs, strict=True))
+                for x in lost(*both, f"{where}[{k}]")
             ]
         return [] if ours == theirs else [where]
 

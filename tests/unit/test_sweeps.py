@@ -56,7 +56,7 @@ def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() ->
     words = " ".join([*texts(figure, "text"), *texts(figure, "title")])
     for said in ("tasks", "reference 1250 MiB/s: acceptance", "ceiling 1300 MiB/s: 1 device(s)"):
         assert said in words
-    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node(s); ior 4.0.0" in plot.caption
+    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node; ior 4.0.0" in plot.caption
 
 
 def test_the_newest_record_of_a_point_counts() -> None:
