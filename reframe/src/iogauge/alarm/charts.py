@@ -45,6 +45,7 @@ FIGURE_STYLE: Final = """
 @media screen and (prefers-color-scheme:dark){.iog{--ink:#f0f6fc;--dim:#a2abb4;--grid:#3d444d;--band:#4493f838;--line:#79b8ff;--bad:#ff9a92;--paper:#0d1117;
 --t0:#56b4e9;--t1:#ff9d5c;--t2:#3ed6a8;--t3:#e79ac6;--t4:#e6c34a;--t5:#f0f6fc}}
 .iog text{fill:var(--dim);font:13px system-ui,sans-serif}
+.iog .number{fill:var(--ink)}
 .iog .title{fill:var(--ink);font-weight:600}
 .iog .grid{stroke:var(--grid)}
 .iog .band{fill:var(--band)}
@@ -348,7 +349,7 @@ CHART_STYLE: Final = """
 .iog .bar.reach{fill:var(--t2);fill-opacity:1}
 .iog .bar.slow{fill:var(--bad);fill-opacity:1}
 .iog .axis{stroke:var(--dim)}
-.iog .part{stroke:var(--line);stroke-width:2.2}
+.iog .part{stroke:var(--line);stroke-width:1.6}
 .iog .track{fill:var(--grid);fill-opacity:.55}
 """ + "".join(
     f".iog .c{n}{{stroke:var(--t{n});fill:var(--t{n})}}.iog .trace.c{n}{{fill:none;stroke-dasharray:{dash}}}\n"
@@ -466,7 +467,7 @@ def _beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
             f'<text x="{WIDE - RIGHT}" y="{y + 19}" text-anchor="end">{format_value(dot.value)}</text>'
         )
     if references:
-        words = f'<path class="published" d="M0 -8v14"/><text x="10" y="4">reference</text>'
+        words = '<path class="published" d="M0 -8v14"/><text x="10" y="4">reference</text>'
         parts.append(f'<g transform="translate({left} {high - 12})">{words}</g>')
     return "".join([*parts, "</svg>"])
 
@@ -566,9 +567,9 @@ def _legend(plot: Plot) -> Iterator[str]:
     if any(dot.reference for dot in plot.dots):
         yield '<path class="published" d="M4 0h18"/><text x="34" y="4">reference</text>'
     for value, text in plot.ceilings.items():
-        words = f"ceiling {short(round(value))} {plot.unit}" + (
-            f": {text}" if len(text) < 24 else ""
-        )
+        words = f"ceiling {short(round(value))} {plot.unit}"
+        if len(words) + len(text) < 34:
+            words += f": {text}"
         yield f'<path class="ceiling" d="M0 0h26"/><text x="34" y="4">{escape(visible(words))}</text>'
     if any(dot.metric.verdict is Verdict.FAIL for dot in plot.dots):
         yield '<circle class="bad" cx="13" cy="0" r="7"/><text x="34" y="4">ring: FAIL</text>'
@@ -676,12 +677,12 @@ def layers(chain: Chain, partition: str) -> str:
     values = [v for row in rows for v in row[1:] if v]
     # A layer that carries far more than the others would leave nothing of them to see.
     top = max((v for v in values if v <= _FAR * min(values)), default=0.0)
-    left, wide, step = 130, WIDE - 130 - 110, 30
+    left, wide, step = 226, WIDE - 226 - 30, 30
     high = TOP + step * len(rows) + 8
     parts = [begin(f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}", high)]
     for nth, (name, declared, measured) in enumerate(rows):
         y = TOP + nth * step
-        parts.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{name}</text>')
+        parts.append(f'<text x="136" y="{y + 17}" text-anchor="end">{name}</text>')
         if declared:
             parts.append(
                 f'<rect class="track" x="{left}" y="{y + 4}" width="{wide * min(declared / top, 1):.1f}" height="18"/>'
@@ -700,41 +701,65 @@ def layers(chain: Chain, partition: str) -> str:
                 f'<path class="ceiling" d="M{left + wide * declared / top:.1f} {y}v26">{tip}</path>'
             )
         words = [format_bytes(v) + "/s" for v in (measured or declared,) if v]
-        parts.append(f'<text x="{WIDE - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>')
+        parts.append(
+            f'<text class="number" x="{left - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>'
+        )
     return "".join([*parts, "</svg>"])
 
 
-def ratios(title: str, rows: Mapping[str, tuple[float, float, float, bool]]) -> str:
-    """Return ratios with their intervals on a logarithmic axis, by name; 1 is no difference.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """A ratio of two sides with its interval; ``sure`` if the interval is over runs and excludes 1."""
 
-    A row is ratio, lower and upper end, and whether the interval excludes 1.
-    """
-    high = TOP + 22 * len(rows) + 26
-    ends = [v for row in rows.values() for v in row[:3] if v > 0]
-    reach = min(max([1.25, *ends, *(1 / v for v in ends)]), 16.0)
-    left, wide = 276, WIDE - 276 - 70
+    case: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    sure: bool
+
+
+#: Ratios that an axis of ratios may name, from 1 on.
+_RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
+
+
+def ratios(title: str, rows: Sequence[Between]) -> str:
+    """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
+    cases: dict[str, list[Between]] = {}
+    for row in rows:
+        cases.setdefault(row.case, []).append(row)
+    step, left, wide = 20, 200, WIDE - 200 - 70
+    depth = step * (len(rows) + len(cases))
+    high = TOP + depth + 34
+    ends = [v for row in rows for v in (row.ratio, row.low, row.high) if v > 0]
+    reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
 
     def x(value: float) -> float:
         share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2
         return left + wide * min(max(share, 0.0), 1.0)
 
     parts = [begin(title, high)]
-    marks = [1 / reach, 1 / math.sqrt(reach), 1.0, math.sqrt(reach), reach]
-    for mark in marks:
+    known = [mark for mark in _RATIOS if mark <= reach][-2:]
+    for mark in (*(1 / mark for mark in reversed(known)), 1.0, *known):
         kind = "reference" if mark == 1 else "grid"
         parts.append(
-            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 8}v{22 * len(rows) + 10}"/>'
-            f'<text x="{x(mark):.1f}" y="{high - 8}" text-anchor="middle">{mark:.3g}</text>'
+            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 14}v{depth + 10}"/>'
+            f'<text x="{x(mark):.1f}" y="{high - 14}" text-anchor="middle">{mark:.3g}</text>'
         )
-    for k, (name, (ratio, low, upper, sure)) in enumerate(rows.items()):
-        y = TOP + 22 * k + 6
-        label = name if len(name) < 36 else f"{name[:17]}…{name[-17:]}"
-        tip = _tip(f"{name}: B / A = {ratio:.3f} (95 %: {low:.3f} to {upper:.3f})")
-        fill = "" if sure else " off"
-        parts.append(
-            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(label))}</text>'
-            f'<path class="part" d="M{x(low):.1f} {y}H{x(upper):.1f}"/>'
-            f'<circle class="run{fill}" cx="{x(ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
-            f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{ratio:.3f}</text>'
-        )
+    y = TOP - 2
+    for case, mine in cases.items():
+        label = case if len(case) < 74 else f"{case[:72]}…"
+        parts.append(f'<text class="number" x="8" y="{y + 4}">{escape(visible(label))}</text>')
+        for row in mine:
+            y += step
+            tip = _tip(
+                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})"
+            )
+            parts.append(
+                f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(row.metric[:26]))}</text>'
+                f'<circle class="run{"" if row.sure else " off"}" cx="{x(row.ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
+                f'<path class="part" d="M{x(row.low):.1f} {y}H{x(row.high):.1f}M{x(row.low):.1f} {y - 4}v8M{x(row.high):.1f} {y - 4}v8"/>'
+                f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{row.ratio:.3f}</text>'
+            )
+        y += step
     return "".join([*parts, "</svg>"])

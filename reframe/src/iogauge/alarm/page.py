@@ -181,26 +181,44 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
     )
 
 
+#: What a mark of a comparison says of B.
+_MARKS_OF_B: Final = {
+    "better": "B is better in {}",
+    "worse": "B is worse in {}",
+    "differs": "{} differ by more than the noise within a run",
+    "alike": "{} cannot be told apart",
+    "?": "{} have too few values for an interval",
+}
+
+
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
     from iogauge.report.sides import HEADINGS, cells  # with numpy
 
-    rows = {
-        f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
+    drawn = [
+        charts.Between(
+            case=re.sub(r"(^| )\w+=", r"\1", one.case),
+            metric=one.metric,
+            ratio=one.ratio,
+            low=one.ratio if one.low is None else one.low,
+            high=one.ratio if one.high is None else one.high,
+            sure=one.mark in ("better", "worse"),
+        )
         for one in found.ratios
-        if one.low is not None and one.high is not None
-    }
-    bare = {f"{one.case} {one.metric}": (one.ratio, one.ratio, one.ratio) for one in found.ratios}
-    both = {name: rows.get(name, line) for name, line in bare.items()}
-    sure = {f"{r.case} {r.metric}" for r in found.ratios if r.mark in ("better", "worse")}
-    drawn = {name: (*line, name in sure) for name, line in both.items()}
+    ]
+    counts = Counter(one.mark for one in found.ratios)
     return TEMPLATES.get_template("compare.html").render(
         found=found,
         rows=[(one, cells(one)) for one in found.ratios],
         headings=HEADINGS,
         figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
         written=written_by(),
-        counts=Counter(one.mark for one in found.ratios),
+        conclusion=[
+            words.format(counts[mark]) for mark, words in _MARKS_OF_B.items() if counts[mark]
+        ],
+        signs={"better": "▲ ", "worse": "▼ "},
+        kinds={"better": "PASS", "worse": "FAIL"},
+        count=count,
         style=page_style(),
         policy=NO_SCRIPT,
     )
