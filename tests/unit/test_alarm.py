@@ -335,6 +335,12 @@ def test_a_lasting_gain_and_the_newest_run_are_never_clipped() -> None:
     assert charts.scale_of(curve_of([100.0] * 20 + [900.0, 100.0]))[1] < 300
 
 
+def test_of_few_runs_none_is_clipped() -> None:
+    """Of two runs nobody can say which one is the outlier: the loss between them must be seen."""
+    bottom, top = charts.scale_of(curve_of([9163.0, 1925.0]))
+    assert bottom == 0 and top > 9163
+
+
 def test_the_newest_run_makes_no_axis_if_it_is_not_valid() -> None:
     verdicts = [*[Verdict.PASS] * 9, Verdict.INVALID]
     assert charts.scale_of(curve_of([320.0] * 9 + [4363.0], verdicts))[1] < 400
