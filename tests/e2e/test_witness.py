@@ -7,6 +7,7 @@ fsync, caps of a control group. No output and no record is edited, but by a prog
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -84,8 +85,12 @@ THROTTLE = Path("/sys/fs/cgroup/blkio")
 
 @contextmanager
 def capped(device: str, **most: int) -> Iterator[None]:
-    """A device takes at most so many bytes a second (``read``, ``written``), from all of this machine."""
-    files = {"read": "blkio.throttle.read_bps_device", "written": "blkio.throttle.write_bps_device"}
+    """A device takes at most so many bytes a second (``read``, ``written``), or ``reads``, from all of this machine."""
+    files = {
+        "read": "blkio.throttle.read_bps_device",
+        "written": "blkio.throttle.write_bps_device",
+        "reads": "blkio.throttle.read_iops_device",
+    }
     if not (THROTTLE / files["read"]).exists():
         pytest.skip("needs the controller blkio of cgroup v1")
     node = os.stat(device).st_rdev
@@ -362,3 +367,43 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}
     assert 15 < figures["write_bw"] < 22
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(
+            0,
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_a_slow_disk_is_healthy",
+                "unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
+            ),
+        ),
+        1,
+    ],
+)
+def test_a_disk_that_others_share_request_by_request(
+    make_rig: Make, place: Place, others: int
+) -> None:
+    """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
+    target = place.formatted("ext4")
+    limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}
+    other = "fio --name=other --size=64m --bs=4k --direct=1 --numjobs=2".split()
+    shell(*other, "--rw=write", f"--directory={target}", "--end_fsync=1")
+    reading = [
+        subprocess.Popen(
+            [*other, "--rw=randread", f"--directory={target}", "--time_based", "--runtime=600"],
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(others)
+    ]
+    try:
+        with capped(place.last, reads=400):
+            run = judged(make_rig, target, *DIRECT, tools=("fio",), limits=limits)
+    finally:
+        for process in reading:
+            process.terminate()
+            process.wait()
+    assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
+    assert not others or re.search(r"G19: others on .* of \d+ requests", run.out), run.out

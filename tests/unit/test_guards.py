@@ -1592,6 +1592,27 @@ def test_g19_sees_others(
     says(finding, "G19", saw, "at most 10%", "others do not use the target")
 
 
+@pytest.mark.parametrize(
+    ("foreign", "requests", "outcome"),
+    [
+        (4 * MIB, (1200, 2400), Outcome.CONTAMINATED),
+        # A few large requests, many small ones, and a few of any size.
+        (40 * MIB, (2400, 2660), OK),
+        (MIB // 4, (1200, 2400), OK),
+        (4 * MIB, (100, 355), OK),
+        # Phases whose requests are not small.
+        (4 * MIB, None, OK),
+    ],
+)
+def test_g19_counts_requests_if_all_are_small(
+    foreign: int, requests: tuple[int, int] | None, outcome: Outcome
+) -> None:
+    finding = witness.foreign_load(
+        nodes=1, own=Moved(4 * MIB, 0), counted=Moved(4 * MIB + foreign, 0), requests=requests
+    )
+    assert finding.outcome is outcome, finding
+
+
 def moved(**more: Any) -> NodeActivity:
     return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
 

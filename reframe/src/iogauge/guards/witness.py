@@ -32,6 +32,9 @@ SLACK_BYTES: Final = 16 << 20
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 64 << 20
+#: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
+FOREIGN_REQUESTS: Final = 256
+SMALL_REQUEST: Final = 128 << 10
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
@@ -430,28 +433,41 @@ def foreign_load(
     own: Moved | None,
     counted: Moved,
     jobs: Sequence[tuple[int, int]] = (),
+    requests: tuple[int, int] | None = None,
     max_share: float = 0.1,
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
     tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
-    belong to other jobs. Less than 64 MiB are ignored. A limit above 50 % gives a remark.
+    belong to other jobs. Less than 64 MiB are ignored, unless all transfers of the case are direct and
+    below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
+    others, and less than 256 requests are ignored. A limit above 50 % gives a remark.
 
     ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
     what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
     there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
+    ``requests`` are those of the tasks and of all programs, None unless they are small.
     """
     parts = []
     worst = 0.0
 
-    def weigh(foreign: int, total: int, who: str) -> None:
+    def weigh(
+        foreign: int, total: int, who: str, requests: tuple[int, int] | None = None
+    ) -> None:
         nonlocal worst
         share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+        said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
+        if requests:
+            theirs = max(0, requests[1] - requests[0])
+            said += f" with {theirs} of {requests[1]} requests"
+            if total and theirs >= FOREIGN_REQUESTS:
+                # A few large requests are little load, and so are many small ones with hardly a byte.
+                share = max(share, min(foreign / total, theirs / requests[1]))
         worst = max(worst, share)
-        parts.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
+        parts.append(f"{said} ({share:.0%})")
 
     if own is not None:
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)")
+        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)", requests)
     if jobs:
         theirs = sum(foreign for _, foreign in jobs)
         weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
@@ -479,13 +495,14 @@ def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
             for change in distinct
             if change.jobs_own is not None and change.jobs_foreign is not None
         ],
+        requests=_all_requests(seen),
         max_share=seen.extras.limits.max_foreign,
     )
 
 
-def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
-    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
-    executions = [
+def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
+    """Return the executions of the judged phases that use the target."""
+    return [
         (phase, output, testimony)
         for phase in seen.phases
         if phase.phase.witnessed
@@ -493,6 +510,31 @@ def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
         and not phase.phase.within
         for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
     ]
+
+
+def _all_requests(seen: CaseSeen) -> tuple[int, int] | None:
+    """Return the tasks' requests and all requests of the judged phases; None unless all are small.
+
+    A direct transfer is one request, if it is not copied.
+    """
+    own = counted = 0
+    for phase, output, testimony in _executions(seen):
+        sizes = {one.transfer_bytes or 0 for one in output.phases}
+        requests = testimony.requests(seen.shared_counters)
+        direct = phase.moves_data and phase.access.o_direct and not output.disturber
+        if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
+            return None
+        if requests is None or not testimony.complete:
+            return None
+        moved = _own(phase, output, testimony)
+        own += (moved.read + round(moved.written * seen.copies[1])) // min(sizes)
+        counted += requests
+    return (own, counted) if counted else None
+
+
+def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
+    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
+    executions = _executions(seen)
     own = counted = Moved()
     for phase, output, testimony in executions:
         moved = testimony.counted(seen.shared_counters)
