@@ -238,6 +238,17 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
         memory.unlink(missing_ok=True)
 
 
+@pytest.mark.needs_ior
+def test_files_that_are_read_before_they_are_read(make_rig: Make, place: Place) -> None:
+    """The devices move all bytes while the tool's processes run, but before the tool starts its clock."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    before = 'cat "$IOG_DIR"/data.*"$rank" >/dev/null'
+    rig.program("ior", f'case "$*" in *" -r "*) {before} ;; esac\nexec "$real" "$@"')
+    run = rig.run(*IOR)
+    run.never_passed("G8: the tool read 128 MiB, as it says; .* for 256 MiB")
+
+
 SLOW_CLOCK = """
 import json, sys
 file = sys.argv[1]

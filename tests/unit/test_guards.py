@@ -1709,6 +1709,15 @@ def test_g8_refuses_a_tool_that_says_too_little() -> None:
     assert buffered.outcome is OK
 
 
+def test_g8_refuses_tasks_that_read_their_data_twice() -> None:
+    """Then the second time is served by a cache, and the devices moved as much as the tool says."""
+    twice = {**HONEST, "asked": 2 * GIB}
+    for most, outcome in ((None, OK), (2 * GIB, OK), (int(1.1 * GIB), Outcome.INVALID)):
+        seen = counts(**twice, most_asked=most)
+        finding = witness.bytes_witnessed(direction="read", executions=[seen], source="sda")
+        assert finding.outcome is outcome, finding
+
+
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, Outcome.INVALID)])
 def test_g8_knows_the_second_copy_of_a_file_system(counted: int, outcome: Outcome) -> None:
     seen = counts(**{**HONEST, "counted": counted, "least": counted})
