@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -355,6 +356,52 @@ def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
     rig.run("-n", "FioMetadata").never_passed(
         r"G9: 4000 file\(s\) were made, and the case's directory holds 0: the files lay elsewhere"
     )
+
+
+STORM = """
+import os, sys
+for number in range(10_000_000):
+    os.close(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_WRONLY))
+    if number % 4000 == 3999:
+        for old in range(number - 3999, number + 1):
+            os.unlink(f"{sys.argv[1]}/{old}")
+"""
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    ("fstype", "others"),
+    [
+        ("ext4", True),
+        *(
+            pytest.param(
+                fstype,
+                others,
+                marks=pytest.mark.nightly(
+                    "e2e/test_witness.py::test_a_file_system_on_which_others_make_files",
+                    "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
+                ),
+            )
+            for fstype, others in (("ext4", False), ("xfs", False), ("xfs", True))
+        ),
+    ],
+)
+def test_a_file_system_on_which_others_make_files(
+    make_rig: Make, place: Place, fstype: str, others: bool
+) -> None:
+    """What they write is in a journal, and hardly any bytes; what they cost is a part of the rate."""
+    target = place.formatted(fstype)
+    limits = {"case_files": 40_000, "max_foreign": "10 %", "repetitions": 2}
+    (target / "theirs").mkdir()
+    storm = subprocess.Popen([sys.executable, "-c", STORM, str(target / "theirs")]) if others else 0
+    try:
+        run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
+    finally:
+        if storm:
+            storm.terminate()
+            storm.wait()
+    assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
+    assert not others or "the inodes in use changed by" in run.record["reason"], run.record["reason"]
 
 
 @pytest.mark.needs_ior

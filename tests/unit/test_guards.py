@@ -1613,6 +1613,26 @@ def test_g19_counts_requests_if_all_are_small(
     assert finding.outcome is outcome, finding
 
 
+@pytest.mark.parametrize(
+    ("executions", "outcome"),
+    [
+        ([(20_000, 20_010), (20_000, 19_990)], OK),
+        ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
+        ([(20_000, 10_000)], Outcome.CONTAMINATED),
+        ([(20_000, 0)], Outcome.CONTAMINATED),
+        # A few files beside few, and a tenth.
+        ([(1000, 1900)], OK),
+        ([(20_000, 22_000)], OK),
+    ],
+)
+def test_g19_holds_files_against_the_inodes_in_use(
+    executions: list[tuple[int, int]], outcome: Outcome
+) -> None:
+    finding = witness.foreign_files(executions=executions)
+    assert finding and finding.outcome is outcome, finding
+    assert witness.foreign_files(executions=[]) is None
+
+
 def moved(**more: Any) -> NodeActivity:
     return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
 

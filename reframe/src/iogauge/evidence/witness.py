@@ -269,11 +269,20 @@ def seconds_of_growth(
     return _seconds_of(counts, span, own_bytes) if _alone(counts, span, own_bytes) else None
 
 
+def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:
+    """Return how many files all programs made and removed in a span, at least; None if nobody counted them."""
+    counts = [(i.time, i.files) for i in instants if i.files is not None]
+    return _changed(counts, span) if counts else None
+
+
+def _changed(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> int:
+    within = _within(counts, span)
+    return sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
+
+
 def _alone(counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int) -> bool:
     """Return whether all changes of a count in a span are those of the tasks."""
-    within = _within(counts, span)
-    changed = sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
-    return abs(changed - abs(own)) <= _ENDS * abs(own)
+    return abs(_changed(counts, span) - abs(own)) <= _ENDS * abs(own)
 
 
 def _within(

@@ -14,6 +14,7 @@ from iogauge.core.units import format_bytes, format_seconds
 from iogauge.evidence.witness import (
     Moved,
     Testimony,
+    files_changed,
     seconds_of_activity,
     seconds_of_files,
     seconds_of_growth,
@@ -133,7 +134,7 @@ def _objection(
         (seen.asked, fewest, "its tasks asked the kernel for"),
         (seen.own, fewest, "the kernel moved for its tasks"),
         (seen.counted, fewest * least_copies, f"{source} moved"),
-        (seen.least, fewest, f"a device below {source} moved"),
+        (seen.least, fewest, f"a device below {source or 'the mount'} moved"),
     ):
         if count is not None and count < demanded:
             return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
@@ -371,9 +372,13 @@ def _but_trees(output: ToolOutput) -> list[Phase]:
     return [phase for phase in output.phases if not phase.name.startswith("tree_")]
 
 
-def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
-    """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
-    case, views = seen.case, seen.case.evidence.views
+def _made(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
+) -> tuple[tuple[float, float], int] | None:
+    """Return when an execution ran on the first node, and how many files it made, or removed if negative; None if it
+    also did something else, or if they are few.
+    """
+    views = seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
     names = [phase.name for phase in _but_trees(output)]
     kept = output.parameters.get("unlink") != "1" and not output.disturber
@@ -382,10 +387,58 @@ def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     files = _but_trees(output)[0].operations or 0
     if files < LEAST_FILES:
         return None
-    own = files if names == ["create"] else -files
-    seconds = seconds_of_files(case.evidence.activity, span, own)
+    return span, files if names == ["create"] else -files
+
+
+def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+    """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
+    made = _made(seen, output, testimony)
+    if made is None:
+        return None
+    seconds = seconds_of_files(seen.case.evidence.activity, *made)
     synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
     return None if seconds is None else seconds + synced
+
+
+def foreign_files(
+    *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
+) -> Finding | None:
+    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. ext2 to
+    ext4, XFS and an overlay on them tell this number. A difference of less than 1,000 files is ignored.
+
+    ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile. Returns
+    None if nobody counted any.
+    """
+    worst, saw = 0.0, ""
+    for own, changed in executions:
+        share = abs(changed - own) / max(changed, own)
+        saw = saw or f"{own} file(s) were made, as the tool says, and the inodes in use say so"
+        if abs(changed - own) >= LEAST_FILES and share > worst:
+            worst = share
+            saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
+    if not executions:
+        return None
+    return Rule(
+        "G19",
+        f"the inodes in use change by the files of the tool, within {max_share:.0%}",
+        "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
+    ).decide(worst <= max_share, saw, Outcome.CONTAMINATED)
+
+
+def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G19 for phases that make files on a file system of one node."""
+    case = seen.case
+    executions = []
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        made = _made(seen, output, testimony) if testimony.complete else None
+        changed = files_changed(case.evidence.activity, made[0]) if made else None
+        # XFS counts what was removed later.
+        if made and changed is not None and made[1] > 0:
+            executions.append((made[1], changed))
+    if len({view.cache_id for view in case.evidence.views}) == 1:
+        finding = foreign_files(executions=executions, max_share=case.extras.limits.max_foreign)
+        if finding:
+            yield finding
 
 
 def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
