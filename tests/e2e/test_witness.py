@@ -401,7 +401,9 @@ def test_a_file_system_on_which_others_make_files(
             storm.terminate()
             storm.wait()
     assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
-    assert not others or "the inodes in use changed by" in run.record["reason"], run.record["reason"]
+    assert not others or "the inodes in use changed by" in run.record["reason"], run.record[
+        "reason"
+    ]
 
 
 @pytest.mark.needs_ior
@@ -447,7 +449,7 @@ def test_a_disk_that_others_share_request_by_request(
     """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
     target = place.formatted("ext4")
     limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}
-    other = "fio --name=other --size=64m --bs=4k --direct=1 --numjobs=2".split()
+    other = ["fio", "--name=other", "--size=64m", "--bs=4k", "--direct=1", "--numjobs=2"]
     shell(*other, "--rw=write", f"--directory={target}", "--end_fsync=1")
     reading = [
         subprocess.Popen(

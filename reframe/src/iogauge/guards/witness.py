@@ -510,9 +510,7 @@ def foreign_load(
     parts = []
     worst = 0.0
 
-    def weigh(
-        foreign: int, total: int, who: str, requests: tuple[int, int] | None = None
-    ) -> None:
+    def weigh(foreign: int, total: int, who: str, requests: tuple[int, int] | None = None) -> None:
         nonlocal worst
         share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
         said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"

@@ -18,22 +18,22 @@ iog_count() {
 }
 
 iog_grow() {
-    local before counter name now then grown
+    local before counter name now old grown
     before=$1 grown=''
     iog_count
     for counter in $counted; do
-        name=${counter%=*} now=${counter##*=} then=0,0,0,0
+        name=${counter%=*} now=${counter##*=} old=0,0,0,0
         case "$before " in
             *" $counter "*) continue ;;
             *" $name="*)
-                then=${before#*" $name="}
-                then=${then%% *}
+                old=${before#*" $name="}
+                old=${old%% *}
                 ;;
         esac
-        grown="$grown $name=$((${now%%,*} - ${then%%,*}))"
+        grown="$grown $name=$((${now%%,*} - ${old%%,*}))"
         while [ "$now" != "${now#*,}" ]; do
-            now=${now#*,} then=${then#*,}
-            grown="$grown,$((${now%%,*} - ${then%%,*}))"
+            now=${now#*,} old=${old#*,}
+            grown="$grown,$((${now%%,*} - ${old%%,*}))"
         done
     done
     counted=$grown
