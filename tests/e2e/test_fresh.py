@@ -258,6 +258,16 @@ class TestEnvironment:
         (remark,) = objections(run)
         assert remark == "preloaded, and unknown here: libz.so.1 (LD_PRELOAD)"
 
+    def test_what_a_user_has_in_the_environment_changes_nothing(
+        self, fio_rig: Rig, tmp_path: Path
+    ) -> None:
+        """The session is started by the fourth task of an outer job, by a shell with words of its own."""
+        (tmp_path / "bashrc").write_text("set -u\nIFS=:\nCDPATH=/tmp\n")
+        numbers = dict.fromkeys(("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), "3")
+        more = {"POSIXLY_CORRECT": "1", "BASH_ENV": str(tmp_path / "bashrc"), "LC_ALL": "C"}
+        run = fio_rig.run(*FIO, **numbers, **more)
+        assert run.record["verdict"] in ("PASS", "UNSTABLE"), run.out
+
     def test_a_tool_that_is_a_script_is_a_remark(self, fio_rig: Rig) -> None:
         fio_rig.program("fio", 'exec "$real" "$@"')
         fio_rig.program("ior", "exit 1")  # no tool of this case

@@ -1592,6 +1592,47 @@ def test_g19_sees_others(
     says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
 
 
+@pytest.mark.parametrize(
+    ("foreign", "requests", "outcome"),
+    [
+        (4 * MIB, (1200, 2400), Outcome.CONTAMINATED),
+        # A few large requests, many small ones, and a few of any size.
+        (40 * MIB, (2400, 2660), OK),
+        (MIB // 4, (1200, 2400), OK),
+        (4 * MIB, (100, 355), OK),
+        # Phases whose requests are not small.
+        (4 * MIB, None, OK),
+    ],
+)
+def test_g19_counts_requests_if_all_are_small(
+    foreign: int, requests: tuple[int, int] | None, outcome: Outcome
+) -> None:
+    finding = witness.foreign_load(
+        nodes=1, own=Moved(4 * MIB, 0), counted=Moved(4 * MIB + foreign, 0), requests=requests
+    )
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("executions", "outcome"),
+    [
+        ([(20_000, 20_010), (20_000, 19_990)], OK),
+        ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
+        ([(20_000, 10_000)], Outcome.CONTAMINATED),
+        ([(20_000, 0)], Outcome.CONTAMINATED),
+        # A few files beside few, and a tenth.
+        ([(1000, 1900)], OK),
+        ([(20_000, 22_000)], OK),
+    ],
+)
+def test_g19_holds_files_against_the_inodes_in_use(
+    executions: list[tuple[int, int]], outcome: Outcome
+) -> None:
+    finding = witness.foreign_files(executions=executions)
+    assert finding and finding.outcome is outcome, finding
+    assert witness.foreign_files(executions=[]) is None
+
+
 def moved(**more: Any) -> NodeActivity:
     return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
 
@@ -1686,6 +1727,15 @@ def test_g8_refuses_a_tool_that_says_too_little() -> None:
         direction="read", executions=[seen], source="sda", extra_bytes=GIB
     )
     assert buffered.outcome is OK
+
+
+def test_g8_refuses_tasks_that_read_their_data_twice() -> None:
+    """Then the second time is served by a cache, and the devices moved as much as the tool says."""
+    twice = {**HONEST, "asked": 2 * GIB}
+    for most, outcome in ((None, OK), (2 * GIB, OK), (int(1.1 * GIB), Outcome.INVALID)):
+        seen = counts(**twice, most_asked=most)
+        finding = witness.bytes_witnessed(direction="read", executions=[seen], source="sda")
+        assert finding.outcome is outcome, finding
 
 
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, Outcome.INVALID)])

@@ -18,7 +18,8 @@ from iogauge.core.measurement import Metric
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost
 from iogauge.plan.case import Access
-from iogauge.records.record import Record, ReferenceRecord
+from iogauge.records import ceilings
+from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
 from iogauge.report import outcome, table
 from iogauge.report.outcome import SessionRecords
 from support import records
@@ -554,7 +555,17 @@ def test_cost_at_the_ceiling_of_the_published_server() -> None:
         3.125,
         pytest.approx(1556.48),  # type: ignore[arg-type]
         "list",
+        cost.record,
     )
+
+
+def test_the_price_of_a_target_does_not_rest_on_a_layer_below_it() -> None:
+    assert set(LAYER_CHECKS) == set(ceilings._METRICS)
+    layers = [bandwidth(40.0, check=name, case=name) for name in LAYER_CHECKS]
+    found = table.costs([bandwidth(3.125), *layers])
+    assert [(cost.case, cost.gb_s, cost.record.check) for cost in found] == [
+        ("Ior posix", 3.125, "IorPosix")
+    ]
 
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:

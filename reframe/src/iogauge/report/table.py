@@ -15,7 +15,7 @@ from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.derive import POINTS, cost_per_gb_s_month
-from iogauge.records.record import MetricRecord, PriceRecord, Record
+from iogauge.records.record import LAYER_CHECKS, MetricRecord, PriceRecord, Record
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import Ending, same_fault
 
@@ -242,13 +242,15 @@ class BandwidthPrice:
     gb_s: float
     per_gb_s_month: float
     source: str
+    record: Record
 
 
 def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
     """Return the prices by partition and bandwidth metric.
 
     ``records`` come in the order in which they were made. The newest valid value of each case
-    counts, and for each metric the best case. Partitions without a price are left out.
+    counts, and for each metric the best case. Partitions without a price are left out, and so is what
+    a layer below the target carries.
     """
     newest: dict[tuple[str, ...], dict[str, tuple[float, Record, PriceRecord]]] = {}
     for record in records:
@@ -256,7 +258,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
         for metric in record.metrics if price else ():
             if metric.unit not in BANDWIDTH_UNITS or not metric.verdict.is_valid:
                 continue
-            if price is None or metric.median <= 0:
+            if price is None or metric.median <= 0 or record.check in LAYER_CHECKS:
                 continue
             bytes_s = convert(metric.median, metric.unit, "B/s")
             cases = newest.setdefault((record.system, record.partition, metric.name), {})
@@ -274,6 +276,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
                 gb_s=bytes_s / 1e9,
                 per_gb_s_month=cost_per_gb_s_month(price.per_gb_month, price.capacity, bytes_s),
                 source=price.source,
+                record=record,
             )
         )
     return prices

@@ -403,7 +403,7 @@ def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioOptions:
-    """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh does it.
+    """How fio is called on one node: one job file. On servers iog_client of servers.sh does it.
 
     Each fio gets one job, but for :func:`disturbed_jobs`: with several in one file ``$jobnum`` keeps counting, and a
     read job would not find the files of its layout job.
