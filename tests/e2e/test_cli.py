@@ -122,7 +122,7 @@ class TestPlan:
         assert run.rc == 1, run.out
         assert run.out.count("FioRandomRead") >= 3 and "ok G13" in flat(run.out), run.out
         assert "Burst: cannot run: this scenario cannot be run at this scale" in flat(run.out)
-        assert "as much as the target can" in flat(run.out)
+        assert "as fast as the target can" in flat(run.out)
         fine = rig.iogauge("plan", "-n", "^FioRandomRead")
         assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
 
