@@ -327,6 +327,22 @@ def test_the_load_of_each_case_is_one_remark_with_its_range() -> None:
     assert "load before the run 1.30 x cores" in shown(found, wide=True)
 
 
+def test_the_spread_of_each_unstable_case_is_one_reason_with_its_range() -> None:
+    found = [
+        record(
+            case=f"Ior {n}",
+            findings=[
+                {
+                    **finding("warn", None, "G17"),
+                    "saw": f"coefficient of variation {spread}% over 3 repetitions",
+                }
+            ],
+        )
+        for n, spread in enumerate(("54.2", "8.9"))
+    ]
+    assert "[1] G17: coefficient of variation 8.9 to 54.2% over 3 repetitions" in shown(found)
+
+
 def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
