@@ -67,6 +67,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
             name: Moved(512 * m.read, 512 * m.written) if ":" in name else m
             for name, m in counters.items()
         },
+        requests={name: draw(SUMS) for name in counters if ":" in name},
         targets=draw(st.none() | st.dictionaries(TARGETS, MOVED)),
     )
 
@@ -78,6 +79,8 @@ def line(seen: Witness) -> str:
         unit = 512 if ":" in name else 1
         shown = name.replace(" ", "\\040")
         counters += f" {shown}={moved.read // unit},{moved.written // unit}"
+        if name in seen.requests:
+            counters += f",{seen.requests[name]},0"
     synced = "-" if seen.synced is None else f"{seen.synced:.2f}"
     sums = f"{seen.asked.read} {seen.asked.written} {seen.moved.read} {seen.moved.written} 0"
     devices = [
@@ -96,8 +99,8 @@ def test_lines_come_back_and_other_lines_are_left(seen: list[Witness], noise: li
     others = [f"{text}\n" for text in noise]
     found, rest = parse("".join([*others, *map(line, seen)]))
     assert rest == "".join(others)
-    assert [(w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in found] == [
-        (w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in seen
+    assert [(w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in found] == [
+        (w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in seen
     ]
     for one, other in zip(found, seen, strict=True):
         assert (one.started, one.ended) == pytest.approx((other.started, other.ended))

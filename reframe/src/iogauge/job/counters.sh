@@ -18,20 +18,23 @@ iog_count() {
 }
 
 iog_grow() {
-    local before counter name now read written grown
+    local before counter name now old grown
     before=$1 grown=''
     iog_count
     for counter in $counted; do
-        name=${counter%=*} now=${counter##*=} read=0 written=0
+        name=${counter%=*} now=${counter##*=} old=0,0,0,0
         case "$before " in
             *" $counter "*) continue ;;
             *" $name="*)
-                read=${before#*" $name="}
-                read=${read%% *}
-                written=${read#*,} read=${read%,*}
+                old=${before#*" $name="}
+                old=${old%% *}
                 ;;
         esac
-        grown="$grown $name=$((${now%,*} - read)),$((${now#*,} - written))"
+        grown="$grown $name=$((${now%%,*} - ${old%%,*}))"
+        while [ "$now" != "${now#*,}" ]; do
+            now=${now#*,} old=${old#*,}
+            grown="$grown,$((${now%%,*} - ${old%%,*}))"
+        done
     done
     counted=$grown
     grow_devices "$2"
@@ -55,10 +58,10 @@ iog_spill() {
 
 # Set $counted to all counters of block devices and of NFS that are not zero.
 count_mounts() {
-    local major minor point word rest read written
+    local major minor point word rest read written reads writes
     counted='' point=''
-    while read -r major minor _ _ _ read _ _ _ written _; do
-        [ "$read$written" = 00 ] || counted="$counted $major:$minor=$read,$written"
+    while read -r major minor _ reads _ read _ writes _ written _; do
+        [ "$read$written" = 00 ] || counted="$counted $major:$minor=$read,$written,$reads,$writes"
     done </proc/diskstats
     # The kernel makes this directory for its client of NFS. Without it there is no NFS among the mounts.
     [ -d /proc/fs/nfsfs ] || return 0

@@ -100,8 +100,8 @@ class FioJob:
             r"(?!\.{1,2}/)[\w.${}-]+(/(?!\.{1,2}(/|$))[\w.${}-]+)*", self.filename_format
         ):
             raise ValueError(
-                f"filename_format is {self.filename_format!r}: expected a file name, after "
-                "directories below the job's if need be"
+                f"filename_format is {self.filename_format!r}: expected a file name, with "
+                "or without directories before it"
             )
         for variable, sharers in (
             ("$clientuid", "servers"),
