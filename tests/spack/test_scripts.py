@@ -96,11 +96,16 @@ def test_wrong_externals_are_named_before_the_solve(environment, tmp_path):
     assert status == 1
     assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
     assert f"openmpi@4.1.4: its prefix {tmp_path}/nowhere does not exist" in failed["externals"]
+    assert len(failed["externals"].splitlines()) == 3, "a line for each fault, and what to do"
     script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
     (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/openmpi"))
     status, failed, text = check(folder, "--before")
     assert (status, failed) == (0, {}), text
     assert "2 as " in text
+    (folder / "packages.yaml").unlink()
+    status, failed, _ = check(folder, "--before")
+    assert status == 1
+    assert "ci/find_externals.py" in failed["externals"]
 
 
 def test_wrong_externals_of_a_site_are_named_before_spack_comes(tmp_path):
