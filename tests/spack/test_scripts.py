@@ -480,6 +480,18 @@ def test_a_cache_is_named_by_what_was_built(cache):
     assert run("name").stdout.strip() != name
 
 
+def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_path):
+    root, run = cache
+    names = set()
+    for clone, text in (("one", "spack: {}\n"), ("other", "spack: {}\n"), ("third", "spack:\n")):
+        folder = tmp_path / clone / "environments/mysite"
+        folder.mkdir(parents=True)
+        (folder / "spack.yaml").write_text(text)
+        names.add(run("name", folder).stdout.strip())
+    assert len(names) == 2, names
+    assert all(re.fullmatch(r"mysite-almalinux8-\w+-[0-9a-f]{12}", name) for name in names)
+
+
 def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):
     root, run = cache
     done = run("install", tmp_path / "cache", "local")
