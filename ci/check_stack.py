@@ -366,7 +366,7 @@ def before_the_solve(environment):
     """What packages.yaml declares: Spack would search for minutes, and say only that nothing provides C."""
     path = Path(os.environ.get("IOGAUGE_SPACK_PACKAGES") or environment / "packages.yaml")
     if not path.exists():
-        say("!!", "externals", f"{path} does not exist; for this machine: ci/find_externals.py")
+        say("!!", "externals", f"{path} does not exist; run ci/find_externals.py -o {path}")
         return 1
     declared = check_externals.declared_in(path.read_text())
     wrong = [one for spec in declared for one in check_externals.wrong_of(spec)]

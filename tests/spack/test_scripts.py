@@ -453,9 +453,10 @@ def cache(tmp_path):
     release = tmp_path / "os-release"
     release.write_text('ID="almalinux"\nVERSION_ID="8.10"\n')
 
-    def run(*words):
+    def run(*words, cwd=None):
         return subprocess.run(
             [root / "ci/binary-cache", *words],
+            cwd=cwd,
             env={"PATH": os.environ["PATH"], "HOME": str(root), "IOGAUGE_OS_RELEASE": str(release)},
             capture_output=True,
             text=True,
@@ -482,12 +483,17 @@ def test_a_cache_is_named_by_what_was_built(cache):
 
 def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_path):
     root, run = cache
+    (root / "environments/mysite").mkdir()
+    (root / "environments/mysite/spack.yaml").write_text("spack: {specs: []}\n")
     names = set()
     for clone, text in (("one", "spack: {}\n"), ("other", "spack: {}\n"), ("third", "spack:\n")):
         folder = tmp_path / clone / "environments/mysite"
         folder.mkdir(parents=True)
         (folder / "spack.yaml").write_text(text)
         names.add(run("name", folder).stdout.strip())
+        # As the caller names it, also if this project has a folder of that name.
+        named = run("name", "environments/mysite", cwd=tmp_path / clone).stdout.strip()
+        assert named in names
     assert len(names) == 2, names
     assert all(re.fullmatch(r"mysite-almalinux8-\w+-[0-9a-f]{12}", name) for name in names)
 
