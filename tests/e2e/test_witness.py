@@ -7,8 +7,10 @@ fsync, caps of a control group. No output and no record is edited, but by a prog
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -84,8 +86,12 @@ THROTTLE = Path("/sys/fs/cgroup/blkio")
 
 @contextmanager
 def capped(device: str, **most: int) -> Iterator[None]:
-    """A device takes at most so many bytes a second (``read``, ``written``), from all of this machine."""
-    files = {"read": "blkio.throttle.read_bps_device", "written": "blkio.throttle.write_bps_device"}
+    """A device takes at most so many bytes a second (``read``, ``written``), or ``reads``, from all of this machine."""
+    files = {
+        "read": "blkio.throttle.read_bps_device",
+        "written": "blkio.throttle.write_bps_device",
+        "reads": "blkio.throttle.read_iops_device",
+    }
     if not (THROTTLE / files["read"]).exists():
         pytest.skip("needs the controller blkio of cgroup v1")
     node = os.stat(device).st_rdev
@@ -233,6 +239,17 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
         memory.unlink(missing_ok=True)
 
 
+@pytest.mark.needs_ior
+def test_files_that_are_read_before_they_are_read(make_rig: Make, place: Place) -> None:
+    """The devices move all bytes while the tool's processes run, but before the tool starts its clock."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    before = 'cat "$IOG_DIR"/data.*"$rank" >/dev/null'
+    rig.program("ior", f'case "$*" in *" -r "*) {before} ;; esac\nexec "$real" "$@"')
+    run = rig.run(*IOR)
+    run.never_passed("G8: the tool read 128 MiB, as it says; .* for 256 MiB")
+
+
 SLOW_CLOCK = """
 import json, sys
 file = sys.argv[1]
@@ -341,6 +358,54 @@ def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
     )
 
 
+STORM = """
+import os, sys
+for number in range(10_000_000):
+    os.close(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_WRONLY))
+    if number % 4000 == 3999:
+        for old in range(number - 3999, number + 1):
+            os.unlink(f"{sys.argv[1]}/{old}")
+"""
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    ("fstype", "others"),
+    [
+        ("ext4", True),
+        *(
+            pytest.param(
+                fstype,
+                others,
+                marks=pytest.mark.nightly(
+                    "e2e/test_witness.py::test_a_file_system_on_which_others_make_files",
+                    "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
+                ),
+            )
+            for fstype, others in (("ext4", False), ("xfs", False), ("xfs", True))
+        ),
+    ],
+)
+def test_a_file_system_on_which_others_make_files(
+    make_rig: Make, place: Place, fstype: str, others: bool
+) -> None:
+    """What they write is in a journal, and hardly any bytes; what they cost is a part of the rate."""
+    target = place.formatted(fstype)
+    limits = {"case_files": 40_000, "max_foreign": "10 %", "repetitions": 2}
+    (target / "theirs").mkdir()
+    storm = subprocess.Popen([sys.executable, "-c", STORM, str(target / "theirs")]) if others else 0
+    try:
+        run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
+    finally:
+        if storm:
+            storm.terminate()
+            storm.wait()
+    assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
+    assert not others or "the inodes in use changed by" in run.record["reason"], run.record[
+        "reason"
+    ]
+
+
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.parametrize(
@@ -362,3 +427,43 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}
     assert 15 < figures["write_bw"] < 22
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(
+            0,
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_a_slow_disk_is_healthy",
+                "unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
+            ),
+        ),
+        1,
+    ],
+)
+def test_a_disk_that_others_share_request_by_request(
+    make_rig: Make, place: Place, others: int
+) -> None:
+    """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
+    target = place.formatted("ext4")
+    limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}
+    other = ["fio", "--name=other", "--size=64m", "--bs=4k", "--direct=1", "--numjobs=2"]
+    shell(*other, "--rw=write", f"--directory={target}", "--end_fsync=1")
+    reading = [
+        subprocess.Popen(
+            [*other, "--rw=randread", f"--directory={target}", "--time_based", "--runtime=600"],
+            stdout=subprocess.DEVNULL,
+        )
+        for _ in range(others)
+    ]
+    try:
+        with capped(place.last, reads=400):
+            run = judged(make_rig, target, *DIRECT, tools=("fio",), limits=limits)
+    finally:
+        for process in reading:
+            process.terminate()
+            process.wait()
+    assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
+    assert not others or re.search(r"G19: others on .* of \d+ requests", run.out), run.out

@@ -64,7 +64,7 @@ from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from support import stack as facts_of_stack
 from support import stage as healthy
 from support.lustre import lov as encoder
-from support.lustre.recorded import sessions
+from support.lustre.recorded import parse_parameters, sessions
 from support.records import RECORD
 
 DATA = Path(__file__).parents[1] / "data"
@@ -501,7 +501,7 @@ def _lctl(data: bytes) -> object:
     found = counters._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
     look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
     witness.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return lustre.facts_of(counters.parse_parameters(text)), lustre.parse_params(text)
+    return lustre.facts_of(parse_parameters(text)), lustre.parse_params(text)
 
 
 def _machine(data: bytes) -> object:

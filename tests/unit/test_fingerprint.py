@@ -18,10 +18,9 @@ from iogauge.core import words
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.evidence import fingerprint as evidence_fingerprint
 from iogauge.node import lustre, probes
-from iogauge.node.counters import parse_parameters
 from iogauge.node.mounts import Mount
 from support.lustre.kernel import kernel
-from support.lustre.recorded import sessions
+from support.lustre.recorded import parse_parameters, sessions
 
 LUSTRE = sessions("params.txt")
 ALL = "".join(answer.stdout for answer in LUSTRE.values())

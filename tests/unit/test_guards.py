@@ -18,7 +18,7 @@ from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import counters, lustre
-from iogauge.node.counters import Load, parse_parameters
+from iogauge.node.counters import Load
 from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
 from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
@@ -26,7 +26,7 @@ from iogauge.node.pagecache import Eviction
 from iogauge.tools import mpi
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
-from support.lustre.recorded import sessions
+from support.lustre.recorded import parse_parameters, sessions
 
 GIB = 1 << 30
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -849,12 +849,12 @@ def test_g10_believes(
             [grown(1, ends=(None,))],
             "stripes of 1048576 bytes in component 1",
         ),
-        (None, {"a": 0}, [laid("a", 1)], "a is on target 1, asked was 0"),
-        (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1, asked was 0"),
-        (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was pinned to no target"),
+        (None, {"a": 0}, [laid("a", 1)], "a is on target 1 instead of 0"),
+        (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1 instead of 0"),
+        (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was not pinned to a target"),
         (None, {"a": 0, "b": 1}, [laid("a", 0)], "b was pinned and holds no file"),
-        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1, asked was 2"),
-        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was pinned to no target"),
+        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1 instead of 2"),
+        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was not pinned to a target"),
     ],
 )
 def test_g10_objects(
@@ -1197,8 +1197,8 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
     ("placed", "problem", "outcome", "saw"),
     [
         ({"a": (0,), "b": (1,)}, "", OK, "each is as asked"),
-        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0, asked was 1"),
-        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1, asked was 0"),
+        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0 instead of 1"),
+        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1 instead of 0"),
         ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
     ],
 )
@@ -1556,7 +1556,7 @@ JOB_STATS = (
         (Moved(MIB, 0), Moved(64 * MIB, 0), [], "63 MiB of 64 MiB (0%)"),
         # What others write beside gigabytes of our reads.
         (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), [], "299 MiB of 9.29 GiB (3%)"),
-        (None, Moved(), [], "nothing was counted"),
+        (None, Moved(), [], "no counter can be compared"),
         (None, Moved(), [(9 * GIB, GIB)], "moved 1 GiB of 10 GiB"),
     ],
 )
@@ -1589,7 +1589,48 @@ def test_g19_sees_others(
 ) -> None:
     finding = witness.foreign_load(nodes=1, own=own, counted=counted, jobs=jobs)
     assert finding.outcome is Outcome.CONTAMINATED, finding
-    says(finding, "G19", saw, "at most 10%", "others do not use the target")
+    says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
+
+
+@pytest.mark.parametrize(
+    ("foreign", "requests", "outcome"),
+    [
+        (4 * MIB, (1200, 2400), Outcome.CONTAMINATED),
+        # A few large requests, many small ones, and a few of any size.
+        (40 * MIB, (2400, 2660), OK),
+        (MIB // 4, (1200, 2400), OK),
+        (4 * MIB, (100, 355), OK),
+        # Phases whose requests are not small.
+        (4 * MIB, None, OK),
+    ],
+)
+def test_g19_counts_requests_if_all_are_small(
+    foreign: int, requests: tuple[int, int] | None, outcome: Outcome
+) -> None:
+    finding = witness.foreign_load(
+        nodes=1, own=Moved(4 * MIB, 0), counted=Moved(4 * MIB + foreign, 0), requests=requests
+    )
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("executions", "outcome"),
+    [
+        ([(20_000, 20_010), (20_000, 19_990)], OK),
+        ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
+        ([(20_000, 10_000)], Outcome.CONTAMINATED),
+        ([(20_000, 0)], Outcome.CONTAMINATED),
+        # A few files beside few, and a tenth.
+        ([(1000, 1900)], OK),
+        ([(20_000, 22_000)], OK),
+    ],
+)
+def test_g19_holds_files_against_the_inodes_in_use(
+    executions: list[tuple[int, int]], outcome: Outcome
+) -> None:
+    finding = witness.foreign_files(executions=executions)
+    assert finding and finding.outcome is outcome, finding
+    assert witness.foreign_files(executions=[]) is None
 
 
 def moved(**more: Any) -> NodeActivity:
@@ -1598,7 +1639,7 @@ def moved(**more: Any) -> NodeActivity:
 
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
-    return Load(**{**given, **counters._lustre(text, {}, 1000), **more})
+    return Load(**{**given, **counters._lustre(parse_parameters(text), {}, 1000), **more})
 
 
 def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1686,6 +1727,15 @@ def test_g8_refuses_a_tool_that_says_too_little() -> None:
         direction="read", executions=[seen], source="sda", extra_bytes=GIB
     )
     assert buffered.outcome is OK
+
+
+def test_g8_refuses_tasks_that_read_their_data_twice() -> None:
+    """Then the second time is served by a cache, and the devices moved as much as the tool says."""
+    twice = {**HONEST, "asked": 2 * GIB}
+    for most, outcome in ((None, OK), (2 * GIB, OK), (int(1.1 * GIB), Outcome.INVALID)):
+        seen = counts(**twice, most_asked=most)
+        finding = witness.bytes_witnessed(direction="read", executions=[seen], source="sda")
+        assert finding.outcome is outcome, finding
 
 
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, Outcome.INVALID)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,9 @@ from iogauge.evidence import witness
 from iogauge.evidence.witness import NodeActivity
 from iogauge.node import counters as node_counters
 from iogauge.node.counters import Load
-from support.lustre.recorded import sessions
+from iogauge.node.lustre import read_parameters
+from support.lustre.kernel import kernel
+from support.lustre.recorded import parse_parameters, sessions
 
 MIB = 1 << 20
 LOAD = sessions("load.txt")
@@ -35,7 +36,7 @@ IMPORT = PARAMS["lctl get_param osc.*.import | head -116"].stdout
 
 
 def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 1000) -> Load:
-    fields = node_counters._lustre("\n".join(texts), environment or {}, uid)
+    fields = node_counters._lustre(parse_parameters("\n".join(texts)), environment or {}, uid)
     return Load(host="n1", cache_id="k:1", time=1795223500.0, load1=0.0, **fields)
 
 
@@ -43,7 +44,7 @@ def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 10
 
 
 def test_a_value_may_take_many_lines() -> None:
-    found = node_counters.parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
+    found = parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
     assert next(iter(found)) == "llite.lustre-ffff888129458800.stats"
     assert found["version"] == "2.17.0"
     assert found["jobid_var"] == "disable"
@@ -53,7 +54,7 @@ def test_a_value_may_take_many_lines() -> None:
 
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
-    node_counters.parse_parameters(text)
+    parse_parameters(text)
     node_counters.parse_jobs(text)
     node_counters.parse_log(text, "lustre")
 
@@ -67,7 +68,7 @@ def test_no_text_breaks_the_parsers(text: str) -> None:
 def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
     text = "".join(f"{name}={chr(10).join(lines)}\n" for name, lines in values.items())
     expected = {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
-    assert node_counters.parse_parameters(text) == expected
+    assert parse_parameters(text) == expected
 
 
 def test_the_bytes_of_each_job() -> None:
@@ -259,25 +260,8 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
     assert witness.change(first, node_counters.look(str(tmp_path))).seconds >= 0
 
 
-@pytest.mark.parametrize("script", ["exit 3", "sleep 60", None])
-def test_a_look_never_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None
-) -> None:
-    mount = node_counters.find_mount(str(tmp_path))
-    assert mount
-    monkeypatch.setattr(
-        node_counters, "find_mount", lambda _: replace(mount, type="lustre", source="a:/fs")
-    )
-    monkeypatch.setattr(node_counters, "_LCTL_SECONDS", 0.2)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}" if script else str(tmp_path))
-    if script:
-        (tmp_path / "lctl").write_text(f"#!/bin/sh\n{script}\n")
-        (tmp_path / "lctl").chmod(0o755)
-    assert node_counters.look(str(tmp_path / "not" / "there")).states == {}
-
-
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_lctl_is_asked_once_by_root_alone(
+def test_connections_and_jobs_are_read_from_the_kernels_files_by_root_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int
 ) -> None:
     mount = node_counters.find_mount(str(tmp_path))
@@ -287,19 +271,20 @@ def test_lctl_is_asked_once_by_root_alone(
         node_counters, "find_mount", lambda _: replace(mount, type="lustre", source=source)
     )
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    (tmp_path / "answer").write_text(STATE)
-    (tmp_path / "lctl").write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\ncat {tmp_path}/answer\nexit 2\n'
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setenv("PATH", str(tmp_path))  # no lctl
+    shown = parse_parameters("\n".join((STATE, IMPORT, JOBS, "jobid_var=procname_uid")))
+    root = kernel(tmp_path, shown)
+    monkeypatch.setattr(
+        node_counters,
+        "read_parameters",
+        lambda fsname, wanted: read_parameters(fsname, wanted, root),
     )
-    (tmp_path / "lctl").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    seen = node_counters.look(str(tmp_path))
+    seen = node_counters.look(str(tmp_path / "not" / "there"))
     if uid:
-        assert seen.states == {}
-        assert not (tmp_path / "asked").exists()
+        assert (seen.states, seen.jobs) == ({}, {})
         return
-    assert seen.states
-    (asked,) = (tmp_path / "asked").read_text().splitlines()
-    assert asked.startswith("get_param jobid_var osc.lustre-OST*-osc-[!M]*.import")
-    assert ".stats" not in asked
-    assert not re.search(r"\{|\}", asked)
+    assert seen.states == {f"lustre-OST000{i}": "FULL" for i in range(4)}
+    assert len(seen.history) == 8
+    assert seen.jobs[node_counters.OWN] == 16 * MIB

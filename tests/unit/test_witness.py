@@ -67,6 +67,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
             name: Moved(512 * m.read, 512 * m.written) if ":" in name else m
             for name, m in counters.items()
         },
+        requests={name: draw(SUMS) for name in counters if ":" in name},
         targets=draw(st.none() | st.dictionaries(TARGETS, MOVED)),
     )
 
@@ -78,6 +79,8 @@ def line(seen: Witness) -> str:
         unit = 512 if ":" in name else 1
         shown = name.replace(" ", "\\040")
         counters += f" {shown}={moved.read // unit},{moved.written // unit}"
+        if name in seen.requests:
+            counters += f",{seen.requests[name]},0"
     synced = "-" if seen.synced is None else f"{seen.synced:.2f}"
     sums = f"{seen.asked.read} {seen.asked.written} {seen.moved.read} {seen.moved.written} 0"
     devices = [
@@ -96,8 +99,8 @@ def test_lines_come_back_and_other_lines_are_left(seen: list[Witness], noise: li
     others = [f"{text}\n" for text in noise]
     found, rest = parse("".join([*others, *map(line, seen)]))
     assert rest == "".join(others)
-    assert [(w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in found] == [
-        (w.host, w.asked, w.moved, dict(w.counters), w.targets) for w in seen
+    assert [(w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in found] == [
+        (w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in seen
     ]
     for one, other in zip(found, seen, strict=True):
         assert (one.started, one.ended) == pytest.approx((other.started, other.ended))
@@ -571,3 +574,44 @@ def test_a_look_at_lustre_gives_what_was_counted_so_far(tmp_path: Path) -> None:
     assert {name: moved for name, moved in (grown.targets or {}).items() if moved != Moved()} == {
         "lustre-OST0002": Moved(4096, 0)
     }
+
+
+@needs_namespace
+def test_an_lctl_that_ends_is_started_again(tmp_path: Path) -> None:
+    """It dies while the tool runs."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "lctl").write_text(
+        "#!/bin/sh\n"
+        f'echo >>{tmp_path}/started\n[ "$(wc -l <{tmp_path}/started)" = 1 ] || exec {LUSTRE}/lctl\n'
+        f"sed '/help/q' | {LUSTRE}/lctl\n"
+    )
+    (tmp_path / "bin" / "lctl").chmod(0o755)
+    seen = on_lustre(
+        tmp_path,
+        f"{LUSTRE}/moved osc 1 read 4096",
+        PATH=f"{tmp_path}/bin:{LUSTRE}:{os.environ['PATH']}",
+    )
+    assert seen.by_target(here(seen)) == {"OST0001": Moved(4096, 0)}
+    assert (tmp_path / "started").read_text() == "\n\n"
+
+
+@needs_namespace
+def test_descriptors_of_a_launcher_stay_open(tmp_path: Path) -> None:
+    """A launcher may tell a task its number through one of them."""
+    (tmp_path / "number").write_text("seven\n")
+    launcher = ["sh", "-c", 'exec 9<"$0"; exec "$@"', str(tmp_path / "number")]
+    node = ["unshare", "--mount", "sh", "-euc", NODE, "sh", str(JOB_FILES / "witness.sh")]
+    done = subprocess.run(
+        [*launcher, *node, "sh", "-c", "read -r word <&9; echo $word"],
+        env={
+            **os.environ,
+            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
+            "LFS_STATE": str(tmp_path),
+            "SECOND": "",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "seven\n"
+    assert "lustre=6,6" in done.stderr

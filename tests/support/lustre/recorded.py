@@ -43,3 +43,17 @@ def answer(file: str, command: str) -> Answer:
         return known[command]
     (found,) = [known[other] for other in known if other.endswith(f" {command}")]
     return found
+
+
+def parse_parameters(text: str) -> dict[str, str]:
+    """Return values by name from ``lctl get_param``; a value may have many lines after its name."""
+    values: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
+        if match:
+            lines = values.setdefault(match[1], [])
+            lines.append(match[2])
+        else:
+            lines.append(line)
+    return {name: "\n".join(lines).strip("\n") for name, lines in values.items()}

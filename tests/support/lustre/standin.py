@@ -1017,12 +1017,26 @@ def lfs(argv: list[str]) -> int:
 
 
 def lctl(argv: list[str]) -> int:
-    """The program ``lctl``."""
+    """The program ``lctl``; without words it reads its commands."""
     import parameters
 
-    return _run(
-        "lctl", {"get_param": parameters.get_param, "set_param": parameters.set_param}, argv
-    )
+    commands = {"get_param": parameters.get_param, "set_param": parameters.set_param}
+    if argv:
+        return _run("lctl", commands, argv)
+    ignores = False
+    for line in iter(sys.stdin.readline, ""):
+        words = line.split()
+        status = 0
+        if words == ["ignore_errors"]:
+            ignores = True
+        elif words == ["help", "get_param"]:
+            print("get_param: get the Lustre or LNET parameter", file=sys.stderr)
+        elif words:
+            status = _run("lctl", commands, words)
+        sys.stdout.flush()
+        if status and not ignores:
+            return status
+    return 0
 
 
 def _run(program: str, commands: dict[str, Any], argv: list[str]) -> int:

@@ -41,9 +41,9 @@ _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _SUM: Final = r"(-?[0-9]{1,19})"
 _LINE: Final = re.compile(
-    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM})*) end"
+    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?)*) end"
 )
-_COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}")
+_COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
 _DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
 
 #: More counters of a node, in a line of its own: host, start, counters.
@@ -81,8 +81,9 @@ class Witness:
     of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
     their like. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
-    block device (``8:0``) or by the mount point of an NFS. ``targets`` are bytes by target of a
-    Lustre client (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
+    block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that the block devices
+    finished, reads and writes. ``targets`` are bytes by target of a Lustre client
+    (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
     """
 
     host: str
@@ -92,6 +93,7 @@ class Witness:
     asked: Moved
     moved: Moved
     counters: Mapping[str, Moved] = field(default_factory=dict)
+    requests: Mapping[str, int] = field(default_factory=dict)
     targets: Mapping[str, Moved] | None = None
 
 
@@ -99,7 +101,7 @@ class Witness:
 class Testimony:
     """All witnesses of one execution, and how many there should be.
 
-    ``of_tasks`` is False if they looked at the nodes of fio's servers: then only the counters speak.
+    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak.
     """
 
     witnesses: tuple[Witness, ...] = ()
@@ -174,6 +176,16 @@ class Testimony:
                 elif all(witness.targets is None for witness in of_host):
                     return None
         return sum(self.by_target(counters).values(), total) if counters else None
+
+    def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
+        """Return the requests that block devices finished, given by host; None if others are among them."""
+        total = 0
+        for host, of_host in self._by_host().items():
+            for name in counters.get(host, ()):
+                if not _DEVICE.fullmatch(name):
+                    return None
+                total += max(witness.requests.get(name, 0) for witness in of_host)
+        return total if counters else None
 
     def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Moved]:
         """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""
@@ -257,11 +269,20 @@ def seconds_of_growth(
     return _seconds_of(counts, span, own_bytes) if _alone(counts, span, own_bytes) else None
 
 
+def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:
+    """Return how many files all programs made and removed in a span, at least; None if nobody counted them."""
+    counts = [(i.time, i.files) for i in instants if i.files is not None]
+    return _changed(counts, span) if counts else None
+
+
+def _changed(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> int:
+    within = _within(counts, span)
+    return sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
+
+
 def _alone(counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int) -> bool:
     """Return whether all changes of a count in a span are those of the tasks."""
-    within = _within(counts, span)
-    changed = sum(abs(after - before) for (_, before), (_, after) in pairwise(within))
-    return abs(changed - abs(own)) <= _ENDS * abs(own)
+    return abs(_changed(counts, span) - abs(own)) <= _ENDS * abs(own)
 
 
 def _within(
@@ -309,11 +330,12 @@ def parse(text: str) -> tuple[list[Witness], str]:
 
 def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
     sums = [int(match[n]) for n in range(5, 10)]
-    counters, clients = {}, {}
-    for name, read, written in _COUNTER.findall(" ".join([match[10], *more])):
+    counters, clients, requests = {}, {}, {}
+    for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[10], *more])):
         moved = Moved(int(read), int(written))
         if _DEVICE.fullmatch(name):
             counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
+            requests[name] = int(reads or 0) + int(writes or 0)
         elif name.startswith("/"):
             counters[unescape(name)] = moved
         else:
@@ -326,6 +348,7 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
         asked=Moved(sums[0], sums[1]),
         moved=Moved(sums[2], max(0, sums[3] - sums[4])),
         counters=counters,
+        requests=requests,
         targets=_by_target(clients, len(more)),
     )
 
@@ -364,6 +387,7 @@ def _since(look: Witness, last: Witness) -> Witness:
         asked=last.asked - look.asked,
         moved=last.moved - look.moved,
         counters=growth(last.counters, look.counters),
+        requests={name: n - look.requests.get(name, 0) for name, n in last.requests.items()},
         targets=growth(last.targets or {}, look.targets or {}) if both else None,
     )
 

@@ -14,6 +14,7 @@ from iogauge.core.units import format_bytes, format_seconds
 from iogauge.evidence.witness import (
     Moved,
     Testimony,
+    files_changed,
     seconds_of_activity,
     seconds_of_files,
     seconds_of_growth,
@@ -32,6 +33,9 @@ SLACK_BYTES: Final = 16 << 20
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 64 << 20
+#: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
+FOREIGN_REQUESTS: Final = 256
+SMALL_REQUEST: Final = 128 << 10
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
@@ -57,13 +61,14 @@ _METADATA_OF_TREES: Final = 16384
 class Bytes:
     """Bytes of one execution, None if unknown.
 
-    ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, ``own`` what
-    the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
+    ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, at most
+    ``most_asked`` if they read their data alone, ``own`` what the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
     for all, ``least`` the lowest count on the way down to the disks.
     """
 
     claimed: int
     asked: int | None = None
+    most_asked: int | None = None
     own: int | None = None
     counted: int | None = None
     least: int | None = None
@@ -90,8 +95,8 @@ def bytes_witnessed(
     rule = Rule(
         "G8",
         f"the kernel counts what the tool reports, within {TOLERANCE:.0%}",
-        "The data did not travel between the tool and the storage: look for a cache, a library that is "
-        "preloaded, or another tool under this name",
+        "The data did not travel between the tool and the storage. Look for a cache, a preloaded "
+        "library, or another tool of this name",
     )
     heard = [seen for seen in executions if seen is not None]
     for seen in heard:
@@ -111,7 +116,7 @@ def bytes_witnessed(
     unseen = Rule(
         "G8",
         "a witness of the bytes beside the tool",
-        "Nothing but the tool's word stands behind this figure (docs/witness.md says who is believed)",
+        "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
     )
     saw = f"no second witness: {missing}"
     return unseen.invalid(saw) if required else unseen.warn(saw)
@@ -129,10 +134,12 @@ def _objection(
         (seen.asked, fewest, "its tasks asked the kernel for"),
         (seen.own, fewest, "the kernel moved for its tasks"),
         (seen.counted, fewest * least_copies, f"{source} moved"),
-        (seen.least, fewest, f"a device below {source} moved"),
+        (seen.least, fewest, f"a device below {source or 'the mount'} moved"),
     ):
         if count is not None and count < demanded:
             return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
+    if seen.asked is not None and seen.most_asked is not None and seen.asked > seen.most_asked:
+        return f"{claim}, as it says; its tasks asked the kernel for {format_bytes(seen.asked)}"
     most = (1 + TOLERANCE) * seen.claimed + extra_bytes + SLACK_BYTES
     if seen.own is not None and seen.own > most:
         return f"{claim}, as it says; the kernel moved for its tasks {format_bytes(seen.own)}"
@@ -203,9 +210,13 @@ def _bytes_of(
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # What an asynchronous engine asks for is not counted.
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
+    # Who reads the data twice finds them in a cache. Tasks also read libraries, and MPI-IO reads what others send.
+    alone = way == "read" and not output.totals and output.parameters.get("api") in (None, "POSIX")
+    most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
     return Bytes(
         claimed=claimed,
         asked=testimony.asked.way(way) if synchronous and speaks else None,
+        most_asked=most if alone else None,
         own=testimony.moved.way(way) if accounted and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
@@ -248,7 +259,7 @@ def targets_witnessed(
         "bytes with every storage target of the files (osc.*.stats)"
         if whole
         else "bytes by storage target",
-        "The data are not where the layout says: look for another tool under this name, or a cache",
+        "The data are not where the layout says. Look for a cache, or another tool of this name",
     ).decide(not (silent and whole), saw)
 
 
@@ -306,7 +317,7 @@ def seconds_witnessed(*, executions: Sequence[Seconds], shortest: float = _START
     rule = Rule(
         "G4",
         "seconds that the job's own clock confirms",
-        "The tool's clock is wrong: look for a library that is preloaded, or another tool under this name",
+        "The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
     )
     known = [e for e in executions if (e.ran, e.moving, e.making) != (None, None, None)]
     # Programs that are not in memory yet make the first start long.
@@ -361,9 +372,13 @@ def _but_trees(output: ToolOutput) -> list[Phase]:
     return [phase for phase in output.phases if not phase.name.startswith("tree_")]
 
 
-def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
-    """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
-    case, views = seen.case, seen.case.evidence.views
+def _made(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
+) -> tuple[tuple[float, float], int] | None:
+    """Return when an execution ran on the first node, and how many files it made, or removed if negative; None if it
+    also did something else, or if they are few.
+    """
+    views = seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
     names = [phase.name for phase in _but_trees(output)]
     kept = output.parameters.get("unlink") != "1" and not output.disturber
@@ -372,10 +387,58 @@ def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     files = _but_trees(output)[0].operations or 0
     if files < LEAST_FILES:
         return None
-    own = files if names == ["create"] else -files
-    seconds = seconds_of_files(case.evidence.activity, span, own)
+    return span, files if names == ["create"] else -files
+
+
+def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+    """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
+    made = _made(seen, output, testimony)
+    if made is None:
+        return None
+    seconds = seconds_of_files(seen.case.evidence.activity, *made)
     synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
     return None if seconds is None else seconds + synced
+
+
+def foreign_files(
+    *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
+) -> Finding | None:
+    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. ext2 to
+    ext4, XFS and an overlay on them tell this number. A difference of less than 1,000 files is ignored.
+
+    ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile. Returns
+    None if nobody counted any.
+    """
+    worst, saw = 0.0, ""
+    for own, changed in executions:
+        share = abs(changed - own) / max(changed, own)
+        saw = saw or f"{own} file(s) were made, as the tool says, and the inodes in use say so"
+        if abs(changed - own) >= LEAST_FILES and share > worst:
+            worst = share
+            saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
+    if not executions:
+        return None
+    return Rule(
+        "G19",
+        f"the inodes in use change by the files of the tool, within {max_share:.0%}",
+        "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
+    ).decide(worst <= max_share, saw, Outcome.CONTAMINATED)
+
+
+def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G19 for phases that make files on a file system of one node."""
+    case = seen.case
+    executions = []
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        made = _made(seen, output, testimony) if testimony.complete else None
+        changed = files_changed(case.evidence.activity, made[0]) if made else None
+        # XFS counts what was removed later.
+        if made and changed is not None and made[1] > 0:
+            executions.append((made[1], changed))
+    if len({view.cache_id for view in case.evidence.views}) == 1:
+        finding = foreign_files(executions=executions, max_share=case.extras.limits.max_foreign)
+        if finding:
+            yield finding
 
 
 def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
@@ -411,7 +474,7 @@ def _own(
 ) -> Moved:
     """Return the bytes of an execution's tasks on some hosts, or on all.
 
-    The kernel does not tell those of fio's servers, nor any of a network's client. Some kernels
+    The kernel does not tell those of servers, nor any of a network's client. Some kernels
     count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
     """
     of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
@@ -430,37 +493,48 @@ def foreign_load(
     own: Moved | None,
     counted: Moved,
     jobs: Sequence[tuple[int, int]] = (),
+    requests: tuple[int, int] | None = None,
     max_share: float = 0.1,
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
     tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
-    belong to other jobs. Less than 64 MiB are ignored. A limit above 50 % gives a remark.
+    belong to other jobs. Less than 64 MiB are ignored, unless all transfers of the case are direct and
+    below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
+    others, and less than 256 requests are ignored. A limit above 50 % gives a remark.
 
     ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
     what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
     there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
+    ``requests`` are those of the tasks and of all programs, None unless they are small.
     """
     parts = []
     worst = 0.0
 
-    def weigh(foreign: int, total: int, who: str) -> None:
+    def weigh(foreign: int, total: int, who: str, requests: tuple[int, int] | None = None) -> None:
         nonlocal worst
         share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+        said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
+        if requests:
+            theirs = max(0, requests[1] - requests[0])
+            said += f" with {theirs} of {requests[1]} requests"
+            if total and theirs >= FOREIGN_REQUESTS:
+                # A few large requests are little load, and so are many small ones with hardly a byte.
+                share = max(share, min(foreign / total, theirs / requests[1]))
         worst = max(worst, share)
-        parts.append(f"{who} moved {format_bytes(foreign)} of {format_bytes(total)} ({share:.0%})")
+        parts.append(f"{said} ({share:.0%})")
 
     if own is not None:
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)")
+        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)", requests)
     if jobs:
         theirs = sum(foreign for _, foreign in jobs)
         weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
     rule = Rule(
         "G19",
         f"at most {max_share:.0%} of the bytes moved by others",
-        "Run when others do not use the target, or ask for nodes of your own",
+        "Run while nobody else uses the target, or request exclusive nodes",
     )
-    saw = "; ".join(parts) or "nothing was counted that the tasks' bytes can be compared with"
+    saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     if worst <= max_share and max_share > DOUBTFUL_LIMIT:
         return rule.warn(f"{saw}, and limits.max_foreign hardly excludes any")
     return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
@@ -479,13 +553,14 @@ def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
             for change in distinct
             if change.jobs_own is not None and change.jobs_foreign is not None
         ],
+        requests=_all_requests(seen),
         max_share=seen.extras.limits.max_foreign,
     )
 
 
-def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
-    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
-    executions = [
+def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
+    """Return the executions of the judged phases that use the target."""
+    return [
         (phase, output, testimony)
         for phase in seen.phases
         if phase.phase.witnessed
@@ -493,6 +568,31 @@ def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
         and not phase.phase.within
         for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
     ]
+
+
+def _all_requests(seen: CaseSeen) -> tuple[int, int] | None:
+    """Return the tasks' requests and all requests of the judged phases; None unless all are small.
+
+    A direct transfer is one request, if it is not copied.
+    """
+    own = counted = 0
+    for phase, output, testimony in _executions(seen):
+        sizes = {one.transfer_bytes or 0 for one in output.phases}
+        requests = testimony.requests(seen.shared_counters)
+        direct = phase.moves_data and phase.access.o_direct and not output.disturber
+        if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
+            return None
+        if requests is None or not testimony.complete:
+            return None
+        moved = _own(phase, output, testimony)
+        own += (moved.read + round(moved.written * seen.copies[1])) // min(sizes)
+        counted += requests
+    return (own, counted) if counted else None
+
+
+def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
+    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
+    executions = _executions(seen)
     own = counted = Moved()
     for phase, output, testimony in executions:
         moved = testimony.counted(seen.shared_counters)

@@ -18,20 +18,23 @@ iog_count() {
 }
 
 iog_grow() {
-    local before counter name now read written grown
+    local before counter name now old grown
     before=$1 grown=''
     iog_count
     for counter in $counted; do
-        name=${counter%=*} now=${counter##*=} read=0 written=0
+        name=${counter%=*} now=${counter##*=} old=0,0,0,0
         case "$before " in
             *" $counter "*) continue ;;
             *" $name="*)
-                read=${before#*" $name="}
-                read=${read%% *}
-                written=${read#*,} read=${read%,*}
+                old=${before#*" $name="}
+                old=${old%% *}
                 ;;
         esac
-        grown="$grown $name=$((${now%,*} - read)),$((${now#*,} - written))"
+        grown="$grown $name=$((${now%%,*} - ${old%%,*}))"
+        while [ "$now" != "${now#*,}" ]; do
+            now=${now#*,} old=${old#*,}
+            grown="$grown,$((${now%%,*} - ${old%%,*}))"
+        done
     done
     counted=$grown
     grow_devices "$2"
@@ -55,10 +58,10 @@ iog_spill() {
 
 # Set $counted to all counters of block devices and of NFS that are not zero.
 count_mounts() {
-    local major minor point word rest read written
+    local major minor point word rest read written reads writes
     counted='' point=''
-    while read -r major minor _ _ _ read _ _ _ written _; do
-        [ "$read$written" = 00 ] || counted="$counted $major:$minor=$read,$written"
+    while read -r major minor _ reads _ read _ writes _ written _; do
+        [ "$read$written" = 00 ] || counted="$counted $major:$minor=$read,$written,$reads,$writes"
     done </proc/diskstats
     # The kernel makes this directory for its client of NFS. Without it there is no NFS among the mounts.
     [ -d /proc/fs/nfsfs ] || return 0
@@ -100,18 +103,54 @@ find_devices() {
 # pattern, lctl of 2.17 gives an ordinary user values under wrong names. It also drops the last character of each line, which
 # is one of the sum of squares. Its exit status is 2 even if it answers. Older clients answer root alone, some without squares.
 ask_devices() {
-    local device names='' fields=8
+    local fields=8
     [ ! -x /sys/kernel/debug/lustre ] || fields=7
-    for device in $devices; do
-        names="$names ${device%%/*}.${device#*/}.stats"
-    done
-    # shellcheck disable=SC2086 # one word for each name
-    answers=$(PATH=$PATH:/usr/sbin:/sbin lctl get_param $names 2>/dev/null | awk -v "fields=$fields" '
+    ask_lctl || { start_lctl && ask_lctl; } || return 0
+    answers=$(awk -v "fields=$fields" '
         function tell() { if (name != "" && sound) print name "=" read "," written }
         /^(osc|mdc)\.[^ ]*\.stats=$/ { tell(); split($1, part, "."); name = part[2]; read = written = 0; sound = 1; next }
         $1 == "read_bytes" { read = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
         $1 == "write_bytes" { written = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
-        END { tell() }')
+        END { tell() }' <&"$answers_fd")
+}
+
+# Start an lctl that answers before the tool and after it, as each start is dear. Set the descriptors of its questions, of its
+# answers, and of its standard error. It ends with the last process that can ask it. A launcher may have left descriptors
+# of its own to this shell: only free ones are used.
+start_lctl() {
+    local folder number free=''
+    for number in 9 8 7 6 5 4 3; do
+        [ -e "/proc/$$/fd/$number" ] || free="$free $number"
+    done
+    # shellcheck disable=SC2086 # one word for each number
+    set -- $free
+    [ $# -ge 3 ] && folder=$(mktemp -d) || return 1
+    questions_fd=$1 answers_fd=$2 errors_fd=$3
+    mkfifo "$folder/questions" "$folder/errors" && : >"$folder/answers" && {
+        PATH=$PATH:/usr/sbin:/sbin lctl <"$folder/questions" >>"$folder/answers" 2>"$folder/errors" &
+        eval "exec $1>\"\$folder/questions\" $2<\"\$folder/answers\" $3<\"\$folder/errors\""
+    }
+    number=$?
+    rm -r "$folder"
+    return "$number"
+}
+
+# Ask lctl for $devices. Its last answer comes on standard error, after the others were written. It fails if lctl has ended.
+ask_lctl() {
+    local device line
+    [ -n "${questions_fd:-}" ] || return 1
+    # In a shell of its own, which alone dies of a pipe that nobody reads.
+    {
+        echo ignore_errors
+        for device in $devices; do
+            echo "get_param ${device%%/*}.${device#*/}.stats"
+        done
+        echo help get_param
+    } 1>&"$questions_fd" 2>/dev/null &
+    while read -r line <&"$errors_fd"; do
+        case $line in get_param:*) return 0 ;; esac
+    done
+    return 1
 }
 
 # Set $moved to the growth of $answers since $1, and $heard to the number of devices in both. Both are in the same order.

@@ -43,6 +43,10 @@ IOG_REMOVAL_SECONDS=0
 IOG_WARNED=30
 # These make IOR report false numbers of nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
+# Numbers of a task that started this job. A launcher gives each task its own (witness.sh).
+unset OMPI_COMM_WORLD_LOCAL_RANK SLURM_LOCALID MPI_LOCALRANKID PALS_LOCAL_RANKID FLUX_TASK_LOCAL_ID
+# fio would take options after its job file for names of job files, and the shell would split words elsewhere.
+unset POSIXLY_CORRECT IFS
 # If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 

@@ -5,7 +5,7 @@ by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``o
 jobs of all clients (``*.job_stats``, on a server), in Lustre's part of debugfs. Users see the
 kernel's log if the site lets them. Invisible data are left out and marked as such.
 
-Written against Lustre 2.17.0. The exit status of its ``lctl get_param`` says nothing.
+Written against Lustre 2.17.0.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,10 +20,8 @@ from typing import Any, Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
+from iogauge.node.lustre import read_parameters
 from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of, uuid_of
-
-#: Seconds that lctl may take on a busy node; it runs outside every timed phase.
-_LCTL_SECONDS: Final = 30.0
 
 #: Where a kernel shows what it shows to root alone.
 _DEBUGFS: Final = "/sys/kernel/debug/lustre"
@@ -37,17 +34,14 @@ _LOG_LINE: Final = 2000
 #: Key of our own job among :attr:`Load.jobs`.
 OWN: Final = "own"
 
-#: Parameters to read, by the name of the file system. The connections of metadata servers to
-#: storage targets (``-osc-MDT0000``), seen if client and server share a node, are not the client's.
-_PARAMETERS: Final = (
-    "jobid_var",
-    "osc.{fs}-OST*-osc-[!M]*.import",
-    "osc.{fs}-OST*-osc-[!M]*.state",
-    "mdc.{fs}-MDT*-mdc-*.import",
-    "mdc.{fs}-MDT*-mdc-*.state",
-    "obdfilter.{fs}-*.job_stats",
-    "mdt.{fs}-*.job_stats",
-)
+#: Parameters to read, by the kind of device.
+_PARAMETERS: Final = {
+    "": ("jobid_var",),
+    "osc": ("import", "state"),
+    "mdc": ("import", "state"),
+    "obdfilter": ("job_stats",),
+    "mdt": ("job_stats",),
+}
 
 #: Harmless states of a connection: idle ones are closed after 20 s and opened again.
 HARMLESS: Final = frozenset({"NEW", "CONNECTING", "FULL", "IDLE"})
@@ -97,20 +91,6 @@ class Load:
         # Old looks have no UUID.
         load: Load = build(Load, {"uuid": "", **data})
         return load
-
-
-def parse_parameters(text: str) -> dict[str, str]:
-    """Return values by name from ``lctl get_param``; a value may have many lines after its name."""
-    values: dict[str, list[str]] = {}
-    lines: list[str] = []
-    for line in text.splitlines():
-        match = re.match(r"([A-Za-z_]+\.[^\s=]+|version|jobid_var)=(.*)", line)
-        if match:
-            lines = values.setdefault(match[1], [])
-            lines.append(match[2])
-        else:
-            lines.append(line)
-    return {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
 
 
 def parse_jobs(text: str) -> dict[str, int]:
@@ -182,9 +162,10 @@ def _connections(
     return states, tuple(history), timeouts
 
 
-def _lustre(text: str, environment: Mapping[str, str], uid: int) -> dict[str, Any]:
-    """Return fields of a :class:`Load` from lctl's output."""
-    parameters = parse_parameters(text)
+def _lustre(
+    parameters: Mapping[str, str], environment: Mapping[str, str], uid: int
+) -> dict[str, Any]:
+    """Return fields of a :class:`Load` from a client's or a server's parameters."""
     states, history, timeouts = _connections(parameters)
     own = own_job(parameters.get("jobid_var", ""), environment, uid)
     jobs: dict[str, int] = {}
@@ -219,24 +200,6 @@ def _kernel_log() -> str:
     raise TimeoutError("the kernel's log is too long")
 
 
-def _parameters(fsname: str) -> str:
-    """Return what lctl prints of connections and jobs; empty if it does not answer."""
-    words = [parameter.format(fs=fsname) for parameter in _PARAMETERS]
-    try:
-        done = subprocess.run(
-            ["lctl", "get_param", *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LCTL_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return done.stdout
-
-
 def look(path: str) -> Load:
     """Look at this node and the file system of ``path``; unreadable data are left out."""
     fields: dict[str, Any] = {}
@@ -249,7 +212,7 @@ def look(path: str) -> Load:
     if mount is not None and mount.type == "lustre":
         fsname = fsname_of(mount.source)
         if os.geteuid() == 0 or os.access(_DEBUGFS, os.X_OK):
-            fields |= _lustre(_parameters(fsname), os.environ, os.getuid())
+            fields |= _lustre(read_parameters(fsname, _PARAMETERS), os.environ, os.getuid())
         with contextlib.suppress(OSError):
             fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
     return Load(

@@ -25,6 +25,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -72,7 +73,7 @@ def _lctl(*words: str) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError:
         raise TunableError(
-            "lctl is not on PATH: checksums cannot be switched; take the right lustre-checksums away, or "
+            "lctl is not on PATH: checksums cannot be switched; remove lustre-checksums from extras.rights, or "
             "install the Lustre client's tools on this node"
         ) from None
     except subprocess.TimeoutExpired:
@@ -133,7 +134,9 @@ def restore(folder: Path) -> list[str]:
             if wrong := [
                 pair for pair in saved.items() if not _IS_CHECKSUMS.fullmatch("=".join(pair))
             ]:
-                raise ValueError(f"{'='.join(wrong[0])[:80]!r} is no parameter that a case changes")
+                raise ValueError(
+                    f"{'='.join(wrong[0])[:80]!r} is not a parameter that a case may change"
+                )
         except (ValueError, KeyError, TypeError) as error:
             raise TunableError(
                 f"{file}: not what this suite wrote ({error!r}): look at 'lctl get_param "
@@ -191,11 +194,14 @@ _DEVICES: Final = {
     "mdc": "{fs}-MDT*-mdc-*",
     "lov": "{fs}-clilov-*",
     "lmv": "{fs}-clilmv-*",
+    "obdfilter": "{fs}-*",
+    "mdt": "{fs}-*",
 }
 _OF_SERVER: Final = "-osc-MDT"
 
 #: What :func:`facts` reads of each kind of device.
 _FACTS: Final[dict[str, tuple[str, ...]]] = {
+    "": ("version",),
     **TUNABLES,
     "osc": (*TUNABLES["osc"], "ost_conn_uuid", "import"),
     "lov": ("numobd",),
@@ -226,11 +232,15 @@ def read_parameters(
 ) -> dict[str, str]:
     """Return the wanted parameters of a file system by name, as ``lctl get_param`` names them.
 
-    ``wanted`` lists parameters by the kind of device. What this user may not read is left out.
+    ``wanted`` lists parameters by the kind of device, and those of the whole node by "". What this
+    user may not read is left out.
     """
     found: dict[str, str] = {}
-    for kind, names in wanted.items():
-        pattern = _DEVICES[kind].format(fs=fsname)
+    for name, top in product(wanted.get("", ()), TOPS):
+        if (value := _text(os.path.join(root, top, name))) is not None:
+            found.setdefault(name, value)
+    for kind in filter(None, wanted):
+        names, pattern = wanted[kind], _DEVICES[kind].format(fs=fsname)
         for top in (os.path.join(root, top, kind) for top in TOPS):
             devices: list[str] = []
             with contextlib.suppress(OSError):
@@ -276,11 +286,7 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
 
 def facts(fsname: str, root: Path = Path("/")) -> Fingerprint:
     """Return what a node's Lustre client says of itself, of a file system and of its servers."""
-    parameters = read_parameters(fsname, _FACTS, root)
-    for top in TOPS:
-        if (version := _text(os.path.join(root, top, "version"))) is not None:
-            parameters.setdefault("version", version)
-    return facts_of(parameters)
+    return facts_of(read_parameters(fsname, _FACTS, root))
 
 
 def client_targets(fsname: str, root: Path = Path("/")) -> dict[str, tuple[int, bool]]:
