@@ -498,10 +498,11 @@ def _quota(data: bytes) -> object:
 
 def _lctl(data: bytes) -> object:
     text = text_of(data)
-    found = counters._lustre(text, {"SLURM_JOB_ID": "1"}, 1000)
+    parameters = parse_parameters(text)
+    found = counters._lustre(parameters, {"SLURM_JOB_ID": "1"}, 1000)
     look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
     witness.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return lustre.facts_of(parse_parameters(text)), lustre.parse_params(text)
+    return lustre.facts_of(parameters), lustre.parse_params(text)
 
 
 def _machine(data: bytes) -> object:

@@ -115,24 +115,33 @@ ask_devices() {
 }
 
 # Start an lctl that answers before the tool and after it, as each start is dear. Set the descriptors of its questions, of its
-# answers, and of its standard error. It ends with the last process that can ask it. A launcher may have left descriptors
-# of its own to this shell: only free ones are used.
+# answers, and of its standard error. It ends with the last process that can ask it.
 start_lctl() {
-    local folder number free=''
-    for number in 9 8 7 6 5 4 3; do
-        [ -e "/proc/$$/fd/$number" ] || free="$free $number"
-    done
-    # shellcheck disable=SC2086 # one word for each number
-    set -- $free
-    [ $# -ge 3 ] && folder=$(mktemp -d) || return 1
-    questions_fd=$1 answers_fd=$2 errors_fd=$3
-    mkfifo "$folder/questions" "$folder/errors" && : >"$folder/answers" && {
-        PATH=$PATH:/usr/sbin:/sbin lctl <"$folder/questions" >>"$folder/answers" 2>"$folder/errors" &
-        eval "exec $1>\"\$folder/questions\" $2<\"\$folder/answers\" $3<\"\$folder/errors\""
-    }
-    number=$?
+    local folder first
+    # A launcher may have left a descriptor to this shell, by which the tool speaks to it.
+    if are_free 7 8 9; then first=7; elif are_free 4 5 6; then first=4; else return 1; fi
+    folder=$(mktemp -d) || return 1
+    : >"$folder/answers"
+    if ! mkfifo "$folder/questions" "$folder/errors"; then
+        rm -r "$folder"
+        return 1
+    fi
+    PATH=$PATH:/usr/sbin:/sbin lctl <"$folder/questions" >>"$folder/answers" 2>"$folder/errors" &
+    if [ "$first" = 7 ]; then
+        exec 7>"$folder/questions" 8<"$folder/answers" 9<"$folder/errors"
+    else
+        exec 4>"$folder/questions" 5<"$folder/answers" 6<"$folder/errors"
+    fi
+    questions_fd=$first answers_fd=$((first + 1)) errors_fd=$((first + 2))
     rm -r "$folder"
-    return "$number"
+}
+
+# Succeed if no descriptor of these numbers is open.
+are_free() {
+    local number
+    for number; do
+        [ ! -e "/proc/$$/fd/$number" ] || return 1
+    done
 }
 
 # Ask lctl for $devices. Its last answer comes on standard error, after the others were written. It fails if lctl has ended.
