@@ -33,9 +33,9 @@ from support import scale  # noqa: E402
 from support import stage as healthy  # noqa: E402
 
 _AWAIT = """
-. {library}/job.sh; . {library}/fio_servers.sh
+. {library}/job.sh; . {library}/servers.sh
 IOG_LAUNCHER=$$
-iog_servers_await {nodes} 60
+iog_servers_await fio {nodes} 60
 """
 
 

@@ -218,7 +218,7 @@ def test_a_damaged_line_and_an_invalid_point_do_not_hide_the_others(rig: Rig) ->
 def test_operands_that_are_all_invalid_make_it_invalid(rig: Rig) -> None:
     keep(rig, *(task_scaling(t, "INVALID" if t > 1 else "PASS") for t in WRITES))
     run = derive(rig)
-    run.never_passed(r"INVALID: .*needs two valid points at least, has 1", r"tasks=16 \(INVALID")
+    run.never_passed(r"INVALID: .*needs at least two valid points, has 1", r"tasks=16 \(INVALID")
     assert run.record["verdict"] == "INVALID"
 
 

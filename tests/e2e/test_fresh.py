@@ -89,7 +89,7 @@ class TestIor:
         ior_rig.run(*IOR)
         shows(ior_rig, "ior", "*.json", SHOW)
         ior_rig.run(*IOR).never_passed(
-            r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' where '\S+/data' was asked for"
+            r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
         )
 
     @pytest.mark.parametrize("repetition", [0, pytest.param(1, marks=_OTHER)])
@@ -99,7 +99,7 @@ class TestIor:
         ior_rig.damage("ior", "ior-write.1.json", f"cp {words}")
         ior_rig.run(*IOR).never_passed(
             "G22: ior 4.0.0, write, (repetition 1|before the repetitions): it says "
-            r"'\S+=ior-write.[01].ranks.csv' where '\S+=ior-write.[01].ranks.csv' was asked for"
+            r"'\S+=ior-write.[01].ranks.csv' instead of '\S+=ior-write.[01].ranks.csv'"
         )
 
     def test_output_of_the_write_for_the_read(self, ior_rig: Rig) -> None:
@@ -158,7 +158,7 @@ class TestMdtest:
     def test_output_of_one_repetition_for_another(self, ior_rig: Rig) -> None:
         prints(ior_rig, "*create.2.*", "{ cat >/dev/null; cat create.1.out; }")
         ior_rig.run(*MDTEST).never_passed(
-            "rank details: create at|mdtest.1.stonewall' where 'mdtest.2.stonewall' was asked for"
+            "rank details: create at|mdtest.1.stonewall' instead of 'mdtest.2.stonewall'"
         )
 
     def test_date_of_another_year(self, ior_rig: Rig) -> None:
@@ -184,8 +184,8 @@ class TestFio:
         fio_rig.run(*FIO)
         shows(fio_rig, "fio", "fio-randread*.json", SHOW)
         fio_rig.run(*FIO).never_passed(
-            r"G22: fio \S+, randread, repetition 1: it says description=randread.1.(\S+) where "
-            r"description=randread.1.(?!\1)\S+ was asked for"
+            r"G22: fio \S+, randread, repetition 1: it says description=randread.1.(\S+) "
+            r"instead of description=randread.1.(?!\1)\S+"
         )
 
     @pytest.mark.nightly(

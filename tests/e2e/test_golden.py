@@ -175,7 +175,7 @@ def test_scale_reaches_the_scheduler(cases: list[Case], site: str) -> None:
             assert f"#SBATCH --ntasks={nodes * tasks}\n" in case.script
             assert f"#SBATCH --ntasks-per-node={tasks}\n" in case.script
         if not mpi and scheduler == "squeue":
-            servers = "iog_client " in case.script
+            servers = "iog_servers " in case.script
             assert f"#SBATCH --ntasks={nodes if servers else 1}\n" in case.script
 
 

@@ -100,8 +100,8 @@ class Job:
         launcher = " ".join(script.per_node_launcher("mpirun", 3, self.cluster.names))
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/fio_servers.sh\n"
-            f"iog_prepare() {{\n{before}\niog_servers 3 {interface} {launcher}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/servers.sh\n"
+            f"iog_prepare() {{\n{before}\niog_servers fio 3 {interface} {launcher}\n"
             "iog_client layout layout.fio layout.json\n}\n"
             f"iog_case() {{\n{case}\n}}\niog_open bash ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
@@ -250,7 +250,7 @@ def kill_all(job: Job, words: tuple[str, ...]) -> None:
     [
         ("bash job", "mpirun"),
         ("bash job", "mpirun", "orted"),
-        ("fio_server.sh /", "bash job", "mpirun"),
+        ("server.sh /", "bash job", "mpirun"),
     ],
     ids=["job and launcher", "and daemons", "and what shows of the servers"],
 )

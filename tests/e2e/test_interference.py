@@ -74,7 +74,7 @@ def test_the_plan_counts_the_bytes_of_both_loads(rig: Rig) -> None:
         (timed,) = data["timed"]
         planned["stream" if "stream" in data["name"] else "metadata"] = timed["seconds"]
         # The stream's file, and those of the storm.
-        assert data["order"]["files"] == 1 + 1000
+        assert data["order"]["files"] == 1 + 32
         assert data["order"]["held_bytes"] == 128 * MIB
     assert planned == {"stream": 3 * SECONDS + 2, "metadata": SECONDS + 2}
 

@@ -211,7 +211,7 @@ def test_a_probe_that_was_not_placed_is_named(rig: Rig) -> None:
     (layout,) = [
         f for f in done.record["findings"] if (f["guard"], f["outcome"]) == ("G10", "invalid")
     ]
-    assert layout["saw"].startswith("ost0002/probe.0.0 is on target 3, asked was 2")
+    assert layout["saw"].startswith("ost0002/probe.0.0 is on target 3 instead of 2")
     rig.assert_clean()
 
 
@@ -322,7 +322,7 @@ def test_a_slow_metadata_target_is_named(metadata: Callable[..., Run]) -> None:
             {
                 "misled": f'[ "$1$3" != mkdir2 ] || set -- mkdir -i 1 "$4"\nexec {STAND_INS}/lfs "$@"'
             },
-            "refused before a byte was written: G10: .*mdt0002 is on metadata target 1, asked was 2",
+            "refused before a byte was written: G10: .*mdt0002 is on metadata target 1 instead of 2",
         ),
         (
             {"declared": 3},

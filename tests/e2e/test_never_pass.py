@@ -590,7 +590,7 @@ def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
 def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig) -> None:
     """Other options meet the judge in tests/unit/test_judge.py."""
     fio_rig.program("fio", 'sed -i "s/^direct=1$/direct=0/" randread.fio; "$real" "$@"')
-    cause = "randread, repetition 1: it says direct=0 where direct=1 was asked for"
+    cause = "randread, repetition 1: it says direct=0 instead of direct=1"
     fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
 
 

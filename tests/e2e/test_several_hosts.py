@@ -8,6 +8,8 @@ see that.
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -142,3 +144,36 @@ def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
     verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
     assert verdicts["create_rate"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert verdicts["read_rate"] == "INVALID"  # the shared cache again
+
+
+@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
+def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> None:
+    """Each host reads what the next one wrote, and no server takes work from others, or is left."""
+    rig = make_module_rig(
+        # With IOR among them, mpirun has its variables.
+        tools=("elbencho", "ior"),
+        limits={"case_bytes": "192 MiB", "witness": "required"},
+    )
+    settings = rig.settings()
+    settings["systems"][0]["partitions"][0]["extras"] |= {
+        "scale": {"nodes": 3, "tasks_per_node": 2},
+        "hosts": cluster.names,
+        "interface": "eth0",
+    }
+    rig.write_settings(settings)
+    done = run_on(cluster, rig, "-n", "^Elbencho%block=1MiB$", "--keep-stage-files")
+    record = done.record
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+    assert record["nodes"] == 3
+    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
+    assert "G8 ok elbencho checked its data in the warm-up" in said
+    assert re.search(r"G8 ok \d\d block\(s\) of 1 repetition\(s\) read again", said)
+    counted = re.findall(r"G8 ok .*MiB or more in each execution", said)
+    assert len(counted) == 2, said
+    order = [done.file(name).read_text().split() for name in ("servers.hosts", "servers.next")]
+    assert order[1] == order[0][1:] + order[0][:1]
+    assert [line.split(":")[0] for line in order[0]] == [cluster.address(h) for h in cluster.names]
+    assert not list(done.stage.rglob("servers.secret"))
+    for host in cluster.names:
+        assert [one for one in cluster.processes(host).values() if "elbencho" in one] == []
+    rig.assert_clean()

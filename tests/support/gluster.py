@@ -5,7 +5,9 @@ glusterd keeps its state below directories of the machine that have no option. E
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -34,9 +36,10 @@ def source(hosts: Hosts) -> str:
 
 
 @contextmanager
-def volume(hosts: Hosts, base: Path) -> Iterator[Path]:
+def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
     """Yield the point at which the hosts, and nobody else, have a volume mounted.
 
+    ``kind`` are the words for its kind, such as ``replica 2``; without them each file lies on one brick.
     ``base`` is a new directory of storage for bricks, which all hosts see. What was started ends with the hosts at the latest.
     """
     point = base / "point"
@@ -48,7 +51,16 @@ def volume(hosts: Hosts, base: Path) -> Iterator[Path]:
             _insist(hosts, host, "gluster", "--mode=script", "peer", "probe", hosts.address(first))
         bricks = [f"{hosts.address(host)}:{base / host / 'brick'}" for host in hosts.names]
         _insist(
-            hosts, first, "gluster", "--mode=script", "volume", "create", VOLUME, *bricks, "force"
+            hosts,
+            first,
+            "gluster",
+            "--mode=script",
+            "volume",
+            "create",
+            VOLUME,
+            *kind,
+            *bricks,
+            "force",
         )
         # Without it the client serves O_DIRECT from its memory.
         _insist(
@@ -66,6 +78,19 @@ def volume(hosts: Hosts, base: Path) -> Iterator[Path]:
             daemon.terminate()
             daemon.wait(30)
         shutil.rmtree(base)
+
+
+def end_brick(hosts: Hosts, host: str) -> None:
+    """Kill the process that serves a host's brick, and wait until it is gone."""
+    for pid, words in hosts.processes(host).items():
+        if words.split()[0].endswith("glusterfsd"):
+            os.kill(pid, signal.SIGKILL)
+            end = time.monotonic() + 30
+            while Path(f"/proc/{pid}").exists():
+                assert time.monotonic() < end, f"{host}: {words} does not end"
+                time.sleep(0.05)
+            return
+    raise OSError(f"{host}: no brick is served")
 
 
 def _daemon(hosts: Hosts, host: str, base: Path) -> subprocess.Popen[bytes]:

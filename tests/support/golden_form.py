@@ -185,7 +185,7 @@ def _take_apart(case: Case, form: str, words: dict[str, str]) -> _Parts:
     _take_head(script, case)
     script.take(r'"\$IOG_REP" != (\d+) \] \|\| iog_phase facts-after', "repetitions")
     script.put(r"^iog_repeat \d+ (\d+)", "repetitions")
-    script.put(r"^    iog_servers (\d+)", "nodes")
+    script.put(r"^    iog_servers \w+ (\d+)", "nodes")
     script.take(r"iog_phase facts-start (.+) <agent> facts", "each")
     if "each" in values:
         script.put(r" (\S+ -.*?)(?= <agent>|$)", "each")

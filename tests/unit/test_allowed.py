@@ -60,7 +60,7 @@ def test_root_may_write_everywhere_and_still_needs_to_own_it() -> None:
 
 
 def test_what_lies_directly_below_the_root_needs_a_marker() -> None:
-    refused("lies directly below /", place("/data", mount=DISK))
+    refused("is directly below /", place("/data", mount=DISK))
 
 
 def test_a_mount_point_needs_a_marker() -> None:
@@ -401,7 +401,7 @@ def shallow() -> Iterator[Path]:
 
 
 def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
-    assert "lies directly below /" in why_not(shallow)
+    assert "is directly below /" in why_not(shallow)
     permission.allow(str(shallow), (), (), None)
     assert "everybody" in permission.reason(str(shallow))
 

@@ -38,7 +38,7 @@ WITNESS = ["sh", str(LIBRARY / "witness.sh"), "fio", "write.fio"]
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
 JOB = f"""
 . {LIBRARY}/job.sh
-. {LIBRARY}/fio_servers.sh
+. {LIBRARY}/servers.sh
 iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh sleep 60; }}
 iog_open sh ./agent open case.json
 $PREPARE
@@ -128,7 +128,7 @@ def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "prepare",
-    ["true", pytest.param("iog_servers 1 lo", marks=[pytest.mark.needs_fio, pytest.mark.slow])],
+    ["true", pytest.param("iog_servers fio 1 lo", marks=[pytest.mark.needs_fio, pytest.mark.slow])],
 )
 def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str, prepare: str) -> None:
     """From the first to the tool's; an agent that was not told to begin ends by itself."""

@@ -88,7 +88,9 @@ def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
     chromium.ask(fill.format("'TaskScaling oss12 write'"))
     some = visible(chromium, ".results tr[data-text]")
     assert 0 < some < every
-    assert chromium.ask("document.getElementById('count').textContent") == f"{some} result(s)"
+    assert (
+        chromium.ask("document.getElementById('count').textContent") == f"{some} of {every} results"
+    )
     chromium.ask(fill.format("''"))
     chromium.ask("document.querySelector('#tools [value=PASS]').click()")
     assert visible(chromium, "tr[data-verdict=PASS]") == 0
@@ -135,6 +137,41 @@ def test_the_page_fits_a_phone(chromium: Browser) -> None:
     assert chromium.ask("document.documentElement.scrollWidth") <= 390
     chromium.wide(1280)
     assert chromium.ask("document.documentElement.scrollWidth") <= 1280
+
+
+def test_print_has_the_layout_of_a_wide_screen(chromium: Browser) -> None:
+    """A sheet is as narrow as a phone, but its tables stay tables."""
+    shown = "getComputedStyle(document.querySelector('.results thead')).display"
+    chromium.wide(700)
+    assert chromium.ask(shown) == "none"
+    chromium.look("print")
+    assert chromium.ask(shown) == "table-header-group"
+    assert chromium.ask("document.documentElement.scrollWidth") <= 700
+    chromium.look("light")
+    chromium.wide(1280)
+
+
+def test_the_text_of_a_figure_is_readable_on_a_phone(chromium: Browser) -> None:
+    chromium.wide(390)
+    smallest = "Math.min(...[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().width / 640 * 13))"
+    assert chromium.ask(smallest) >= 10
+    chromium.wide(1280)
+
+
+def test_every_system_can_be_looked_at_alone(chromium: Browser) -> None:
+    choose = (
+        "s = document.getElementById('system'); s.value = {}; s.dispatchEvent(new Event('input'))"
+    )
+    chromium.ask(choose.format("'oracle-oci'"))
+    parts = (
+        ".results [data-text], figure, .trouble, .place, .days tbody tr, main > section > details"
+    )
+    seen = chromium.ask(
+        f"[...new Set([...document.querySelectorAll('{parts}')].filter(e => e.checkVisibility())"
+        ".map(e => e.closest('[data-system]').dataset.system))]"
+    )
+    assert seen == ["oracle-oci"]
+    chromium.ask(choose.format("''"))
 
 
 OVERLAPPING = """[...document.querySelectorAll('figure svg')].flatMap(svg => {

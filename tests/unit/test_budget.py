@@ -205,8 +205,8 @@ def test_the_duration_and_its_sources_are_said() -> None:
     timed = case(2, rests_on=[])
     first, _ = plan_table.remarks([case(1), timed])
     assert first.startswith("expected: 15 min one after the other")
-    assert first.endswith("rest on ceiling (1 case(s))")
-    assert "all phases are timed" in plan_table.remarks([timed])[0]
+    assert first.endswith("bandwidths used: ceiling (1 case(s))")
+    assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
 
 
 @pytest.mark.parametrize(
@@ -289,9 +289,9 @@ def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
         1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
     )
     assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
-        "IorPosix 1 and 1 more: writes for 12 s as much as the target can, which is in no column and no "
+        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. These bytes are in no column and no "
         "budget: at most 120 GiB at the ceiling",
-        "IorPosix 1: reads for 12 s as much as the target can, which is in no column and no budget: no "
+        "IorPosix 1: reads for 12 s as fast as the target can. These bytes are in no column and no budget: no "
         "ceiling is declared",
     ]
 

@@ -241,7 +241,13 @@ def test_what_stands_out_in_a_profile_is_said() -> None:
     made = replace(log, records=(*slow, third, *log.of("LUSTRE"), third_layout))
     said = " ".join(profile.told(profile.Profile.of("made", made)))
     assert f"Rank {slowest} spends" in said
-    assert f"OST {profile.targets(made) and next(iter(profile.targets(made)))} take" in said
+    slow = f"OST {next(iter(profile.targets(made)))}"
+    assert f"{slow} take" in said
+    figure = profile.target_times("t", made)
+    assert figure.count('class="bar') == len(profile.targets(made))
+    assert (
+        figure.index(f">{slow}<") < figure.index('class="bar slow"') < figure.index('class="bar"')
+    )
 
 
 def test_the_page_of_two_profiles_shows_both_and_escapes_names() -> None:

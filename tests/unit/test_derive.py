@@ -121,7 +121,7 @@ def test_the_maximum_is_not_always_best() -> None:
 @pytest.mark.parametrize("formula", _CURVE_FORMULAS)
 @pytest.mark.parametrize("values", [{}, {4: 100.0}])
 def test_one_point_is_no_curve(formula: Any, values: dict[float, float]) -> None:
-    with pytest.raises(NotComputable, match=f"two valid points at least, has {len(values)}"):
+    with pytest.raises(NotComputable, match=f"at least two valid points, has {len(values)}"):
         formula(curve(values))
 
 

@@ -236,7 +236,7 @@ def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
 def test_a_phase_that_ran_twice_is_an_error(stage: Path) -> None:
     with open(stage / "phases.tsv", "a") as file:
         file.write("1\twrite\t0\t1\t2\tt\n")
-    with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: there twice"):
+    with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: appears twice"):
         collect(stage)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import importlib
 import json
 import os
 import re
@@ -87,6 +88,33 @@ def test_the_dashboard_asks_only_for_what_is_exported() -> None:
     assert labels <= {*export.LABELS, "verdict"}
     panels = json.loads(text)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_grafanas_own_models_know_every_field_of_the_dashboard() -> None:
+    """The models are made from the schemas of Grafana 11.6; a field that they do not know is lost."""
+    why = "pip install 'grafana-foundation-sdk==1769699379!11.6.0'"
+    models = pytest.importorskip("grafana_foundation_sdk.models.dashboard", reason=why)
+    coder = importlib.import_module("grafana_foundation_sdk.cog.encoder").JSONEncoder
+    importlib.import_module("grafana_foundation_sdk.cog.plugins").register_default_plugins()
+
+    def known(data: object) -> Any:
+        return json.loads(json.dumps(models.Dashboard.from_json(data), cls=coder))
+
+    def lost(ours: Any, theirs: Any, where: str) -> list[str]:
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            return [x for k in ours for x in lost(ours[k], theirs.get(k), f"{where}.{k}")]
+        if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+            return [
+                x
+                for k, both in enumerate(zip(ours, theirs, strict=True))
+                for x in lost(*both, f"{where}[{k}]")
+            ]
+        return [] if ours == theirs else [where]
+
+    data = json.loads(DASHBOARD.read_text())
+    assert lost(data, known(data), "") == []
+    data["panels"][0]["options"]["colourMode"] = "value"
+    assert lost(data, known(data), "") == [".panels[0].options.colourMode"]
 
 
 @pytest.fixture

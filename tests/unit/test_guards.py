@@ -849,12 +849,12 @@ def test_g10_believes(
             [grown(1, ends=(None,))],
             "stripes of 1048576 bytes in component 1",
         ),
-        (None, {"a": 0}, [laid("a", 1)], "a is on target 1, asked was 0"),
-        (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1, asked was 0"),
-        (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was pinned to no target"),
+        (None, {"a": 0}, [laid("a", 1)], "a is on target 1 instead of 0"),
+        (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1 instead of 0"),
+        (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was not pinned to a target"),
         (None, {"a": 0, "b": 1}, [laid("a", 0)], "b was pinned and holds no file"),
-        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1, asked was 2"),
-        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was pinned to no target"),
+        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1 instead of 2"),
+        (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was not pinned to a target"),
     ],
 )
 def test_g10_objects(
@@ -1197,8 +1197,8 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
     ("placed", "problem", "outcome", "saw"),
     [
         ({"a": (0,), "b": (1,)}, "", OK, "each is as asked"),
-        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0, asked was 1"),
-        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1, asked was 0"),
+        ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0 instead of 1"),
+        ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1 instead of 0"),
         ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
     ],
 )
@@ -1556,7 +1556,7 @@ JOB_STATS = (
         (Moved(MIB, 0), Moved(64 * MIB, 0), [], "63 MiB of 64 MiB (0%)"),
         # What others write beside gigabytes of our reads.
         (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), [], "299 MiB of 9.29 GiB (3%)"),
-        (None, Moved(), [], "nothing was counted"),
+        (None, Moved(), [], "no counter can be compared"),
         (None, Moved(), [(9 * GIB, GIB)], "moved 1 GiB of 10 GiB"),
     ],
 )
@@ -1589,7 +1589,7 @@ def test_g19_sees_others(
 ) -> None:
     finding = witness.foreign_load(nodes=1, own=own, counted=counted, jobs=jobs)
     assert finding.outcome is Outcome.CONTAMINATED, finding
-    says(finding, "G19", saw, "at most 10%", "others do not use the target")
+    says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
 
 
 @pytest.mark.parametrize(

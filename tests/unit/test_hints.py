@@ -95,7 +95,7 @@ def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
         ({"stripe_bytes": 0}, "stripe_bytes is 0"),
         ({"stripe_bytes": -65536}, "stripe_bytes is -65536"),
         ({"stripe_bytes": 1 << 32}, "below 4 GiB"),
-        ({}, "nothing is wished"),
+        ({}, "no hint is set"),
     ],
 )
 def test_a_wish_that_cannot_be_fulfilled_is_refused(wish: dict[str, int], message: str) -> None:

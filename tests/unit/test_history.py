@@ -941,7 +941,7 @@ def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: s
 @pytest.mark.parametrize("width", [80, 140, 200])
 def test_a_long_reason_folds_and_leaves_the_other_columns_their_widths(width: int) -> None:
     reason = (
-        "needs two valid points at least, has 1; " + "find out why, and run it once more; " * 12
+        "needs at least two valid points, has 1; " + "find out why, and run it once more; " * 12
     )
     common = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
     judged = {"verdict": "UNREFERENCED", "reason": "nothing"}

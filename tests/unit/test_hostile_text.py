@@ -425,7 +425,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     assert _run(script) == [
         facts("facts-start"),
         ["at_close", *agent, "restore", state],
-        ["servers", "1", nic or "", *each],
+        ["servers", plan.tool, "1", nic or "", *each],
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],

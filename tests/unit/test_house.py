@@ -123,10 +123,10 @@ def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> N
     for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS", "ROUNDS"):  # before the job
         del written[name]
     listed: dict[str, str] = {}
-    for script in ("job.sh", "fio_servers.sh"):
+    for script in ("job.sh", "servers.sh"):
         lines = (JOB_FILES / script).read_text(encoding="utf-8").splitlines()
         header = "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))
-        listed |= re.findall(r"^#   ([A-Z]+) +(\S+) ", header, re.MULTILINE)
+        listed |= re.findall(r"^#   ([A-Z_]+) +(\S+) ", header, re.MULTILINE)
     assert listed == written
 
 

@@ -228,15 +228,15 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
     ("asked", "unlike"),
     [
         ("[rr]\nrw=randread\nbs=4k\ndirectory=${IOG_DIR}/fio\n", ""),
-        ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k where bs=8k was asked for"),
-        ("[rr]\nsync=0\n", "it says sync=1 where sync=0 was asked for"),
-        ("[rr]\niodepth=4\n", "it says iodepth=nothing where iodepth=4 was asked for"),
-        ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio where directory=/tmp/tb/x was"),
+        ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k instead of bs=8k"),
+        ("[rr]\nsync=0\n", "it says sync=1 instead of sync=0"),
+        ("[rr]\niodepth=4\n", "it says iodepth=nothing instead of iodepth=4"),
+        ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
         (
             "[rr]\ndescription=${IOG_TOKEN}\n",
-            "G22: fio 3.33, read, repetition 1: it says description=nothing where description=t was",
+            "G22: fio 3.33, read, repetition 1: it says description=nothing instead of description=t",
         ),
-        ("[other]\nbs=4k\n", "it says bs=nothing where bs=4k was asked for"),
+        ("[other]\nbs=4k\n", "it says bs=nothing instead of bs=4k"),
     ],
 )
 def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike: str) -> None:
@@ -252,8 +252,8 @@ def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike
     ("said", "unlike"),
     [
         (" -G=1", ""),
-        ("", "before the repetitions: it says 'nothing' where '-G=1' was asked for"),
-        (" -G=2", "before the repetitions: it says '-G=2' where '-G=1' was asked for"),
+        ("", "before the repetitions: it says 'nothing' instead of '-G=1'"),
+        (" -G=2", "before the repetitions: it says '-G=2' instead of '-G=1'"),
     ],
 )
 def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(
@@ -529,7 +529,7 @@ def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
     bad = laid_out(found, ("data.0", (0,)), ("data.1", (3,)), placed=placed.items())
     decided = decide(bad, plan=plan)
     assert decided.verdict is Verdict.INVALID
-    assert "data.1 is on target 3, asked was 1" in decided.reason
+    assert "data.1 is on target 3 instead of 1" in decided.reason
 
 
 def test_fewer_storage_targets_than_declared_are_not_believed(found: Evidence) -> None:

@@ -271,14 +271,23 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
 @pytest.mark.parametrize(
     ("change", "written", "read", "seconds"),
     [
-        # Two seconds for the case, half a second for each start, a second for each 100 bytes.
-        ({}, 400, 400, 2 + 4 * (0.5 + 2 * 0.5) + 8),
-        ({"warm_up": False}, 300, 300, 2 + 3 * (0.5 + 2 * 0.5) + 6),
-        ({"prepare": [WRITE], "repeat": [READ], "warm_up": False}, 100, 300, 2 + 0.5 + 3 + 4),
-        ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 2 + 4 * 0.5 + 40),
+        # Two seconds for the case and four for what it starts on all nodes, a second for each start of a phase, a
+        # second for each 100 bytes.
+        ({}, 400, 400, 6 + 4 * (1 + 2 * 1) + 8),
+        ({"warm_up": False}, 300, 300, 6 + 3 * (1 + 2 * 1) + 6),
+        ({"prepare": [WRITE], "repeat": [READ], "warm_up": False}, 100, 300, 6 + 1 + 3 * 2 + 4),
+        ({"repeat": [phase("timed", "read", data=None)]}, 0, 0, 6 + 4 + 40),
+        ({"repeat": [phase("timed", "read", "once", data=None)]}, 0, 0, 6 + 4 * 0.5 + 40),
+        # A second for the servers, and two looks at all nodes for each execution.
+        ({"repeat": [phase("timed", "read", "clients", data=None)]}, 0, 0, 7 + 4 * 3 + 40),
         (
             {"repeat": [phase("meta", "metadata", data=None)] * 2, "repetitions": 1},
-            *(0, 0, 2 + 4 * 0.5 + 40),
+            *(0, 0, 6 + 4 + 40),
+        ),
+        # Two nodes make 2000 files in a second, and remove as many.
+        (
+            {"repeat": [phase("meta", "metadata", data=None, untimed_files=4000)]},
+            *(0, 0, 6 + 4 * (1 + 4) + 40),
         ),
         # One execution that reads, too, and does each twice.
         (
@@ -290,7 +299,7 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
                 "repetitions": 1,
                 "warm_up": False,
             },
-            *(200, 200, 2 + 0.5 + 4),
+            *(200, 200, 6 + 1 + 4),
         ),
     ],
 )
@@ -446,11 +455,11 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
 
 def test_servers_are_started_before_their_first_client() -> None:
     work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
-    lines = without_facts(job_functions(case(nodes=2, repeat=[work]), launch("srun", "srun", 2)))
+    lines = without_facts(job_functions(case(tool="fio", nodes=2, repeat=[work]), launch("srun", "srun", 2)))
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
     assert lines[1:4] == [
         f'    iog_phase view {each} agent view "$IOG_DIR" view',
-        f"    iog_servers 2 '' {each}",
+        f"    iog_servers fio 2 '' {each}",
         "}",
     ]
     assert '    iog_client read read.fio "read.$IOG_REP.json"' in lines

@@ -61,7 +61,7 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
         ([10**400, -0.1, None, "MiB/s"], " (value)", "1000", "above 0"),
         (["100", -0.1, None, "MiB/s"], " (value)", "'100'", "above 0"),
         ([True, -0.1, None, "MiB/s"], " (value)", "True", "above 0"),
-        ([None, -0.1, None, "MiB/s"], " (value)", "None", "above 0"),
+        ([None, -0.1, None, "MiB/s"], " (value)", "nothing", "above 0"),
         ([100, 0.1, None, "MiB/s"], " (lower bound)", "0.1", "between -1 and 0"),
         ([100, -1.1, None, "MiB/s"], " (lower bound)", "-1.1", "between -1 and 0"),
         ([100, False, None, "MiB/s"], " (lower bound)", "False", "between -1 and 0"),
@@ -72,8 +72,6 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
         ([100, None, None, "MiB/s"], "", "neither", "else nothing can fail"),
         ([100, -1, None, "MiB/s"], "", "neither", "else nothing can fail"),
         ([100, -1.0, None, "MiB/s"], "", "neither", "else nothing can fail"),
-        ([100, -0.1, None, "MB"], " (unit)", "'MB'", "unknown unit 'MB' (known: B/s"),
-        ([100, -0.1, None, None], " (unit)", "None", "unknown unit"),
         ([100, -0.1, None], "", "[100, -0.1, None]", "[value, lower or null"),
         (100, "", "100", "[value, lower or null"),
         ("fast", "", "'fast'", "[value, lower or null"),
@@ -141,6 +139,14 @@ def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str)
     assert allowed in mistake.partition("; allowed: ")[2]
 
 
+@pytest.mark.parametrize("unit", ["MB", None])
+def test_an_unknown_unit_is_named_with_the_known_ones(unit: str | None) -> None:
+    (mistake,) = of_leaf([100, -0.1, None, unit])
+    assert mistake.startswith(
+        f"f: Ior.disk.write_bw (unit): unknown unit '{unit}' (known: B/s, "
+    ), mistake
+
+
 def test_all_mistakes_of_a_reference_are_named() -> None:
     assert len(of_leaf([0, 1, -1, "MB"])) == 4
 
@@ -156,7 +162,7 @@ def test_all_mistakes_of_a_reference_are_named() -> None:
             "f: $source: found this key; allowed: $sources, $accepted, $published, $recorded and names of checks",
         ),
         ({5: {}}, "f: 5: found this key"),
-        ({**HEAD, "Ior": None}, "f: Ior: found None; allowed: a mapping"),
+        ({**HEAD, "Ior": None}, "f: Ior: found nothing; allowed: a mapping"),
         ({**HEAD, "Ior": {}}, "f: Ior: found {}"),
         ({**HEAD, "Ior": [1]}, "f: Ior: found [1]"),
         (
@@ -170,13 +176,13 @@ def test_all_mistakes_of_a_reference_are_named() -> None:
         ),
         ({**HEAD, "Ior": {"$index": [], "d": {}}}, "f: Ior.$index: found []"),
         ({**HEAD, "Ior": {"$index": [1], "d": {}}}, "f: Ior.$index: found [1]"),
-        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found None; allowed: text"),
+        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found nothing; allowed: text"),
         (
             {"$sources": {"Ior": " "}, "Ior": {"d": {"m": [1, 0, 0, "s"]}}},
             "f: $sources.Ior: found ' '",
         ),
         ({"$sources": {"Ior": 5}, "Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found 5"),
-        (HEAD, "f: $sources.Ior: found a source; allowed: checks that have references"),
+        (HEAD, "f: $sources.Ior: this check has no references here"),
     ],
 )
 def test_a_mistake_in_the_form_of_the_file(data: Any, start: str) -> None:

@@ -18,7 +18,8 @@ from iogauge.core.measurement import Metric
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import cost
 from iogauge.plan.case import Access
-from iogauge.records.record import Record, ReferenceRecord
+from iogauge.records import ceilings
+from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
 from iogauge.report import outcome, table
 from iogauge.report.outcome import SessionRecords
 from support import records
@@ -326,6 +327,22 @@ def test_the_load_of_each_case_is_one_remark_with_its_range() -> None:
     assert "load before the run 1.30 x cores" in shown(found, wide=True)
 
 
+def test_the_spread_of_each_unstable_case_is_one_reason_with_its_range() -> None:
+    found = [
+        record(
+            case=f"Ior {n}",
+            findings=[
+                {
+                    **finding("warn", None, "G17"),
+                    "saw": f"coefficient of variation {spread}% over 3 repetitions",
+                }
+            ],
+        )
+        for n, spread in enumerate(("54.2", "8.9"))
+    ]
+    assert "[1] G17: coefficient of variation 8.9 to 54.2% over 3 repetitions" in shown(found)
+
+
 def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
@@ -538,7 +555,17 @@ def test_cost_at_the_ceiling_of_the_published_server() -> None:
         3.125,
         pytest.approx(1556.48),  # type: ignore[arg-type]
         "list",
+        cost.record,
     )
+
+
+def test_the_price_of_a_target_does_not_rest_on_a_layer_below_it() -> None:
+    assert set(LAYER_CHECKS) == set(ceilings._METRICS)
+    layers = [bandwidth(40.0, check=name, case=name) for name in LAYER_CHECKS]
+    found = table.costs([bandwidth(3.125), *layers])
+    assert [(cost.case, cost.gb_s, cost.record.check) for cost in found] == [
+        ("Ior posix", 3.125, "IorPosix")
+    ]
 
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:

@@ -1,4 +1,4 @@
-"""fio_servers.sh and fio_server.sh with the real fio on this node: they serve the job, and end with it."""
+"""servers.sh and server.sh with the real fio on this node: they serve the job, and end with it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Servers:
     def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
         (self.stage / "agent").write_text(AGENT)
         (self.stage / "job").write_text(
-            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/fio_servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
+            f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
             f"iog_case() {{\n{case}\n}}\niog_open sh ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         return self.start(["bash", "job"])
@@ -110,12 +110,12 @@ class Servers:
         return process.returncode, printed
 
     def serve(self, seconds: int = 60, program: str | None = None) -> subprocess.Popen[str]:
-        """fio_server.sh by itself, on the loopback interface."""
+        """server.sh by itself, on the loopback interface."""
         lease = self.stage / "lease"
         lease.write_text("1\n")
         arguments = [str(self.stage / "server"), "lo", str(lease), str(seconds)]
         real = program or shutil.which("fio") or ""
-        process = self.start(["sh", str(JOB_FILES / "fio_server.sh"), *arguments, real])
+        process = self.start(["sh", str(JOB_FILES / "server.sh"), *arguments, real])
         if program is None:
             wait_for(self.found, 30, "the server's address")
         return process
@@ -158,7 +158,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     status, printed = servers.run(
-        "iog_servers 1 lo; iog_client layout layout.fio layout.json",
+        "iog_servers fio 1 lo; iog_client layout layout.fio layout.json",
         "iog_client read read.fio read.$IOG_REP.json; iog_phase sockets cat /proc/net/tcp\n"
         'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"',
     )
@@ -189,7 +189,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
 def test_servers_check_the_data_in_the_warm_up(servers: Servers, damage: str) -> None:
     words = " ".join(options.verification(4096))
     status, printed = servers.run(
-        f"iog_servers 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
+        f"iog_servers fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
         f'FILE=$IOG_DIR/k1/127.0.0.2.0; [ -s "$FILE" ] || exit; {damage}\n'
         f'iog_verify {words}; iog_client read read.fio read.json "${{IOG_VERIFY[@]}}"',
         f'iog_verify {words}; echo "words: ${{IOG_VERIFY[*]}}"',
@@ -205,7 +205,7 @@ def test_servers_check_the_data_in_the_warm_up(servers: Servers, damage: str) ->
 def test_all_servers(servers: Servers) -> None:
     launch = servers.bin / "launch"
     status, printed = servers.run(
-        f"iog_servers 3 '' {launch}; iog_client layout layout.fio layout.json",
+        f"iog_servers fio 3 '' {launch}; iog_client layout layout.fio layout.json",
         "iog_client all read.fio all.json\n"
         'iog_phase files find "$IOG_DIR" -type f -printf "%f\\n"\niog_servers_stop; iog_servers_stop',
     )
@@ -227,7 +227,9 @@ def test_all_servers(servers: Servers) -> None:
 
 def test_a_job_that_no_server_can_run_has_no_result(servers: Servers) -> None:
     away = 'iog_phase away rmdir "$IOG_DIR"; touch "$IOG_DIR"'
-    status, printed = servers.run("iog_servers 1 lo", f"{away}; iog_client read read.fio read.json")
+    status, printed = servers.run(
+        "iog_servers fio 1 lo", f"{away}; iog_client read read.fio read.json"
+    )
     # fio itself calls that a success, unless its server is slow to refuse the job.
     assert status in (0, 1), printed
     with pytest.raises(
@@ -245,7 +247,7 @@ def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
         "while (: <>/dev/tcp/${address/,//}); do sleep 0.05; done 2>/dev/null\n",
     )
     status, printed = servers.run(
-        f"iog_servers 3 '' {servers.bin / 'launch'}",
+        f"iog_servers fio 3 '' {servers.bin / 'launch'}",
         f"iog_phase lose {servers.bin / 'lose'}\niog_client read read.fio read.json",
     )
     assert status == 0, printed  # fio calls that a success
@@ -262,7 +264,7 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(
     servers.environment["IOG_SERVERS_LEASE"] = "2"
     words = launcher.format(launch=servers.bin / "launch")
     process = servers.job(
-        f"iog_servers {words}; iog_client layout layout.fio layout.json",
+        f"iog_servers fio {words}; iog_client layout layout.fio layout.json",
         "iog_client long long.fio long.json",
     )
     wait_for(servers.busy, 30, "fio's processes")
@@ -276,10 +278,10 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("iog_servers 1 none0", "no IPv4 address of none0: name an interface"),
-        ("iog_servers 1 lo false", "0 of 1 nodes answered and what started them has ended"),
-        ("iog_servers 1 lo sh -c 'exec sleep 50'", "0 of 1 nodes answered within 2 s"),
-        ("iog_servers 2 lo", "1 of 2 nodes answered within 2 s"),
+        ("iog_servers fio 1 none0", "no IPv4 address of none0: name an interface"),
+        ("iog_servers fio 1 lo false", "0 of 1 nodes answered and what started them has ended"),
+        ("iog_servers fio 1 lo sh -c 'exec sleep 50'", "0 of 1 nodes answered within 2 s"),
+        ("iog_servers fio 2 lo", "1 of 2 nodes answered within 2 s"),
     ],
 )
 def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str) -> None:
@@ -293,13 +295,13 @@ def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str)
 
 
 def test_servers_at_one_address_would_share_their_files(servers: Servers) -> None:
-    status, printed = servers.run(f"iog_servers 3 lo {servers.bin / 'launch'}")
+    status, printed = servers.run(f"iog_servers fio 3 lo {servers.bin / 'launch'}")
     assert status == 1
     assert "several nodes serve at 127.0.0.1; name their interface in extras.interface" in printed
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-# --- fio_server.sh by itself ---------------------------------------------------------------------------
+# --- server.sh by itself ---------------------------------------------------------------------------
 
 
 def stop(servers: Servers, process: subprocess.Popen[str]) -> None:
@@ -364,7 +366,7 @@ def test_a_lease_that_is_renewed_keeps_the_server(servers: Servers) -> None:
 
 
 def test_what_started_a_server_is_killed(servers: Servers) -> None:
-    script = f'sh {JOB_FILES}/fio_server.sh "$PWD/server" lo lease 60 fio & wait'
+    script = f'sh {JOB_FILES}/server.sh "$PWD/server" lo lease 60 fio & wait'
     (servers.stage / "lease").write_text("1\n")
     process = servers.start(["sh", "-c", script])
     wait_for(servers.found, 30, "the server's address")
@@ -403,3 +405,30 @@ def test_a_program_that_does_not_listen(servers: Servers) -> None:
     printed, _ = servers.serve(program=str(wrapper)).communicate(timeout=60)
     assert "no sockets today" in printed
     assert f"{wrapper} does not listen on 127.0.0.1" in printed
+
+
+@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
+def test_a_server_of_elbencho_works_for_those_who_know_its_secret(servers: Servers) -> None:
+    servers.directory.mkdir(parents=True)
+    (servers.stage / "lease.secret").write_text("the word\n")
+    (servers.stage / "guess").write_text("another\n")
+    process = servers.serve(program=shutil.which("elbencho"))
+    (found,) = wait_for(servers.found, 30, "the server's address")
+    address = found.read_text().split()[1].replace(",", ":")
+
+    def write(*secret: str) -> tuple[int, list[str]]:
+        words = ["elbencho", "--hosts", address, *secret, "--nolive", "-w", "-t", "2"]
+        client = servers.start(
+            [*words, "-n", "0", "-N", "1", "-s", "1m", "-b", "1m", str(servers.directory)]
+        )
+        client.communicate(timeout=60)
+        return client.returncode, sorted(file.name for file in servers.directory.iterdir())
+
+    for wrong in ((), ("--svcpwfile", "guess")):
+        status, files = write(*wrong)
+        assert status != 0
+        assert files == []
+    assert write("--svcpwfile", "lease.secret") == (0, ["r0-f0", "r1-f0"])
+    stop(servers, process)
+    assert process.wait(20) == 0
+    wait_for(servers.all_gone, 20, "the end of all processes")

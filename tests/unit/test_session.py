@@ -272,6 +272,7 @@ def test_a_message_names_the_command_as_the_reader_can_start_it(
     program = tmp_path / "bin" / "iogauge"
     program.parent.mkdir()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.delenv("MAKELEVEL", raising=False)
     monkeypatch.setenv("PATH", "/usr/bin")
     assert paths.own_command() == "iogauge"
     program.write_text("")
@@ -279,3 +280,5 @@ def test_a_message_names_the_command_as_the_reader_can_start_it(
     assert paths.own_command() == str(program)
     monkeypatch.setenv("PATH", f"/usr/bin:{program.parent}")
     assert paths.own_command() == "iogauge"
+    monkeypatch.setenv("MAKELEVEL", "1")  # below make, whose shell is activated
+    assert paths.own_command() == str(program)

@@ -56,7 +56,7 @@ def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() ->
     words = " ".join([*texts(figure, "text"), *texts(figure, "title")])
     for said in ("tasks", "reference 1250 MiB/s: acceptance", "ceiling 1300 MiB/s: 1 device(s)"):
         assert said in words
-    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node(s); ior 4.0.0" in plot.caption
+    assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node; ior 4.0.0" in plot.caption
 
 
 def test_the_newest_record_of_a_point_counts() -> None:
@@ -126,3 +126,39 @@ def test_a_needle_is_ranked_and_its_outlier_named() -> None:
 def test_a_gauge_is_drawn_whatever_the_values(value: float) -> None:
     text = charts.gauge(MetricRecord.from_json(metric(median=value, samples=[value, None, "x"])))
     assert "nan" not in text and ElementTree.fromstring(text).get("role") == "img"
+
+
+def test_what_is_proportional_is_straight_over_a_wide_range() -> None:
+    """Ideal and curve are the same line if twice of the parameter carries twice as much."""
+    (plot,) = sweeps.plots([point(x, 10.0 * x, ceiling=None) for x in (1, 8, 144)])
+    figure = drawn(plot)
+    assert "tasks; both axes logarithmic" in texts(figure, "text")
+    (ideal,) = shapes(figure, "ideal")[:1]
+    ends = [tuple(map(float, p.split(","))) for p in str(ideal.get("points")).split()]
+    (x0, y0), (x1, y1) = ends[0], ends[-1]
+    for x, y in ends:
+        assert y == pytest.approx(y0 + (y1 - y0) * (x - x0) / (x1 - x0), abs=0.2)
+    (curve,) = (t for t in shapes(figure, "trace") if t.get("points"))
+    middle = tuple(map(float, str(curve.get("points")).split()[1].split(",")))
+    assert middle[1] == pytest.approx(y0 + (y1 - y0) * (middle[0] - x0) / (x1 - x0), abs=0.2)
+
+
+def test_a_failure_has_a_ring_and_an_unstable_value_is_on_the_axis() -> None:
+    found = [point(1, 100.0), point(2, 110.0, verdict="FAIL"), point(4, 800.0, verdict="UNSTABLE")]
+    (plot,) = sweeps.plots(found)
+    figure = drawn(plot)
+    assert len(shapes(figure, "bad")) == 2  # the dot's, and the legend's
+    assert not shapes(figure, "clip")
+    (beyond,) = sweeps.plots(
+        [point(1, 100.0), point(2, 9000.0, verdict="INVALID", published=200.0)]
+    )
+    assert len(shapes(drawn(beyond), "clip")) == 1
+
+
+def test_one_value_of_two_partitions_is_drawn_as_bars() -> None:
+    found = [point(2, 100.0, partition="block"), point(2, 200.0, partition="nvme")]
+    (plot,) = sweeps.plots(found)
+    figure = drawn(plot)
+    block, nvme = (float(bar.get("width", "")) for bar in shapes(figure, "bar"))
+    assert nvme == pytest.approx(2 * block, rel=0.01)
+    assert {"block", "nvme", "reference"} <= set(texts(figure, "text"))

@@ -231,7 +231,8 @@ def test_format_seconds(seconds: float, text: str) -> None:
         (12.345, "12.35"),
         (0.5, "0.5000"),
         (999999, "999999"),
-        (1.5e6, "1.5e+06"),
+        (1.5e6, "1500000"),
+        (1.5e9, "1.5e+09"),
     ],
 )
 def test_format_value(value: float, text: str) -> None:

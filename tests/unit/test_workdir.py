@@ -573,7 +573,7 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
         (found,) = directory.sessions(str(tmp_path))
         assert found.owner["process"] == processes.identity(os.getpid())
         assert directory.may_be_alive(found)
-        with pytest.raises(WorkdirError, match="which runs: give this one another name"):
+        with pytest.raises(WorkdirError, match="which is running: choose another name"):
             make(tmp_path, case="third", owner_process=processes.identity(one.pid))
         assert first.is_dir()
     finally:

@@ -2,7 +2,7 @@
 
 Nodes are those of the host file, else n1, n2 and so on; the first is this machine. A tool is run once and told
 how many tasks there are (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE). The suite's agent is run once as
-well, and its answer copied for every node, each with a page cache of its own. So is fio_server.sh: of the other
+well, and its answer copied for every node, each with a page cache of its own. So is server.sh: of the other
 nodes' servers there is a socket that listens at 127.78.0.<number of the node>, and the file that says so.
 """
 
@@ -67,12 +67,12 @@ def agent(command: list[str], hosts: list[str]) -> int:
 
 
 def servers(command: list[str], hosts: list[str]) -> int:
-    """Run fio_server.sh here, and listen for the other nodes."""
+    """Run server.sh here, and listen for the other nodes."""
     import socket
     import subprocess
     import time
 
-    (script,) = (i for i, word in enumerate(command) if word.endswith("/fio_server.sh"))
+    (script,) = (i for i, word in enumerate(command) if word.endswith("/server.sh"))
     out = command[script + 1]
     if hosts[0] != os.uname().nodename:
         figures.refuse(f"servers on {hosts[0]}, which is not this machine")
@@ -102,7 +102,7 @@ def main(argv: list[str]) -> int:
     each_once = per_node == 1 and tasks == len(hosts)
     if "iogauge.job.agent" in words and each_once:
         return agent(words, hosts)
-    if any(word.endswith("/fio_server.sh") for word in words) and each_once:
+    if any(word.endswith("/server.sh") for word in words) and each_once:
         return servers(words, hosts)
     world = {"OMPI_COMM_WORLD_SIZE": str(tasks), "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node)}
     sys.stdout.flush()

@@ -440,7 +440,7 @@ def test_arguments() -> None:
         ({"filename_format": "$clientuid.$filenum"}, r"expected \$jobnum in it, or processes"),
         ({"filename_format": "$jobnum/$clientuid"}, r"expected \$filenum in it, or the files of"),
         *(
-            ({"filename_format": name}, "expected a file name, after directories")
+            ({"filename_format": name}, "expected a file name, with or without directories")
             for name in (
                 "/$clientuid.$jobnum.$filenum",
                 "../$clientuid.$jobnum.$filenum",

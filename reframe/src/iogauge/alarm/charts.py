@@ -7,6 +7,7 @@ shape of its own, so that it is told from the others without colours.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +15,7 @@ from html import escape
 from typing import Final
 
 from iogauge.alarm.sweeps import Dot, Plot, Trace, drawable
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
@@ -23,12 +24,14 @@ from iogauge.report.ceilings import Chain
 
 #: Bars of text, from the bottom of the scale to its top; what lies beyond is an arrow.
 _BARS: Final = "▁▂▃▄▅▆▇█"
-WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 640, 236, 74, 16, 44, 30
+WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 640, 246, 74, 16, 54, 30
 
 #: Values above this multiple of the usual ones are clipped, so that one outlier hides no loss.
 _BEYOND: Final = 2.0
-#: Share of the runs that are usual.
-_USUAL: Final = 0.9
+#: Share of the runs that are usual; of so few, all are: no one can tell which of them is the outlier.
+_USUAL, _FEW = 0.9, 5
+#: Verdicts of values that are not the storage's: they define no axis.
+_FOREIGN: Final = (Verdict.INVALID, Verdict.ERROR)
 #: Space above the largest value, and below the smallest one, as factors.
 _ABOVE, _BELOW = 1.08, 0.97
 #: The axis begins at zero if a value is below this share of the largest.
@@ -42,6 +45,7 @@ FIGURE_STYLE: Final = """
 @media screen and (prefers-color-scheme:dark){.iog{--ink:#f0f6fc;--dim:#a2abb4;--grid:#3d444d;--band:#4493f838;--line:#79b8ff;--bad:#ff9a92;--paper:#0d1117;
 --t0:#56b4e9;--t1:#ff9d5c;--t2:#3ed6a8;--t3:#e79ac6;--t4:#e6c34a;--t5:#f0f6fc}}
 .iog text{fill:var(--dim);font:13px system-ui,sans-serif}
+.iog .number{fill:var(--ink)}
 .iog .title{fill:var(--ink);font-weight:600}
 .iog .grid{stroke:var(--grid)}
 .iog .band{fill:var(--band)}
@@ -120,7 +124,8 @@ def bounds(usual: Sequence[float], fixed: Sequence[float] = ()) -> tuple[float, 
     ordered = sorted(usual)
     if not ordered and not fixed:
         return 0.0, 1.0
-    common = ordered[int(_USUAL * (len(ordered) - 1))] if ordered else 0.0
+    last = len(ordered) - 1 if len(ordered) <= _FEW else int(_USUAL * (len(ordered) - 1))
+    common = ordered[last] if ordered else 0.0
     cap = _BEYOND * max(common, *usual[-1:], *fixed)
     most = max([value for value in ordered if value <= cap] + list(fixed))
     least = min([*ordered, *fixed])
@@ -128,8 +133,8 @@ def bounds(usual: Sequence[float], fixed: Sequence[float] = ()) -> tuple[float, 
 
 
 def scale_of(curve: Curve) -> tuple[float, float]:
-    """Return bottom and top of a curve's axis: from its valid runs, if it has some."""
-    valid = [run.value for run in curve.points if run.verdict.is_valid]
+    """Return bottom and top of a curve's axis: from the runs that are the storage's, if it has some."""
+    valid = [run.value for run in curve.points if run.verdict not in _FOREIGN]
     marks = (curve.reference, curve.least, curve.most, curve.level)
     return bounds(
         valid or [run.value for run in curve.points], [v for v in marks if v is not None and v > 0]
@@ -149,10 +154,17 @@ def bars(curve: Curve, newest: int) -> str:
     return "".join(bar(run.value) for run in curve.points[-newest:])
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """Return two to six round values in a range."""
+def ticks(low: float, high: float, logarithmic: bool = False) -> list[float]:
+    """Return two to six round values in a range; on a logarithmic axis mostly powers of ten."""
     if high <= low:
         return [low]
+    if logarithmic:
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        steps = (1, 2, 5) if high / low < 100 else (1,)
+        found = [
+            m * 10.0**power for power in powers for m in steps if low <= m * 10.0**power <= high
+        ]
+        return found[:: 1 + len(found) // 7]
     raw = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(raw))
     pace = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw)
@@ -162,11 +174,12 @@ def ticks(low: float, high: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Ordinate:
-    """Where values lie on the vertical axis of a figure."""
+    """Where values lie on the vertical axis of a figure; a ``logarithmic`` one begins above 0."""
 
     bottom: float
     top: float
     high: int = HIGH
+    logarithmic: bool = False
 
     @property
     def depth(self) -> int:
@@ -175,7 +188,12 @@ class Ordinate:
 
     def y(self, value: float) -> float:
         """Return the height of a value; of one beyond the axis, that of its end."""
-        share = (value - self.bottom) / (self.top - self.bottom)
+        if self.logarithmic:
+            share = math.log(max(value, self.bottom) / self.bottom) / math.log(
+                self.top / self.bottom
+            )
+        else:
+            share = (value - self.bottom) / (self.top - self.bottom)
         return TOP + self.depth * (1 - min(max(share, 0.0), 1.0))
 
     def beyond(self, value: float) -> int:
@@ -184,7 +202,7 @@ class Ordinate:
 
     def grid(self, unit: str) -> Iterator[str]:
         """Yield the lines of round values with their texts, and the unit."""
-        for tick in ticks(self.bottom, self.top):
+        for tick in ticks(self.bottom, self.top, self.logarithmic):
             y = self.y(tick)
             yield f'<path class="grid" d="M{LEFT} {y:.1f}h{WIDE - LEFT - RIGHT}"/>'
             yield f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{short(tick)}</text>'
@@ -322,15 +340,16 @@ CHART_STYLE: Final = """
 .iog .trace{fill:none;stroke-width:2}
 .iog .dot{stroke-width:1.6}
 .iog .dot.off{fill:var(--paper)!important}
-.iog .bad{stroke:var(--bad);stroke-width:2.6}
+.iog .bad{fill:none;stroke:var(--bad);stroke-width:2}
 .iog .ideal{fill:none;stroke:var(--dim);stroke-dasharray:1 4;stroke-width:1.6;stroke-linecap:round}
 .iog .published{fill:none;stroke:var(--ink);stroke-width:1.6}
-.iog .sample{fill:var(--ink);fill-opacity:.45}
+.iog .sample{fill:var(--ink);fill-opacity:.8;stroke:var(--paper);stroke-width:.5}
 .iog .bar{fill:var(--line);fill-opacity:.55}
+.iog .bar.off{fill-opacity:.12;stroke:var(--line);stroke-dasharray:3 2}
 .iog .bar.reach{fill:var(--t2);fill-opacity:1}
 .iog .bar.slow{fill:var(--bad);fill-opacity:1}
 .iog .axis{stroke:var(--dim)}
-.iog .part{stroke:var(--line);stroke-width:2.2}
+.iog .part{stroke:var(--line);stroke-width:1.6}
 .iog .track{fill:var(--grid);fill-opacity:.55}
 """ + "".join(
     f".iog .c{n}{{stroke:var(--t{n});fill:var(--t{n})}}.iog .trace.c{n}{{fill:none;stroke-dasharray:{dash}}}\n"
@@ -350,6 +369,9 @@ _SHAPES: Final = (
 #: A horizontal axis is logarithmic for sizes, and if its values differ by more than this factor.
 _LOGARITHMIC: Final = 40.0
 
+#: A layer is drawn to scale up to this multiple of the least.
+_FAR: Final = 8.0
+
 #: Height of a line of a legend, and of a bar of a ranking.
 _LINE, _BAR = 18, 17
 
@@ -367,14 +389,21 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     ``anchor`` returns where the record of a dot is on the page.
     """
     dots = plot.dots
+    places = sorted({dot.x for dot in dots})
+    if len(places) == 1:
+        return _beside(plot, anchor)
     sizes = any(not dot.text.replace(".", "").isdigit() for dot in dots)
-    x = _horizontal(sorted({dot.x for dot in dots}), sizes)
+    stretched = places[0] > 0 and (sizes or places[-1] / places[0] > _LOGARITHMIC)
+    x = _horizontal(places, stretched)
     values = [v for dot in dots for v in (*dot.samples, dot.value) if v > 0]
     references = [dot.reference.value for dot in dots if dot.reference]
-    usual = [dot.value for dot in dots if dot.metric.verdict.is_valid] or values
+    usual = [dot.value for dot in dots if dot.metric.verdict not in _FOREIGN] or values
     _, top = bounds(usual, references)
     near = [value for value in plot.ceilings if value < 1.6 * top]
-    scale = Ordinate(0.0, max([top, *(1.06 * value for value in near)]))
+    # Only on two logarithmic axes is what is proportional a straight line.
+    both = stretched and plot.proportional
+    low = 0.7 * min(v for v in (*usual, *references) if v > 0) if both else 0.0
+    scale = Ordinate(low, max([top, *(1.06 * value for value in near)]), logarithmic=both)
     legend = list(_legend(plot))
     high = HIGH + _LINE * ((len(legend) + 1) // 2) + 20
     base = HIGH - BOTTOM
@@ -386,7 +415,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     for dot in {dot.x: dot for dot in dots}.values():
         parts.append(
             f'<path class="axis" d="M{x(dot.x):.1f} {base}v5"/>'
-            f'<text x="{x(dot.x):.1f}" y="{base + 18}" text-anchor="middle">{escape(visible(dot.text))}</text>'
+            f'<text x="{x(dot.x):.1f}" y="{base + 18}" text-anchor="middle">{escape(visible(_spaced(dot.text)))}</text>'
         )
     parts += _ideals(plot, x, scale)
     for number, trace in enumerate(plot.traces):
@@ -394,14 +423,77 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     for k, entry in enumerate(legend):
         place = f"translate({LEFT + (k % 2) * 290} {HIGH + 20 + _LINE * (k // 2)})"
         parts.append(f'<g transform="{place}">{entry}</g>')
-    parts.append(f'<text x="{WIDE - RIGHT}" y="{base + 33}" text-anchor="end">{plot.x_name}</text>')
+    how = "; both axes logarithmic" if both else ", logarithmic" if stretched else ""
+    name = plot.x_name + how
+    parts.append(f'<text x="{WIDE - RIGHT}" y="{base + 33}" text-anchor="end">{name}</text>')
     return "".join([*parts, "</svg>"])
 
 
-def _horizontal(values: Sequence[float], sizes: bool) -> Callable[[float], float]:
+def _spaced(text: str) -> str:
+    """Return a size with a space before its unit; other text as it is."""
+    return re.sub(r"(?<=[0-9])(?=[KMGT]i?B$)", " ", text)
+
+
+def _beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
+    """Return the curves of a plot that has one value of the parameter as bars, one below the other."""
+    dots = [(trace.name, dot) for trace in plot.traces for dot in trace.dots]
+    references = [dot.reference.value for _, dot in dots if dot.reference]
+    top = 1.08 * max([*(dot.value for _, dot in dots), *references])
+    left, wide, step = 150, WIDE - 150 - 120, 40
+    high = TOP + step * len(dots) + 26
+    at = f"{plot.x_name} {_spaced(dots[0][1].text)}"
+    unit = "" if plot.unit == "1" else plot.unit
+    parts = [begin(": ".join(word for word in (plot.title, unit, at) if word), high, role="group")]
+    for nth, (name, dot) in enumerate(dots):
+        y = TOP - 10 + step * nth
+        label = _label(name, dot)
+        off = "" if dot.metric.verdict.is_valid else " off"
+        parts.append(
+            f'<text x="{left - 10}" y="{y + 19}" text-anchor="end">{escape(visible(name[:20]))}</text>'
+            f'<a href="#{anchor(dot)}" aria-label="{escape(visible(label))}"><rect class="bar c{nth % len(_SHAPES)}{off}" '
+            f'x="{left}" y="{y + 4}" width="{wide * dot.value / top:.1f}" height="20">{_tip(label)}</rect></a>'
+        )
+        parts += [
+            f'<circle class="sample" cx="{left + wide * sample / top:.1f}" cy="{y + 14}" r="2"/>'
+            for sample in dot.samples
+            if 0 <= sample <= top
+        ]
+        if dot.reference:
+            place = left + wide * dot.reference.value / top
+            parts.append(
+                f'<path class="published" d="M{place:.1f} {y}v28">{_tip(_held(dot))}</path>'
+            )
+        parts.append(
+            f'<text x="{WIDE - RIGHT}" y="{y + 19}" text-anchor="end">{format_value(dot.value)}</text>'
+        )
+    if references:
+        words = '<path class="published" d="M0 -8v14"/><text x="10" y="4">reference</text>'
+        parts.append(f'<g transform="translate({left} {high - 12})">{words}</g>')
+    return "".join([*parts, "</svg>"])
+
+
+def _label(name: str, dot: Dot) -> str:
+    """Return what a tooltip says of a dot."""
+    metric, record = dot.metric, dot.record
+    return (
+        f"{name} at {_spaced(dot.text)}: {format_value(dot.value)} {metric.unit}, n = {len(dot.samples)}, "
+        f"{metric.verdict.value}, {record.time[:16].replace('T', ' ')} UTC, {record.session}"
+    )
+
+
+def _held(dot: Dot) -> str:
+    """Return what a tooltip says of a dot's reference."""
+    reference = dot.reference
+    return (
+        f"reference {format_value(reference.value)} {dot.metric.unit}: {reference.source}"
+        if reference
+        else ""
+    )
+
+
+def _horizontal(values: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
     """Return where values of the parameter lie on the horizontal axis."""
     first, last = values[0], values[-1]
-    logarithmic = first > 0 and (sizes or last / first > _LOGARITHMIC)
     position = math.log if logarithmic else float
     low, high = position(first), position(last)
     wide = WIDE - LEFT - RIGHT - 60
@@ -444,17 +536,12 @@ def _trace(
             if not scale.beyond(sample):
                 yield f'<circle class="sample" cx="{at:.1f}" cy="{scale.y(sample):.1f}" r="1.7"/>'
         if reference := dot.reference:
-            label = f"reference {format_value(reference.value)} {metric.unit}: {reference.source}"
             yield (
                 f'<path class="published" d="M{at - 9:.1f} {scale.y(reference.value):.1f}h18">'
-                f"{_tip(label)}</path>"
+                f"{_tip(_held(dot))}</path>"
             )
-        label = (
-            f"{trace.name} at {dot.text}: {format_value(dot.value)} {metric.unit}, n = {len(dot.samples)}, "
-            f"{metric.verdict.value}, {dot.record.time[:16]}, {dot.record.session}"
-        )
-        kind = f"c{number}" + (" bad" if metric.verdict is Verdict.FAIL else "")
-        kind += "" if metric.verdict.is_valid else " off"
+        label = _label(trace.name, dot)
+        kind = f"c{number}" + ("" if metric.verdict.is_valid else " off")
         link = f'<a href="#{anchor(dot)}" aria-label="{escape(visible(label))}">'
         if beyond := scale.beyond(dot.value):
             mark = arrow(at, scale.y(dot.value), beyond > 0, kind, f"beyond: {label}")
@@ -462,6 +549,8 @@ def _trace(
             place = f"translate({at:.1f} {scale.y(dot.value):.1f})"
             shape = _SHAPES[number]
             mark = f'<path class="dot {kind}" transform="{place}" d="{shape}">{_tip(label)}</path>'
+            if metric.verdict is Verdict.FAIL:
+                mark += f'<circle class="bad" cx="{at:.1f}" cy="{scale.y(dot.value):.1f}" r="8.5"/>'
         yield f"{link}{mark}</a>"
 
 
@@ -478,10 +567,12 @@ def _legend(plot: Plot) -> Iterator[str]:
     if any(dot.reference for dot in plot.dots):
         yield '<path class="published" d="M4 0h18"/><text x="34" y="4">reference</text>'
     for value, text in plot.ceilings.items():
-        words = f"ceiling {short(round(value))} {plot.unit}" + (
-            f": {text}" if len(text) < 24 else ""
-        )
+        words = f"ceiling {short(round(value))} {plot.unit}"
+        if len(words) + len(text) < 34:
+            words += f": {text}"
         yield f'<path class="ceiling" d="M0 0h26"/><text x="34" y="4">{escape(visible(words))}</text>'
+    if any(dot.metric.verdict is Verdict.FAIL for dot in plot.dots):
+        yield '<circle class="bad" cx="13" cy="0" r="7"/><text x="34" y="4">ring: FAIL</text>'
     if any(not dot.metric.verdict.is_valid for dot in plot.dots):
         yield '<path class="dot off c5" d="M9 -4h8v8h-8z"/><text x="34" y="4">hollow: not valid</text>'
 
@@ -536,6 +627,8 @@ def gauge(metric: MetricRecord) -> str:
     """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
     reference, ceiling = drawable(metric), metric.ceiling
     known = [v for v in (reference.value if reference else None, ceiling) if v]
+    if not known:
+        return ""  # a bar would show a share of nothing
     # A value is drawn against what it is held against, whatever an outlier among the samples does.
     top = 1.06 * max([float(metric.median), *known])
     if not 0 < top < math.inf:
@@ -555,12 +648,13 @@ def gauge(metric: MetricRecord) -> str:
         parts.append(
             f'<rect class="band" x="{low:.1f}" y="3" width="{max(high - low, 0):.1f}" height="16"/>'
         )
-    kind = "bar" if metric.verdict is not Verdict.FAIL else "bar slow"
+    kind = "bar slow" if metric.verdict is Verdict.FAIL else "bar"
+    kind += "" if metric.verdict.is_valid else " off"
     parts.append(
         f'<rect class="{kind}" x="2" y="7" width="{x(metric.median) - 2:.1f}" height="8"/>'
     )
     for sample in numbers(metric.samples)[:40]:
-        parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.8"/>')
+        parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.7"/>')
     if reference:
         words.append(f"reference {format_value(reference.value)}")
         parts.append(f'<path class="published" d="M{x(reference.value):.1f} 2v18"/>')
@@ -580,64 +674,92 @@ def layers(chain: Chain, partition: str) -> str:
     rows = [row for row in rows if row[1] or row[2]]
     if chain.reached:
         rows.append(("reached", None, chain.reached.bytes_s))
-    top = max((v for row in rows for v in row[1:] if v), default=0.0)
-    left, wide, step = 130, WIDE - 130 - 110, 30
+    values = [v for row in rows for v in row[1:] if v]
+    # A layer that carries far more than the others would leave nothing of them to see.
+    top = max((v for v in values if v <= _FAR * min(values)), default=0.0)
+    left, wide, step = 226, WIDE - 226 - 30, 30
     high = TOP + step * len(rows) + 8
-    parts = [begin(f"{partition}, {chain.direction}, {chain.nodes} node(s)", high)]
+    parts = [begin(f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}", high)]
     for nth, (name, declared, measured) in enumerate(rows):
         y = TOP + nth * step
-        parts.append(f'<text x="{left - 8}" y="{y + 17}" text-anchor="end">{name}</text>')
+        parts.append(f'<text x="136" y="{y + 17}" text-anchor="end">{name}</text>')
         if declared:
             parts.append(
-                f'<rect class="track" x="{left}" y="{y + 4}" width="{wide * declared / top:.1f}" height="18"/>'
+                f'<rect class="track" x="{left}" y="{y + 4}" width="{wide * min(declared / top, 1):.1f}" height="18"/>'
             )
         if measured:
-            width, kind = wide * measured / top, "bar reach" if name == "reached" else "bar"
+            width, kind = wide * min(measured / top, 1), "bar reach" if name == "reached" else "bar"
             tip = _tip(f"{name}: measured {format_bytes(measured)}/s")
             parts.append(
                 f'<rect class="{kind}" x="{left}" y="{y + 4}" width="{width:.1f}" height="18">{tip}</rect>'
             )
-        if declared:
+        if max(declared or 0, measured or 0) > top:
+            parts.append(f'<path class="run" d="M{left + wide + 3} {y + 5}l12 8l-12 8z"/>')
+        if declared and declared <= top:
             tip = _tip(f"{name}: declared {format_bytes(declared)}/s")
             parts.append(
                 f'<path class="ceiling" d="M{left + wide * declared / top:.1f} {y}v26">{tip}</path>'
             )
         words = [format_bytes(v) + "/s" for v in (measured or declared,) if v]
-        parts.append(f'<text x="{WIDE - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>')
+        parts.append(
+            f'<text class="number" x="{left - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>'
+        )
     return "".join([*parts, "</svg>"])
 
 
-def ratios(title: str, rows: Mapping[str, tuple[float, float, float, bool]]) -> str:
-    """Return ratios with their intervals on a logarithmic axis, by name; 1 is no difference.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """A ratio of two sides with its interval; ``sure`` if the interval is over runs and excludes 1."""
 
-    A row is ratio, lower and upper end, and whether the interval excludes 1.
-    """
-    high = TOP + 22 * len(rows) + 26
-    ends = [v for row in rows.values() for v in row[:3] if v > 0]
-    reach = min(max([1.25, *ends, *(1 / v for v in ends)]), 16.0)
-    left, wide = 276, WIDE - 276 - 70
+    case: str
+    metric: str
+    ratio: float
+    low: float
+    high: float
+    sure: bool
+
+
+#: Ratios that an axis of ratios may name, from 1 on.
+_RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
+
+
+def ratios(title: str, rows: Sequence[Between]) -> str:
+    """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
+    cases: dict[str, list[Between]] = {}
+    for row in rows:
+        cases.setdefault(row.case, []).append(row)
+    step, left, wide = 20, 200, WIDE - 200 - 70
+    depth = step * (len(rows) + len(cases))
+    high = TOP + depth + 34
+    ends = [v for row in rows for v in (row.ratio, row.low, row.high) if v > 0]
+    reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
 
     def x(value: float) -> float:
         share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2
         return left + wide * min(max(share, 0.0), 1.0)
 
     parts = [begin(title, high)]
-    marks = [1 / reach, 1 / math.sqrt(reach), 1.0, math.sqrt(reach), reach]
-    for mark in marks:
+    known = [mark for mark in _RATIOS if mark <= reach][-2:]
+    for mark in (*(1 / mark for mark in reversed(known)), 1.0, *known):
         kind = "reference" if mark == 1 else "grid"
         parts.append(
-            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 8}v{22 * len(rows) + 10}"/>'
-            f'<text x="{x(mark):.1f}" y="{high - 8}" text-anchor="middle">{mark:.3g}</text>'
+            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 14}v{depth + 10}"/>'
+            f'<text x="{x(mark):.1f}" y="{high - 14}" text-anchor="middle">{mark:.3g}</text>'
         )
-    for k, (name, (ratio, low, upper, sure)) in enumerate(rows.items()):
-        y = TOP + 22 * k + 6
-        label = name if len(name) < 36 else f"{name[:17]}…{name[-17:]}"
-        tip = _tip(f"{name}: B / A = {ratio:.3f} (95 %: {low:.3f} to {upper:.3f})")
-        fill = "" if sure else " off"
-        parts.append(
-            f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(label))}</text>'
-            f'<path class="part" d="M{x(low):.1f} {y}H{x(upper):.1f}"/>'
-            f'<circle class="run{fill}" cx="{x(ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
-            f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{ratio:.3f}</text>'
-        )
+    y = TOP - 2
+    for case, mine in cases.items():
+        label = case if len(case) < 74 else f"{case[:72]}…"
+        parts.append(f'<text class="number" x="8" y="{y + 4}">{escape(visible(label))}</text>')
+        for row in mine:
+            y += step
+            tip = _tip(
+                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})"
+            )
+            parts.append(
+                f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(row.metric[:26]))}</text>'
+                f'<circle class="run{"" if row.sure else " off"}" cx="{x(row.ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
+                f'<path class="part" d="M{x(row.low):.1f} {y}H{x(row.high):.1f}M{x(row.low):.1f} {y - 4}v8M{x(row.high):.1f} {y - 4}v8"/>'
+                f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{row.ratio:.3f}</text>'
+            )
+        y += step
     return "".join([*parts, "</svg>"])

@@ -4,6 +4,7 @@
   root.classList.add("scripted");
   const find = (id) => document.getElementById(id);
   const items = [...document.querySelectorAll("[data-text]")];
+  const all = items.filter((item) => item.closest(".results")).length;
   const told = new Map(items.map((item) => [item, item.dataset.text.toLowerCase()]));
 
   // Filter by words, system and verdict; what has no verdict follows the words and the system.
@@ -22,7 +23,7 @@
     for (const group of document.querySelectorAll("[data-group]")) {
       group.classList.toggle("hidden", !group.querySelector("[data-text]:not(.hidden)"));
     }
-    find("count").textContent = `${shown} result(s)`;
+    find("count").textContent = `${shown} of ${all} results`;
   };
   for (const field of document.querySelectorAll("#tools input, #tools select")) {
     field.addEventListener("input", filter);

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ from iogauge.alarm import charts, sweeps
 from iogauge.alarm.collect import DRIFT, Alarm
 from iogauge.alarm.runs import WORST
 from iogauge.alarm.sweeps import Dot
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
@@ -58,25 +59,51 @@ SIGNS: Final = {
     Verdict.CONTAMINATED: "≈",
 }
 
-#: Keys of a fingerprint that the header shows: name of the fact, and pattern of the keys.
-_FACTS: Final[Mapping[str, str]] = {
-    "file system": r"mount\.(type|source|options)|lustre\.client|fs\.uuid|layout\.default",
-    "servers": r"lustre\.(servers|osts|mdts)",
-    "clients": r"nodes|node\.model|cpu\.(model|cores)|mem\.bytes|os|kernel",
-    "network": r"(nic|ib)\..*\.(speed_mbps|rate|model)",
-    "software": r"tool\..*|mpi|stack",
+#: Keys of a fingerprint that the header shows, in its order: name of the fact, and patterns of the keys.
+_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "file system": (
+        *("mount.type", "mount.source", "lustre.client", "layout.default"),
+        *("mount.options", "fs.uuid"),
+    ),
+    "servers": ("lustre.servers", "lustre.osts", "lustre.mdts"),
+    "clients": (
+        *("nodes", "node.model", "cpu.model", "cpu.cores"),
+        *("mem.bytes", "os", "kernel"),
+    ),
+    "network": ("nic.*.model", "nic.*.speed_mbps", "ib.*.model", "ib.*.rate"),
+    "software": ("tool.*", "mpi", "stack"),
 }
 #: What a reader of the header calls a fact, where the key of the fingerprint is not plain.
 _NAMES: Final[Mapping[str, str]] = {
-    "mount.type": "type",
+    "mount.type": "",
     "mount.source": "from",
     "mount.options": "options",
+    "lustre.client": "Lustre client",
+    "lustre.servers": "servers",
+    "lustre.osts": "OSTs",
+    "lustre.mdts": "MDTs",
     "layout.default": "default layout",
-    "cpu.model": "processor",
+    "fs.uuid": "UUID",
+    "cpu.model": "",
     "cpu.cores": "cores",
     "mem.bytes": "memory",
+    "node.model": "",
+    "os": "",
+    "kernel": "kernel",
+    "mpi": "",
 }
 _FOLDER: Final = Path(__file__).parent
+
+#: What the marks of a control chart are.
+RUNS_LEGEND: Final = (
+    *("solid line: level of the baseline", "dotted lines: 3 standard deviations around it"),
+    *("dashed line and band: reference, and the values that meet it", "hollow: not valid"),
+    *(
+        "triangle: beyond the axis",
+        "dotted vertical: new series or level",
+        "red vertical: an alarm began",
+    ),
+)
 
 #: What a page without a script may do.
 NO_SCRIPT: Final = (
@@ -125,22 +152,24 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         sessions=alarm.sessions,
         places=_places(records),
         results=_results(records, anchor, below),
-        layers=[
-            (Markup(charts.layers(chain, name)), chain.sentence, name)
-            for name, shown in sorted(below.items())
-            for chain in shown.chains
-            if chain.limit
-        ],
+        layers=list(_layers(records, anchor, below)),
         plots=list(_plots(records, anchor)),
         needles=list(_needles(records, anchor)),
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        calendar=_calendar(alarm),
-        prices=table.costs(sorted(records, key=lambda record: record.time)),
+        calendar=_calendar(alarm, {_named(record): anchor(record) for record in newest(records)}),
+        prices=[
+            (price, anchor(price.record), price.record.system)
+            for price in table.costs(sorted(records, key=lambda record: record.time))
+        ],
         records=[_detail(record, anchor(record)) for record in records],
-        fingerprints={identity(r.fingerprint): r.fingerprint for r in records if r.fingerprint},
+        fingerprints=_fingerprints(records),
         few=len(records) <= _PRINTED,
         legend=[(SIGNS[v], MARKS[v], v) for v in Verdict],
+        verdicts=[v.value for v in Verdict],
+        runs_legend=RUNS_LEGEND,
+        count=count,
+        minute=_minute,
         signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
         by_line=by_line,
         svg=lambda curve: Markup(charts.svg(curve)),
@@ -152,26 +181,44 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
     )
 
 
+#: What a mark of a comparison says of B.
+_MARKS_OF_B: Final = {
+    "better": "B is better in {}",
+    "worse": "B is worse in {}",
+    "differs": "{} differ by more than the noise within a run",
+    "alike": "{} cannot be told apart",
+    "?": "{} have too few values for an interval",
+}
+
+
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
     from iogauge.report.sides import HEADINGS, cells  # with numpy
 
-    rows = {
-        f"{one.case} {one.metric}": (one.ratio, one.low, one.high)
+    drawn = [
+        charts.Between(
+            case=re.sub(r"(^| )\w+=", r"\1", one.case),
+            metric=one.metric,
+            ratio=one.ratio,
+            low=one.ratio if one.low is None else one.low,
+            high=one.ratio if one.high is None else one.high,
+            sure=one.mark in ("better", "worse"),
+        )
         for one in found.ratios
-        if one.low is not None and one.high is not None
-    }
-    bare = {f"{one.case} {one.metric}": (one.ratio, one.ratio, one.ratio) for one in found.ratios}
-    both = {name: rows.get(name, line) for name, line in bare.items()}
-    sure = {f"{r.case} {r.metric}" for r in found.ratios if r.mark in ("better", "worse")}
-    drawn = {name: (*line, name in sure) for name, line in both.items()}
+    ]
+    counts = Counter(one.mark for one in found.ratios)
     return TEMPLATES.get_template("compare.html").render(
         found=found,
         rows=[(one, cells(one)) for one in found.ratios],
         headings=HEADINGS,
         figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
         written=written_by(),
-        counts=Counter(one.mark for one in found.ratios),
+        conclusion=[
+            words.format(counts[mark]) for mark, words in _MARKS_OF_B.items() if counts[mark]
+        ],
+        signs={"better": "▲ ", "worse": "▼ "},
+        kinds={"better": "PASS", "worse": "FAIL"},
+        count=count,
         style=page_style(),
         policy=NO_SCRIPT,
     )
@@ -234,7 +281,7 @@ def conclusion(alarm: Alarm, records: SessionRecords) -> str:
         )
     drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
     if drifts:
-        said.append(f"{len(drifts)} metric(s) became worse over time.")
+        said.append(f"{count(len(drifts), 'metric')} became worse over time.")
     invalid = [r for r in records if r.verdict is Verdict.INVALID]
     guards = Counter(
         guard
@@ -242,8 +289,8 @@ def conclusion(alarm: Alarm, records: SessionRecords) -> str:
         for guard in {f.guard for f in record.findings if f.objects(Verdict.INVALID)}
     ).most_common(3)
     if guards:
-        names = ", ".join(f"{guard} ({count} x)" for guard, count in guards)
-        said.append(f"Guards refuse {len(invalid)} case(s), most often {names}.")
+        names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
+        said.append(f"Guards refuse {count(len(invalid), 'case')}, most often {names}.")
     return " ".join(said)
 
 
@@ -265,7 +312,20 @@ def written_by() -> str:
 
 def _span(records: Sequence[Record]) -> str:
     times = sorted(record.time for record in records)
-    return " to ".join(dict.fromkeys(times[:1] + times[-1:]))
+    ends = " to ".join(dict.fromkeys(_minute(time) for time in times[:1] + times[-1:]))
+    return f"{ends} UTC" if ends else ""
+
+
+def _minute(time: str) -> str:
+    """Return the time of a record as people write it, to the minute."""
+    return time[:16].replace("T", " ")
+
+
+def _fact(key: str, value: object) -> str:
+    """Return a fact of a fingerprint as a reader of the header calls it."""
+    name = _NAMES.get(key, re.sub(r"^(tool|nic|ib)\.", "", key).replace(".", " "))
+    known = format_bytes(value) if key == "mem.bytes" and type(value) is int else value
+    return f"{name} {known}".strip()
 
 
 def _where(record: Record) -> str:
@@ -284,12 +344,13 @@ def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
     for where, record in sorted(found.items()):
         mine = [r for r in records if _where(r) == where]
         facts = {"target": record.target_path}
-        for name, pattern in _FACTS.items():
+        for name, patterns in _FACTS.items():
             values = [
-                f"{_NAMES.get(key, key)} {format_bytes(value) if key == 'mem.bytes' and type(value) is int else value}"
+                _fact(key, value)
+                for pattern in patterns
                 for one in (mine if name == "software" else [record])
                 for key, value in one.fingerprint.items()
-                if re.fullmatch(pattern, key)
+                if fnmatchcase(key, pattern)
             ]
             facts[name] = ", ".join(dict.fromkeys(values))
         if not facts["software"]:
@@ -364,7 +425,7 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
     for record in newest(records):
         for metric in record.metrics:
             probes = charts.probes_of(metric)
-            if not probes:
+            if len(probes) < 2:
                 continue
             said = " ".join([record.reason, *(m.reason for m in record.metrics)])
             slow = metric.verdict is Verdict.FAIL or record.verdict is Verdict.FAIL
@@ -376,8 +437,8 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
             title = f"{record.short_name} {metric.name} on {_where(record)}"
             yield {
                 "svg": Markup(charts.ranking(title, metric, named)),
-                "caption": f"n = {len(probes)} probes in {len(metric.rounds) if isinstance(metric.rounds, list) else 1} round(s); "
-                f"{metric.unit}; {record.time[:10]}; {sweeps.stack_of([record])}",
+                "caption": f"n = {len(probes)} probes in {count(len(metric.rounds) if isinstance(metric.rounds, list) else 1, 'round')}; "
+                f"{metric.unit}; {record.time[:10]}; {count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}",
                 "outliers": ", ".join(outliers) or "none",
                 "said": record.reason,
                 "record": anchor(record),
@@ -386,7 +447,47 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
             }
 
 
-def _calendar(alarm: Alarm) -> dict[str, Any] | None:
+def _layers(
+    records: Sequence[Record], anchor: _Anchor, below: Mapping[str, Shown]
+) -> Iterator[dict[str, str]]:
+    """Yield the layers of each partition and direction; what was reached leads to its record."""
+    for name, shown in sorted(below.items()):
+        for chain in shown.chains:
+            if not chain.limit:
+                continue
+            best = chain.reached
+            of = [r for r in records if best and r.time == best.time and _where(r) == name]
+            more = f"; n = {count(best.samples, 'sample')}; {sweeps.stack_of(of)}" if best else ""
+            yield {
+                "svg": Markup(charts.layers(chain, name)),
+                "caption": chain.sentence + more.removesuffix("; "),
+                "where": name,
+                "record": anchor(of[0]) if of else "",
+            }
+
+
+def _fingerprints(records: Sequence[Record]) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return each fingerprint with its name, and where it was seen."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        if record.fingerprint:
+            found.setdefault(identity(record.fingerprint), []).append(record)
+    return [
+        (
+            name,
+            f"{', '.join(sorted(set(map(_where, of))))}, {count(len(of), 'record')}",
+            of[0].fingerprint,
+        )
+        for name, of in found.items()
+    ]
+
+
+def _named(record: Record) -> tuple[str, str]:
+    """Return where a record was made and its case, as the calendar names them."""
+    return visible(_where(record)), visible(record.short_name)
+
+
+def _calendar(alarm: Alarm, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
     """Return the columns and rows of the calendar; None if all was measured on one day."""
     days = {day for line in alarm.days for day in line.worst}
     if len(days) < 2:
@@ -402,6 +503,7 @@ def _calendar(alarm: Alarm) -> dict[str, Any] | None:
         "columns": columns,
         "rows": sorted(merged.items(), key=lambda line: [*map(in_order, line[0])]),
         "marks": MARKS,
+        "anchors": anchors,
     }
 
 

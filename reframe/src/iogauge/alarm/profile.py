@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from itertools import zip_longest
+from pathlib import Path
 from statistics import median
 from typing import Final
 
@@ -18,7 +19,7 @@ from markupsafe import Markup
 
 from iogauge.alarm.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate, begin, short
 from iogauge.alarm.page import NO_SCRIPT, TEMPLATES, page_style, written_by
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge.report import subjects
 from iogauge.report.compare import Subject, amount, compare
@@ -26,8 +27,9 @@ from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord, heat
 
 STYLE: Final = """
 .iog .reads{fill:var(--t0);stroke:var(--t0)}
-.iog .writes{fill:var(--t1);stroke:var(--t1)}
-.iog .meta{fill:var(--t2);stroke:var(--t2)}
+.iog .writes{fill:var(--t1);fill-opacity:.5;stroke:var(--t1)}
+.iog .meta{fill:var(--t2);fill-opacity:.12;stroke:var(--t2)}
+@media(min-width:64rem){dl.pairs{grid-template-columns:max-content 1fr max-content 1fr}dl.pairs .all{grid-column:2/-1}}
 .iog .hot{fill:var(--t1)}
 """
 
@@ -165,7 +167,7 @@ def told(profile: Profile) -> list[str]:
     slow = [t for t, seconds in by_target.items() if usual > 0 and seconds >= _SLOW_TARGET * usual]
     if slow:
         said.append(
-            f"Files on storage target(s) {', '.join(f'OST {t}' for t in slow[:5])} take "
+            f"Files on {', '.join(f'OST {t}' for t in slow[:5])} take "
             f"{by_target[slow[0]] / usual:.1f} times the median of the {len(by_target)} targets."
         )
     small, meta = profile.value("small accesses") or 0, profile.value("metadata time") or 0
@@ -188,7 +190,7 @@ def told(profile: Profile) -> list[str]:
     for row in files(profile.log)[:1]:
         if row.stripes > 1 and row.writers is not None and 0 < row.writers < row.stripes:
             said.append(
-                f"{row.writers} rank(s) write {row.file}, which has {row.stripes} stripes: more writers could "
+                f"{count(row.writers, 'rank')} write{'s' * (row.writers == 1)} {row.file}, which has {row.stripes} stripes: more writers could "
                 "use more targets at once."
             )
     return said
@@ -252,12 +254,44 @@ def times(title: str, log: DarshanLog) -> str:
                 f"<title>rank {rank}: {kind} {value:.4g} s</title></rect>"
             )
             at += width
-        parts.append(f'<text x="{at + 6:.1f}" y="{y + 12}">{sum(seconds.values()):.3g} s</text>')
+        parts.append(
+            f'<text x="{at + 6:.1f}" y="{y + 12}">{format_value(sum(seconds.values()))} s</text>'
+        )
     if len(found) > len(shown):
         parts.append(
-            f'<text x="{WIDE - 8}" y="{high - 8}" text-anchor="end">{len(found) - len(shown)} faster ones</text>'
+            f'<text x="{WIDE - 8}" y="{high - 8}" text-anchor="end">{count(len(found) - len(shown), "faster rank")}</text>'
         )
     return "".join([*parts, _key(high - 8, *_TIMES), "</svg>"])
+
+
+def target_times(title: str, log: DarshanLog) -> str:
+    """Return the mean seconds of the files of each storage target as bars, with the median of the targets."""
+    found = targets(log)
+    if len(found) < 2 or not (top := max(found.values())):
+        return ""
+    shown = list(found.items())[:_RANKS]
+    usual = median(found.values())
+    left, wide, row = 96, WIDE - 96 - 90, 17
+    high = TOP + row * len(shown) + 16
+    parts = [begin(title, high)]
+    for nth, (target, seconds) in enumerate(shown):
+        y, width = TOP + nth * row, wide * seconds / top
+        slow = " slow" if usual > 0 and seconds >= _SLOW_TARGET * usual else ""
+        parts.append(
+            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end">OST {target}</text>'
+            f'<rect class="bar{slow}" x="{left}" y="{y + 2}" width="{width:.1f}" height="{row - 4}"/>'
+            f'<text x="{left + width + 6:.1f}" y="{y + 12}">{format_value(seconds)} s</text>'
+        )
+    at = left + wide * usual / top
+    parts.append(
+        f'<path class="reference" d="M{at:.1f} {TOP - 4}v{row * len(shown) + 6}"/>'
+        f'<text x="{at:.1f}" y="{TOP - 10}">median {format_value(usual)} s</text>'
+    )
+    if len(found) > len(shown):
+        parts.append(
+            f'<text x="{WIDE - 8}" y="{high - 4}" text-anchor="end">{count(len(found) - len(shown), "faster target")}</text>'
+        )
+    return "".join([*parts, "</svg>"])
 
 
 def heat_map(title: str, log: DarshanLog) -> str:
@@ -309,10 +343,14 @@ def heat_map(title: str, log: DarshanLog) -> str:
 def figures(profile: Profile, mark: str) -> list[tuple[str, str]]:
     """Return the figures of a log, each with its caption; those that the log cannot make are left out."""
     log, posix = profile.log, "POSIX calls; "
-    n = f"n = {log.tasks} task(s), {format_value(log.run_seconds)} s"
+    n = f"n = {count(log.tasks, 'task')}, {format_value(log.run_seconds)} s"
     drawn = [
         (sizes(f"{mark}Access sizes", log), f"{posix}{n}"),
         (times(f"{mark}Time in I/O by rank", log), f"{posix}the slowest first; {n}"),
+        (
+            target_times(f"{mark}Time in I/O by storage target", log),
+            f"mean of the files that lie on one target, the slowest first; {n}",
+        ),
         (heat_map(f"{mark}Bytes over time", log), f"{posix}bins of Darshan's heat map; {n}"),
     ]
     return [(svg, caption) for svg, caption in drawn if svg]
@@ -341,7 +379,8 @@ def page(profiles: Sequence[Profile]) -> str:
         {
             "mark": mark,
             "name": one.name,
-            "conclusion": " ".join(told(one)) or "nothing stands out.",
+            "short": Path(one.name).name,
+            "told": told(one) or ["Nothing stands out."],
             "lines": lines(one),
             "files": list(table_rows(one.log)),
         }
@@ -375,7 +414,11 @@ def _side_by_side(a: Profile, b: Profile) -> Mapping[str, object]:
             row.name,
             amount(row.a, row.unit),
             amount(row.b, row.unit),
-            "-" if row.ratio is None else f"{row.ratio:.3f}",
+            "-"
+            if row.ratio is None
+            else f"{row.ratio:.3f}"
+            if row.ratio >= 0.01
+            else f"{row.ratio:.2g}",
         )
         for row in found.rows
     ]

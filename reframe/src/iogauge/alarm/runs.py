@@ -13,7 +13,7 @@ import polars as pl
 
 from iogauge.alarm.charts import Curve, Run
 from iogauge.alarm.sweeps import LARGEST
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
@@ -191,7 +191,7 @@ class History:
         tools = [f"{key[5:]} {value}" for key, value in known.items() if key.startswith("tool.")]
         stack = [f"stack {known['stack']}"] if "stack" in known else []
         scale = (
-            [f"{row['nodes']} node(s) x {row['tasks_per_node']} task(s)"]
+            [f"{count(row['nodes'], 'node')} x {count(row['tasks_per_node'], 'task')}"]
             if row["nodes"] and row["tasks_per_node"]
             else []
         )

@@ -117,10 +117,10 @@ class Plot:
         return "; ".join(
             part
             for part in (
-                f"n = {len(records)} medians of {_range(sorted(samples))} samples",
+                f"n = {len(records)} medians of {_range(sorted(samples))} sample{'s' * (samples != {1})}",
                 "" if self.unit == "1" else self.unit,
                 " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
-                f"{_range(nodes)} node(s)" if nodes else "",
+                f"{_range(nodes)} node{'s' * (nodes != [1])}" if nodes else "",
                 stack_of(records),
                 *(
                     f"reference: {shorten(source, 160, placeholder=' …')}"

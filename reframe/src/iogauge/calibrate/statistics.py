@@ -171,8 +171,8 @@ def outlook(runs: int, spread: float) -> str:
         return f"a loss of {DROP:.0%} shows in {later} further run(s) with power {POWER:.0%}"
     needed = least_baseline(DROP, spread)
     return (
-        f"the noise is too large: {variation(spread):.1%}. A loss of {DROP:.0%} is not to be shown against "
-        f"{runs} runs, only against {needed} or more"
+        f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {variation(spread):.1%}): "
+        f"{needed} runs or more are needed"
     )
 
 

@@ -206,7 +206,7 @@ def script_lines(
     """
     functions = job_functions(plan, starts, notes_layouts=order.striping == "lustre")
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
-    served = any(phase.launch == "clients" for phase in plan.phases)
+    served = any(phase.on_servers for phase in plan.phases)
     reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
     given = [*job.sched_access, *job.options, *job.cli_options]
     options = job_options(job.scheduler.registered_name, plan.most_files, job.time_limit, given)
@@ -221,7 +221,7 @@ def script_lines(
         f"export IOG_DIR={_directory_word(directory)}",
         f". {shell_word(str(JOB_FILES / 'job.sh'))}",
         *(f"IOG_WARNED={seconds}" for seconds in warned),
-        *([f". {shell_word(str(JOB_FILES / 'fio_servers.sh'))}"] if served else []),
+        *([f". {shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
         *functions,
         f"iog_open {shell_command([*starts.agent, 'open', ORDER])}",
         *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),

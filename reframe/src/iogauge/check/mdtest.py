@@ -216,6 +216,7 @@ class MdWorkbenchCheck(StorageCheck):
             offset=self.tasks_per_node,
             stonewall_s=max(1, round(limits.phase_seconds)),
         )
+        made = objects * _SETS * self.total_tasks
         phase = PhasePlan(
             name=_BENCHMARK,
             command=["md-workbench", *options.arguments()],
@@ -226,9 +227,9 @@ class MdWorkbenchCheck(StorageCheck):
                 **{metric.name: (_BENCHMARK, metric.name) for metric in LATENCIES},
             },
             access=Access(direction="metadata", task_offset=1),
-            stored_bytes=objects * _SETS * self.total_tasks * self.object_bytes,
+            stored_bytes=made * self.object_bytes,
+            untimed_files=made,
         )
-        made = objects * _SETS * self.total_tasks
         return CasePlan(
             tool="md-workbench",
             repetitions=self.repetitions,

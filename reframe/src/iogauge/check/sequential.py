@@ -25,7 +25,7 @@ from iogauge.plan.case import (
     Printed,
     Verification,
 )
-from iogauge.plan.stage import FILL
+from iogauge.plan.stage import FILL, SERVERS_HOSTS, SERVERS_NEXT, SERVERS_SECRET
 from iogauge.tools import elbencho
 from iogauge.tools.fio.options import (
     MISMATCH,
@@ -42,7 +42,7 @@ def _share(check: StorageCheck, size: str) -> int:
     ``limits.case_bytes`` is for all nodes of the site's scale.
     """
     block, limits = parse_bytes(size), check.site.limits
-    shares = max(1, check.site.scale.nodes) * check.tasks_per_node
+    shares = max(check.nodes, check.site.scale.nodes) * check.tasks_per_node
     each = int(limits.case_bytes // shares // block * block)
     if each < 2 * block:
         raise ValueError(
@@ -198,17 +198,21 @@ class ElbenchoCheck(StorageCheck):
         return (WRITE_BW, READ_BW)
 
     def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, but on one node."""
-        return {**super().declared(), "nodes": 1}
+        """Return the defaults of every check, on all nodes of the scale."""
+        return {**super().declared(), "nodes": self.site.scale.nodes}
 
     @builtins.run_after("setup")
-    def _one_process(self) -> None:
+    def _one_process_a_node(self) -> None:
         # elbencho starts its threads itself.
-        self.num_tasks = self.num_tasks_per_node = 1
+        self.num_tasks = self.nodes
+        self.num_tasks_per_node = 1
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
     def _phase(self, name: Literal["read", "write"], file_bytes: int) -> PhasePlan:
         output = f"elbencho-{name}.{REP}.json"
+        served = self.nodes > 1
+        # The order of the servers decides who works on which file: each node reads what another one wrote.
+        hosts = SERVERS_HOSTS if name == "write" else SERVERS_NEXT
         options = elbencho.ElbenchoOptions(
             directory=DIR,
             write=name == "write",
@@ -217,33 +221,31 @@ class ElbenchoCheck(StorageCheck):
             block_bytes=parse_bytes(self.block),
             direct=True,
             json_file=output,
+            hosts=hosts if served else "",
+            secret=SERVERS_SECRET if served else "",
         )
-        whole = self.site.scale.nodes == 1
+        whole = self.nodes >= self.site.scale.nodes
         return PhasePlan(
             name=name,
             command=["elbencho", *options.arguments()],
-            launch="once",
+            launch="servers" if served else "once",
             parse=lambda printed: elbencho.parse(printed.result),
             rates={f"{name}_bw": (name, "bw")},
             access=Access(direction=name, o_direct=True, saturates="bandwidth" if whole else None),
             output=output,
-            data_bytes=file_bytes * self.tasks_per_node,
+            data_bytes=file_bytes * self.total_tasks,
             verifies=Verification(elbencho.verification(), elbencho.MISMATCH),
         )
 
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
-        if self.nodes != 1:
-            raise ValueError(
-                f"nodes is {self.nodes}: this scenario runs elbencho on one node; set nodes=1"
-            )
         each = _share(self, self.block)
         return CasePlan(
             tool="elbencho",
             repetitions=self.repetitions,
-            tasks=self.tasks_per_node,
-            nodes=1,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
             repeat=[self._phase("write", each), self._phase("read", each)],
-            held_bytes=each * self.tasks_per_node,
-            files=self.tasks_per_node,
+            held_bytes=each * self.total_tasks,
+            files=self.total_tasks,
         )

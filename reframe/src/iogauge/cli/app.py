@@ -38,8 +38,8 @@ def common(
     sites: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder that holds folders of sites; may be repeated. They come before those of "
-            f"${folders.VARIABLE}, and before the published ones.",
+            help="Folder that contains folders of sites; may be repeated. It is searched before those "
+            f"of ${folders.VARIABLE} and before the published ones.",
         ),
     ] = None,
     _: Annotated[

@@ -333,7 +333,7 @@ def _target(place: PartitionExtras | str) -> list[Check]:
         checks += _target_on_lustre(path, extras)
     try:
         by = deadline.call(path, lambda: permission.reason(path))
-        checks.append(Check("ok", subject, f"may be written in: {by}"))
+        checks.append(Check("ok", subject, f"allowed: {by}"))
         guarded = (extras.target.lock_place if extras else None) or path
         writable, sessions, holder = deadline.call(
             path,

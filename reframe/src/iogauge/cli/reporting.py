@@ -123,7 +123,9 @@ Since = Annotated[
     str,
     typer.Option(help="The newest run of every case since this day or time (UTC), or 7d, 4w ago."),
 ]
-Until = Annotated[str, typer.Option(help="As --since; a day includes its end.")]
+Until = Annotated[
+    str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
+]
 
 
 def show_report(
@@ -233,7 +235,9 @@ def raise_alarm(
         list[str] | None,
         typer.Option(help="system:partition that must have been measured; may be repeated."),
     ] = None,
-    gate: Annotated[bool, typer.Option("--gate", help="Everything but PASS is trouble.")] = False,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Treat every verdict except PASS as trouble.")
+    ] = False,
     send: Annotated[
         bool,
         typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
@@ -309,16 +313,22 @@ def show_comparison(
             help="A Darshan log; a session or its .jsonl, with :case; or key=value,… (docs/compare.md)."
         ),
     ],
-    b: Annotated[str, typer.Argument(help="The other; it is put in relation to the first.")],
+    b: Annotated[
+        str, typer.Argument(help="The other; its figures are shown relative to those of A.")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
     ] = None,
     servers: Annotated[
-        str, typer.Option(help="Servers of A and B: 4,8; as the Lustre client sees if omitted.")
+        str,
+        typer.Option(
+            help="Numbers of servers of A and B, as 4,8. Default: what the Lustre client sees."
+        ),
     ] = "",
     tib: Annotated[
-        str, typer.Option(help="Capacity of A and B in TiB: 100,250; that of the price if omitted.")
+        str,
+        typer.Option(help="Capacities of A and B in TiB, as 100,250. Default: those of the price."),
     ] = "",
     wide: Wide = False,
 ) -> None:
@@ -345,7 +355,9 @@ def show_profile(
     log: Annotated[Path, typer.Argument(help="A Darshan log.")],
     other: Annotated[Path | None, typer.Argument(help="A second log, to put beside it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with figures.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, an object a log.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON, one object for each log.")
+    ] = False,
 ) -> None:
     """Say what a program did to the file system, from its Darshan log."""
     from iogauge.alarm import profile  # with Jinja

@@ -108,7 +108,7 @@ def propose_references(
     ] = 0.95,
     write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
     lower: Annotated[
-        str | None, typer.Option(help="Reason to make references softer; needed for that.")
+        str | None, typer.Option(help="Allow softer references, for this reason.")
     ] = None,
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
@@ -140,7 +140,7 @@ def propose_references(
 
 Merge = Annotated[
     list[Path] | None,
-    typer.Option(help="Export of a site, to be joined into that of --export; may be repeated."),
+    typer.Option(help="With --export: another site's export to add; may be repeated."),
 ]
 
 
@@ -157,13 +157,20 @@ def show_history(
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric; all if omitted.")] = "",
     since: Annotated[str, typer.Option(help="Day or time (UTC), or 12h, 7d, 4w ago.")] = "",
-    until: Annotated[str, typer.Option(help="As --since; a day includes its end.")] = "",
+    until: Annotated[
+        str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
+    ] = "",
     limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the records, one a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the records as JSON, one on each line.")
+    ] = False,
     export: Annotated[
-        Path | None, typer.Option(help="Write all that fits as .parquet, or as .lp for InfluxDB.")
+        Path | None,
+        typer.Option(help="Write all matching records as .parquet, or as .lp for InfluxDB."),
     ] = None,
-    site: Annotated[str, typer.Option(help="For --export: the column site of a .parquet.")] = "",
+    site: Annotated[
+        str, typer.Option(help="With --export: value of the column 'site' of a .parquet.")
+    ] = "",
     merge: Merge = None,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
@@ -255,10 +262,10 @@ def show_trend(
         int, typer.Option(help="Number of runs with which later runs are compared.")
     ] = 30,
     false_alarms: Annotated[
-        float, typer.Option(help="Share of stable series with an alarm in 30 runs.")
+        float, typer.Option(help="Share of healthy series that may raise an alarm within 30 runs.")
     ] = 0.05,
     offline: Annotated[
-        bool, typer.Option("--offline", help="All changes of the newest series, in retrospect.")
+        bool, typer.Option("--offline", help="Show all past changes of the newest series.")
     ] = False,
     method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,

@@ -149,7 +149,7 @@ def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> boo
     fits = True
     try:
         by = deadline.call(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] may be written in: {plain(by)}")
+        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
     except OSError as error:
         console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
         fits = False
@@ -177,7 +177,7 @@ def clean(
         list[str] | None, typer.Option(help="Target to search; may be repeated.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be removed.")
+        bool, typer.Option("--dry-run", help="Only list what would be removed.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
@@ -185,7 +185,8 @@ def clean(
 ) -> None:
     """Remove what interrupted sessions left on the targets.
 
-    Stage directories go after a week. Nothing on a target is touched without our marker.
+    Stage directories are removed after a week. On a target, only directories with iogauge's marker
+    are removed.
     """
     console = new_console()
     janitor = Janitor(dry_run, everything, lambda text: console.print(plain(text), soft_wrap=True))
@@ -197,7 +198,7 @@ def clean(
 
 
 def allow(
-    directory: Annotated[str, typer.Argument(help="Directory that cases may write below.")],
+    directory: Annotated[str, typer.Argument(help="Directory in which cases may write.")],
     user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
@@ -268,9 +269,9 @@ def validate(
 ) -> None:
     """List every mistake and every doubt in settings and references.
 
-    A doubt is a declaration under which a PASS means little, or a case that cannot run. References
-    are held against the cases of a dry run: metrics, units, points, partitions, ceilings. Lists the
-    UUID of each target that is mounted here. If you name sites, it says which of them this host is not of.
+    A doubt is a declaration that makes a PASS mean little, or a case that cannot run. References are
+    compared with the cases of a dry run: metrics, units, points, partitions, ceilings. It lists the UUID
+    of each target that is mounted here. If you name sites, it lists those that do not claim this host.
     """
     console, wrong = new_console(), 0
     every = folders.site_folders(*folders.site_dirs())
@@ -481,12 +482,12 @@ def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: s
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the site: of its folder and its system.")],
+    name: Annotated[str, typer.Argument(help="Name of the site, of its folder and of its system.")],
     target: Annotated[
         str | None, typer.Option(help="Directory to measure; cases write below it.")
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(help="Slurm's partition; none measures this machine alone.")
+        str | None, typer.Option(help="Partition of Slurm; 'none' measures only this machine.")
     ] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
     account: Annotated[str | None, typer.Option(help="Account that jobs are charged to.")] = None,

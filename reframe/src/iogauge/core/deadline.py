@@ -7,10 +7,8 @@ a child process only, and abandons the child if it is silent for too long.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import os
-import pickle
 import re
 import select
 import signal
@@ -25,7 +23,6 @@ _T = TypeVar("_T")
 #: Seconds for which a target may be silent, unless IOGAUGE_SILENCE_S says otherwise.
 SILENCE_S: Final = 30.0
 
-_LIBC: Final = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG: Final = 1
 _LENGTH: Final = struct.Struct(">Q")
 
@@ -43,9 +40,11 @@ def _nothing(_: int) -> None:
 
 def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
     """Do the work, write its result to the pipe, and end this process without cleanup handlers."""
+    import ctypes
+
     try:
         # Abandoned work must not go on when the storage is back.
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
         # Close inherited output so that nobody waits for an abandoned child.
@@ -73,12 +72,16 @@ def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
 
 
 def _packed(kind: str, value: object) -> bytes:
+    import pickle
+
     data = pickle.dumps((kind, value))
     return _LENGTH.pack(len(data)) + data
 
 
 def _messages(data: bytearray) -> list[tuple[str, Any]]:
     """Remove the complete messages from the beginning of the data, and return them."""
+    import pickle
+
     messages = []
     while len(data) >= _LENGTH.size:
         end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
@@ -119,6 +122,10 @@ def watch(
     if possible. Without ``seconds``, IOGAUGE_SILENCE_S or :data:`SILENCE_S` applies. Results and
     exceptions must be plain data.
     """
+    # Here and not above: most commands of the agent call nothing. Before the fork: the child has them too.
+    import ctypes  # noqa: F401
+    import pickle  # noqa: F401
+
     if seconds is None:
         seconds = _silence_s(place)
     sys.stdout.flush()

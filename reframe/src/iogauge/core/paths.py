@@ -64,9 +64,14 @@ def project_root() -> Path:
 
 
 def own_command() -> str:
-    """Return how a user starts ``iogauge``: by its name, or by its path if PATH does not have it."""
+    """Return how a user starts ``iogauge``: by its name, or by its path if PATH does not have it.
+
+    make activates a shell of its own (MAKELEVEL), which is not the user's.
+    """
     places = os.environ.get("PATH", "").split(os.pathsep)
-    if any(os.access(os.path.join(place, "iogauge"), os.X_OK) for place in places if place):
+    if "MAKELEVEL" not in os.environ and any(
+        os.access(os.path.join(place, "iogauge"), os.X_OK) for place in places if place
+    ):
         return "iogauge"
     installed = os.path.join(sys.prefix, "bin", "iogauge")
     return installed if os.access(installed, os.X_OK) else "iogauge"

@@ -29,6 +29,11 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
+def count(number: object, noun: str) -> str:
+    """Return a number with its noun: ``1 node``, ``2 nodes``, ``? nodes``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def because(reason: str) -> str:
     """Return a reason in brackets, to be put behind what it explains; empty without a reason."""
     return f" ({reason})" if reason else ""

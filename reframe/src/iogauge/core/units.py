@@ -150,8 +150,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def format_value(value: float) -> str:
-    """Return a value for people: four significant digits, no exponent from 0.001 to a million."""
-    if 1e-3 <= abs(value) < 1e6:
+    """Return a value for people: four significant digits, no exponent from 0.001 to a billion."""
+    if 1e-3 <= abs(value) < 1e9:
         digits = max(0, 3 - math.floor(math.log10(abs(value))))
         return f"{value:.{min(digits, 6)}f}"
     return f"{value:.4g}"

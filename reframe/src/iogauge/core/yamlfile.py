@@ -193,5 +193,5 @@ def _lines(node: yaml.Node, above: str) -> Iterator[tuple[str, int]]:
 
 def show(value: object) -> str:
     """Return a value of a file for a message: on one line, at most 80 characters."""
-    text = repr(value)
+    text = "nothing" if value is None else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -339,7 +339,7 @@ def _samples(stage: Path) -> tuple[Sample, ...]:
             raise ToolOutputError(f"{CONTENTS}: not a sample: {error}") from error
         if (sample.repetition, sample.after) in samples:
             raise ToolOutputError(
-                f"{CONTENTS}: {sample.after}, repetition {sample.repetition}: there twice"
+                f"{CONTENTS}: {sample.after}, repetition {sample.repetition}: appears twice"
             )
         samples[sample.repetition, sample.after] = sample
     return tuple(samples.values())

@@ -101,7 +101,7 @@ class Witness:
 class Testimony:
     """All witnesses of one execution, and how many there should be.
 
-    ``of_tasks`` is False if they looked at the nodes of fio's servers: then only the counters speak.
+    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak.
     """
 
     witnesses: tuple[Witness, ...] = ()

@@ -76,7 +76,8 @@ def client_cache(
         return rule.ok(f"{size}, {memory}")
     sharing = f"{nodes} nodes share {page_caches} page cache(s)" if shared else ""
     past = _why_not_past(nodes, task_offset, o_direct, sharing) + because(traits.why)
-    reasons = [past, f"{size} against {memory}"]
+    # A phase of files has no V: its size is their number.
+    reasons = [past, *([f"{size} against {memory}"] if bytes_per_node else [])]
     if expected_evictions:
         reason = _why_not_emptied(traits, evictions, expected_evictions, data_bytes, fetched)
         if not reason:
@@ -124,7 +125,7 @@ def _why_not_emptied(
 ) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
     if traits.cache == "opaque":
-        return f"the target has a cache that cannot be checked{because(traits.why)}"
+        return "the target has a cache that cannot be checked"
     if len(evictions) != expected:
         return f"the page cache was emptied {len(evictions)} times of {expected}"
     if held := [eviction for eviction in evictions if not eviction.proven_empty]:
@@ -252,8 +253,8 @@ def server_cache(
     return Rule(
         "G3",
         f"total >= {memory_factor:g} x memory of the servers",
-        "The servers may have answered from memory: raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * server_memory)} or read the figure as one of their caches",
+        "The servers may have answered from memory. Raise limits.case_bytes to "
+        f"{format_bytes(memory_factor * server_memory)}, or take the figure as that of their caches",
     ).decide(
         total_bytes >= memory_factor * server_memory,
         f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",

@@ -32,7 +32,7 @@ def verification(*, tool: str, complaint: str, warm_up: bool = True) -> Finding:
     return Rule(
         "G8",
         "the data that were written",
-        "Look for what else writes these files, for a wrapper of the tool, and for errors of the storage",
+        "Look for other programs that write these files, for a wrapper of the tool, and for errors of the storage",
     ).decide(not complaint, f"{saw}: {complaint}" if complaint else saw)
 
 
@@ -61,7 +61,7 @@ def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
     rule = Rule(
         "G8",
         "the same contents after the read as after the write",
-        "Look for what else writes these files, and for a wrapper of the tool",
+        "Look for other programs that write these files, and for a wrapper of the tool",
     )
     problems = [sample.problem for pair in pairs for sample in pair if sample.problem]
     compared = 0
@@ -114,7 +114,7 @@ def stored(
     rule = Rule(
         "G8",
         f"at least {_STORED:.0%} of a file's size in blocks, at most {_EMPTY:.0%} zeros, no hole",
-        "Reads of what was never written come from no device: look for what made or shrank the files",
+        "No device is read where nothing was written. Look for a program that made or shrank these files",
     )
     if problem:
         return rule.warn(problem)

@@ -89,7 +89,7 @@ def drift(
     rule = Rule(
         "G17",
         f"alone, before and after, at most {limit:.0%} apart",
-        "The target changed meanwhile, so that the loss is not the disturber's alone: repeat at a quiet time, or raise "
+        "The target changed meanwhile, so the disturber did not cause all of the loss. Repeat at a quiet time, or raise "
         "limits.phase_seconds",
     )
     saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
@@ -323,7 +323,7 @@ def unit_sanity(
         return Rule(
             "G7",
             "ops/s x mean latency between 50% and 110% of the requests in flight",
-            "Rate and latency cannot both be true: look for another tool under this name",
+            "Rate and latency cannot both be true. Look for another tool of this name",
         ).invalid(
             f"ops/s x mean latency is {in_flight[0]:.3g} request(s) in flight, fio keeps {in_flight[1]}"
         )
@@ -512,8 +512,8 @@ def tool_integrity(
         return Rule(
             "G22",
             "an output of this very execution",
-            "Something between the job script and the tool changes its words or shows an older output: "
-            f"look for a wrapper (type {tool}), and for variables of the environment that {tool} reads",
+            "Something between the job script and the tool changes its output, or shows an older one. "
+            f"Look for a wrapper (type {tool}), and for environment variables that {tool} reads",
         ).invalid(f"{ran}, {foreign}")
     return Rule(
         "G22",
@@ -570,7 +570,7 @@ def environment(
     rule = Rule(
         "G22",
         "nothing between the tool and the kernel that lies about time, sync or I/O",
-        "Take it out of the job's environment: modules, env_vars of the settings, "
+        "Remove it from the job's environment: modules, env_vars of the settings, "
         "/etc/ld.so.preload, a wrapper on PATH",
     )
     if lies:

@@ -149,8 +149,8 @@ def neighbours(*, others: Sequence[str]) -> Finding:
     return Rule(
         "G19",
         "one case at a time on a target",
-        "Wait for the other session, or use --exec-policy=serial where partitions share a target; "
-        "if it is dead: iogauge clean",
+        "Wait for the other session. If partitions share a target, use --exec-policy=serial. "
+        "If the session is dead, run: iogauge clean",
     ).decide(
         not others,
         f"{others[0]} was there too" if others else "no other case on the target",
@@ -173,7 +173,7 @@ def exclusive(*, objection: str) -> Finding:
     return Rule(
         "G19",
         "one case at a time on a target",
-        "Run when the other has ended, or wait longer: limits.lock_wait; if it is dead: iogauge clean",
+        "Run when the other session has ended, or raise limits.lock_wait. If it is dead, run: iogauge clean",
     ).decide(
         not objection,
         objection or "the lock of the target was held throughout",
@@ -213,7 +213,7 @@ def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
     rule = Rule(
         "G19",
         f"a disturber from the first to the last measured second, at work in {_ACTIVE:.0%} of its half-seconds",
-        "The loss is none that the disturber caused. Read what fio says of the job 'disturber' in the stage directory, "
+        "The disturber did not cause this loss. Read fio's output of the job 'disturber' in the stage directory, "
         "and look for a wrapper of fio",
     )
     ran = [execution for execution in executions if execution is not None]
@@ -309,7 +309,7 @@ def client_modes(
         return Rule("G24", demands).ok("no modes of a Lustre client are known")
     for name, settings in modes.items():
         if len(settings) > 1:
-            remedy = f"Let an administrator set llite.*.{name} alike on all nodes"
+            remedy = f"Ask an administrator to set llite.*.{name} to the same value on all nodes"
             saw = f"{name} is {' and '.join(settings)} on different nodes"
             return Rule("G24", demands, remedy).warn(saw)
     limits = [
@@ -373,7 +373,7 @@ def streams(*, wires: Sequence[tuple[str, int, int]], cores: float) -> Finding:
             "G26",
             f"at most {_MOST_OF_A_CORE:.0%} of each core",
             "Use iperf3 3.16 or later, which has a thread for each connection, and more tasks_per_node",
-        ).invalid(f"iperf3 used {cores:.0%} of its cores: what was measured may be a core")
+        ).invalid(f"iperf3 used {cores:.0%} of its cores: the figure may be the limit of a core")
     return rule.ok(f"{len(wires)} end(s) counted what iperf3 says, with {cores:.0%} of its cores")
 
 

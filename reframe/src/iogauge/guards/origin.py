@@ -50,7 +50,7 @@ class Execution:
         """Return why the output is not of this execution; empty if it is."""
         run, differs = self._origin
         if run is None:
-            return f"{self}: phases.tsv does not know when it ran"
+            return f"{self}: phases.tsv has no time of this execution"
         if differs:
             return f"{self}: it says {differs}"
         late = _out_of_time(self.output.moments, run, self.case.evidence.clocks)
@@ -113,7 +113,7 @@ class Execution:
         reported = [word.strip("'") for word in self.output.command.split()[1:]]
         for want, got in zip_longest(words, reported, fillvalue="nothing"):
             if want != re.sub("//+", "/", got):
-                return f"{got!r} where {want!r} was asked for"
+                return f"{got!r} instead of {want!r}"
         return ""
 
 
@@ -140,7 +140,7 @@ def _other_options(
             said = re.sub("//+", "/", got)
             if said != want and not (len(got) == _FIO_CUTS_AT and want.startswith(said)):
                 of_job = f" in job {name}" if len(planned) > 1 else ""
-                return f"{option}={got}{of_job} where {option}={want} was asked for"
+                return f"{option}={got}{of_job} instead of {option}={want}"
     return ""
 
 
@@ -151,7 +151,7 @@ def _out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[Cloc
     within the execution by any look at a clock, or between two looks.
     """
     if not clocks:
-        return "the dates of the execution are unknown: no look at a clock is left"
+        return "the dates of the execution are unknown: the record of the clocks is missing"
     first = run.started + min(clock.least for clock in clocks) - SLACK_S
     last = run.ended + max(clock.most for clock in clocks) + SLACK_S
     offsets = dict.fromkeys(clock.utc_offset for clock in clocks)

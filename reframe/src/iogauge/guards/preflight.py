@@ -197,7 +197,7 @@ def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Findi
     return Rule(
         "G13",
         f"at most {format_bytes(limit)} ({max_of_free:.3g} x what is free)",
-        "Lower limits.case_bytes, or declare how much this target can bear (limits.max_of_free)",
+        "Lower limits.case_bytes. If this target can bear more, raise limits.max_of_free",
     ).decide(
         need_bytes <= limit,
         f"{format_bytes(need_bytes)} of this case are {_share(need_bytes, space.bytes_free)} of the "
@@ -414,7 +414,7 @@ def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
         "G15",
         "a physical core for each task that is bound to one",
         f"Write into the partition's extras: node: {{cores: {usable}}}, and lower "
-        "scale.tasks_per_node to as many; threads are no cores",
+        "scale.tasks_per_node to that number. Threads do not count as cores",
     ).decide(
         bound_tasks <= usable,
         f"{bound_tasks} task(s) on {usable} physical core(s), node.cores is {declared}",
@@ -534,7 +534,7 @@ def metadata_placement(
     for index, (name, mdts) in enumerate(placed.items()):
         if set(mdts) != {index}:
             where = ", ".join(map(str, mdts))
-            return rule.invalid(f"{name} is on metadata target {where}, asked was {index}")
+            return rule.invalid(f"{name} is on metadata target {where} instead of {index}")
     if problem:
         return rule.invalid(f"metadata target {len(placed)}: {problem}")
     return rule.ok("each is as asked")

@@ -67,13 +67,13 @@ def layout(
     """
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
-        also = f"{len(placed)} name(s) on the storage target of their own"
+        also = f"{len(placed)} file(s) pinned to a storage target"
         demands = f"{demands}, {also}" if demands else also
     rule = Rule(
         "G10",
         demands or "the layout of every file",
-        "Compare the layout with the active targets and the pool (lfs df, lfs getstripe); a tool that "
-        "makes the file anew loses its layout",
+        "Compare the layout with the active targets and the pool (lfs df, lfs getstripe). A tool that "
+        "recreates a file loses its layout",
     )
     otherwise = Outcome.INVALID if demands else Outcome.WARN
     if noted.problem:
@@ -120,9 +120,9 @@ def _not_as_asked(
             pinned.add(name)
             if file.osts != (placed[name],):
                 where = ", ".join(map(str, file.osts)) or "none"
-                wrong.append(f"{file.path} is on target {where}, asked was {placed[name]}")
+                wrong.append(f"{file.path} is on target {where} instead of {placed[name]}")
         elif request is None:
-            wrong.append(f"{file.path} was pinned to no target")
+            wrong.append(f"{file.path} was not pinned to a target")
         elif differs := _unlike(request, file, len(usable)):
             wrong.append(f"{file.path} {differs}")
         elif in_pool and (foreign := [ost for ost in file.osts if ost not in usable]):
@@ -237,8 +237,8 @@ def components(*, files: Sequence[FileLayout]) -> Finding | None:
     return Rule(
         "G10",
         "all bytes in one component, on storage targets",
-        "Set a plain layout on the target (lfs setstripe -c N DIR), or larger files, if one layout is to be "
-        "measured",
+        "To measure one layout, set a plain layout on the target (lfs setstripe -c N DIR), or use larger "
+        "files",
     ).decide(len(held) == 1 and not on_metadata, "; ".join(texts), Outcome.WARN)
 
 
@@ -266,7 +266,7 @@ def coverage(
     rule = Rule(
         "G11",
         "k >= 0.9 x min(targets, files), most files on a target <= 1.5 x mean",
-        "Pin the files to targets, or use more files: the allocator of the file system chose",
+        "The file system chose the targets. Pin the files to targets, or use more files",
     )
     otherwise = Outcome.INVALID if asked or (saturates and not shared) else Outcome.WARN
     wanted = set(targets)

@@ -51,7 +51,7 @@ def phase_witnessed(
     rule = Rule(
         "G8",
         f"the first node counts what the phase reports, within {TOLERANCE:.0%}, while it ran",
-        "The data did not travel between the tool and the storage: look for a cache, or for another program under the "
+        "The data did not travel between the tool and the storage. Look for a cache, or another program of the "
         "tool's name",
     )
     counts = [
@@ -71,8 +71,8 @@ def phase_witnessed(
         return Rule(
             "G8",
             "counters of the first node for each phase",
-            "The bytes are proven over the whole run alone. Only block devices, NFS and a Lustre client that root asks "
-            "tell them over time",
+            "The bytes are proven for the whole run only. Block devices, NFS and, for root, a Lustre client "
+            "count them over time",
         ).warn(f"nobody counted {len(parts) - len(counts)} of {len(parts)} execution(s) by phase")
     return rule.ok(f"{format_bytes(min(counted for counted, _ in counts))} or more while it ran")
 
@@ -86,7 +86,7 @@ def phase_seconds_witnessed(*, parts: Sequence[PhasePart]) -> Finding | None:
     rule = Rule(
         "G4",
         "seconds of the phase that the counters of the first node confirm",
-        "The tool's clock is wrong: look for a library that is preloaded, or another tool under this name",
+        "The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
     )
     for claimed, moving in known:
         if claimed < (1 - TOLERANCE) * moving:

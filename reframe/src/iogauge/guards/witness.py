@@ -95,8 +95,8 @@ def bytes_witnessed(
     rule = Rule(
         "G8",
         f"the kernel counts what the tool reports, within {TOLERANCE:.0%}",
-        "The data did not travel between the tool and the storage: look for a cache, a library that is "
-        "preloaded, or another tool under this name",
+        "The data did not travel between the tool and the storage. Look for a cache, a preloaded "
+        "library, or another tool of this name",
     )
     heard = [seen for seen in executions if seen is not None]
     for seen in heard:
@@ -116,7 +116,7 @@ def bytes_witnessed(
     unseen = Rule(
         "G8",
         "a witness of the bytes beside the tool",
-        "Nothing but the tool's word stands behind this figure (docs/witness.md says who is believed)",
+        "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
     )
     saw = f"no second witness: {missing}"
     return unseen.invalid(saw) if required else unseen.warn(saw)
@@ -259,7 +259,7 @@ def targets_witnessed(
         "bytes with every storage target of the files (osc.*.stats)"
         if whole
         else "bytes by storage target",
-        "The data are not where the layout says: look for another tool under this name, or a cache",
+        "The data are not where the layout says. Look for a cache, or another tool of this name",
     ).decide(not (silent and whole), saw)
 
 
@@ -317,7 +317,7 @@ def seconds_witnessed(*, executions: Sequence[Seconds], shortest: float = _START
     rule = Rule(
         "G4",
         "seconds that the job's own clock confirms",
-        "The tool's clock is wrong: look for a library that is preloaded, or another tool under this name",
+        "The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
     )
     known = [e for e in executions if (e.ran, e.moving, e.making) != (None, None, None)]
     # Programs that are not in memory yet make the first start long.
@@ -473,7 +473,7 @@ def _own(
 ) -> Moved:
     """Return the bytes of an execution's tasks on some hosts, or on all.
 
-    The kernel does not tell those of fio's servers, nor any of a network's client. Some kernels
+    The kernel does not tell those of servers, nor any of a network's client. Some kernels
     count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
     """
     of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
@@ -531,9 +531,9 @@ def foreign_load(
     rule = Rule(
         "G19",
         f"at most {max_share:.0%} of the bytes moved by others",
-        "Run when others do not use the target, or ask for nodes of your own",
+        "Run while nobody else uses the target, or request exclusive nodes",
     )
-    saw = "; ".join(parts) or "nothing was counted that the tasks' bytes can be compared with"
+    saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     if worst <= max_share and max_share > DOUBTFUL_LIMIT:
         return rule.warn(f"{saw}, and limits.max_foreign hardly excludes any")
     return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)

@@ -5,13 +5,13 @@
 - background.sh: start a program, remember it, end it
 - counters.sh: what this node's devices and clients have moved
 - filling: the target up to a fill level
-- fio_server.sh: a fio server on one node
-- fio_servers.sh: the servers of all nodes, and their client
 - job.sh: open the case, run its phases, close it
 - looking: what a node sees of the target and of the settings that the site expects
 - lustre: pin files, note layouts, switch checksums
 - opening: lock, look, make the directory; samples between the phases; and the way out
 - rounds.sh: a job of fio again and again, each time on one probe
+- server.sh: a server of fio or elbencho on one node
+- servers.sh: the servers of all nodes, and their client
 - streams: iperf3 on all nodes, turn by turn
 - turns: which probe of a needle has its turn
 - witness.sh: run a tool, and write down what the kernel says that it did

@@ -51,7 +51,7 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 
 
 def _servers() -> list[int]:
-    """Return the processes of fio's servers on this node."""
+    """Return the processes of the servers on this node."""
     from iogauge.core import untrusted
     from iogauge.plan.stage import SERVERS
 

@@ -81,6 +81,6 @@ def _take(directory: str, remaining: int, most_bytes: int) -> int:
         if stored < _STORED * size:
             raise OSError(
                 f"{path}: {format_bytes(stored)} on storage for {format_bytes(size)}: a target that compresses cannot "
-                "be filled so; leave FillLevel out"
+                "be filled this way; leave FillLevel out"
             )
         taken, number = taken + size, number + 1

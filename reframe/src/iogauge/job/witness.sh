@@ -2,7 +2,7 @@
 # Run a tool, and write down what the kernel says that it did: the second witness.
 #
 #   witness.sh [--sync DIRECTORY] COMMAND...   the exit status is the command's
-#   witness.sh --look                          look at this node, whose fio server does the work
+#   witness.sh --look                          look at this node, whose server does the work
 #
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
@@ -13,7 +13,7 @@
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), or a Lustre client's
 # device in bytes (osc.*.stats, mdc.*.stats). After a command its growth is given; in a look its value, and the sums are 0:
-# fio's server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
+# a server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
 # The warm-up, which is not judged, gives none: on Lustre each count starts a program. $IOG_TOKEN (job.sh) names it.
 #
 # A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters. Hundreds of devices do not

@@ -347,7 +347,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
     later = rates_of(turns, planned.rounds + 1, last) if chosen.suspects else {}
     for turn in turns:
         if turn.round > last or (turn.round > planned.rounds and turn.probe not in chosen.names):
-            raise ToolOutputError(f"needle: {turn.probe}, round {turn.round}: nobody asked for it")
+            raise ToolOutputError(f"needle: {turn.probe}, round {turn.round}: it was not planned")
     for name in chosen.names:
         if name not in later:
             raise ToolOutputError(f"needle: {name} was not measured again after the rounds")
@@ -368,7 +368,7 @@ def _check_turns(turns: Sequence[Turn], hosts: Sequence[str], planned: Rounds) -
         if turn.phase.name != planned.direction:
             raise ToolOutputError(f"{where}: {turn.phase.name}, expected {planned.direction}")
         if planned.targets and (turn.probe not in planned.targets or list(jobs) != [turn.probe]):
-            raise ToolOutputError(f"{where}: nobody asked for it")
+            raise ToolOutputError(f"{where}: it was not planned")
     for name in planned.targets:
         if name not in hosts:
             raise ToolOutputError(f"needle: {name} is missing in round 1")

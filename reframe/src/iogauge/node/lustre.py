@@ -73,7 +73,7 @@ def _lctl(*words: str) -> subprocess.CompletedProcess[str]:
         )
     except FileNotFoundError:
         raise TunableError(
-            "lctl is not on PATH: checksums cannot be switched; take the right lustre-checksums away, or "
+            "lctl is not on PATH: checksums cannot be switched; remove lustre-checksums from extras.rights, or "
             "install the Lustre client's tools on this node"
         ) from None
     except subprocess.TimeoutExpired:
@@ -134,7 +134,9 @@ def restore(folder: Path) -> list[str]:
             if wrong := [
                 pair for pair in saved.items() if not _IS_CHECKSUMS.fullmatch("=".join(pair))
             ]:
-                raise ValueError(f"{'='.join(wrong[0])[:80]!r} is no parameter that a case changes")
+                raise ValueError(
+                    f"{'='.join(wrong[0])[:80]!r} is not a parameter that a case may change"
+                )
         except (ValueError, KeyError, TypeError) as error:
             raise TunableError(
                 f"{file}: not what this suite wrote ({error!r}): look at 'lctl get_param "

@@ -78,7 +78,7 @@ class PhasePlan:
 
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
     the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
-    servers of all nodes, ``servers`` for a program on the first node that uses the servers itself,
+    servers of all nodes, ``servers`` for a program on the first node that uses the tool's servers itself,
     ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
@@ -98,6 +98,7 @@ class PhasePlan:
     the bytes of each second, as the first node counts them, belong to its figures. ``follows`` means
     that the phase takes as long as an earlier phase left work for it: no least time is demanded.
     ``of_devices`` means that it reads block devices past the file system.
+    ``untimed_files`` are those that the tool makes before its clock starts, and removes after it has stopped.
     ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
     of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same.
     """
@@ -123,6 +124,7 @@ class PhasePlan:
     series: bool = False
     follows: bool = False
     of_devices: bool = False
+    untimed_files: int = 0
     lasts_s: float | None = None
     beside: Literal["write", "metadata"] | None = None
     again: str | None = None
@@ -141,7 +143,7 @@ class PhasePlan:
 
     @property
     def on_servers(self) -> bool:
-        """Return whether fio's servers do the work."""
+        """Return whether servers on the nodes do the work."""
         return self.launch in ("clients", "servers")
 
 
@@ -156,6 +158,12 @@ class Computed:
 #: Seconds of a job beside its phases, and of a phase beside its tool: as measured on two cores.
 _CASE_S: Final = 2.0
 _START_S: Final = 0.5
+#: The same of what a launcher starts on several nodes, and how often it does so beside the phases: it asks for facts
+#: three times, and for the view of all nodes.
+_LAUNCH_S: Final = 1.0
+_LAUNCHES: Final = 4
+#: Files that a node makes, or removes, in a second, if nothing is declared.
+_FILES_S: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +327,14 @@ class CasePlan:
 
         return sum(map(seconds, self.prepare)) + self.executions * sum(map(seconds, self.repeat))
 
+    @property
+    def _overhead_s(self) -> float:
+        """Return the seconds of the job beside its phases."""
+        if self.nodes == 1:
+            return _CASE_S
+        served = any(phase.on_servers for phase in self.phases)
+        return _CASE_S + (_LAUNCHES + served) * _LAUNCH_S
+
     def footprint(self, bytes_s: Callable[[PhasePlan], float], phase_seconds: float) -> Footprint:
         """Return the case's cost; ``bytes_s`` gives the expected bandwidth of a sized phase."""
         each = [(1, phase) for phase in self.prepare]
@@ -330,8 +346,18 @@ class CasePlan:
             matching = [(times, p) for times, p in each if p.access.direction == direction]
             return sum(times * (p.data_bytes or 0) * p.samples for times, p in matching)
 
+        def starting(phase: PhasePlan) -> float:
+            if phase.within:
+                return 0.0
+            spread = self.nodes > 1 and phase.launch not in ("once", "agent")
+            one = _LAUNCH_S if spread else _START_S
+            # A look at all nodes before and after what servers do, and an eviction on all of them.
+            looks = 2 * _LAUNCH_S if phase.on_servers and phase.witnessed else 0.0
+            evicts = (_LAUNCH_S if self.nodes > 1 else _START_S) if phase.access.evict else 0.0
+            return one + looks + evicts + 2 * phase.untimed_files / (_FILES_S * self.nodes)
+
         def seconds(phase: PhasePlan) -> float:
-            start = 0.0 if phase.within else _START_S * (2 if phase.access.evict else 1)
+            start = starting(phase)
             if phase.data_bytes is not None:
                 return start + phase.data_bytes * phase.samples / bytes_s(phase)
             timed = phase.access.direction != "none"
@@ -343,7 +369,7 @@ class CasePlan:
             written_bytes=moved("write") + sum(times * p.stored_bytes for times, p in each),
             read_bytes=moved("read"),
             nodes=self.nodes,
-            seconds=_CASE_S + sum(times * seconds(phase) for times, phase in each),
+            seconds=self._overhead_s + sum(times * seconds(phase) for times, phase in each),
         )
 
 

@@ -52,7 +52,7 @@ class Launch:
 
     ``run_tasks`` is a command line. ``agent`` are the words that start the agent, ``witness`` is
     the path of witness.sh. ``restore`` is the directory of saved settings, ``interface`` the
-    network interface for fio's servers.
+    network interface for servers.
     """
 
     run_tasks: str
@@ -98,7 +98,7 @@ def _witnessed(phase: PhasePlan, launch: Launch) -> str:
 
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
-    """Return lines that look at all nodes before and after a phase of fio's servers."""
+    """Return lines that look at all nodes before and after a phase of servers."""
     words = [*launch.each_node, "sh", launch.witness, "--look"]
     before, after = (
         [f"iog_phase {look_phase(when, phase.name)} {shell_command(words)}"]
@@ -170,8 +170,8 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
     if plan.nodes > 1:
         words = [*launch.each_node, *launch.agent, "view", DIR, VIEW]
         prepare.append(f"    iog_phase view {shell_command(words)}")
-    if any(phase.launch == "clients" for phase in plan.phases):
-        words = [str(plan.nodes), launch.interface or "", *launch.each_node]
+    if any(phase.on_servers for phase in plan.phases):
+        words = [plan.tool, str(plan.nodes), launch.interface or "", *launch.each_node]
         prepare.append(f"    iog_servers {shell_command(words)}")
     if plan.prepare:
         prepare += lines(plan.prepare, True)

@@ -41,8 +41,13 @@ RUNS: Final = "phases.tsv"
 NEIGHBOURS: Final = "neighbours.txt"
 #: Name of the signal that ended the job.
 SIGNAL: Final = "told.txt"
-#: The started servers of fio: a line ``host address,port pid`` for each.
+#: The started servers: a line ``host address,port pid`` for each.
 SERVERS: Final = "servers.txt"
+
+#: What elbencho reads of them: ``address:port`` for each, the same with the first one last, and their common secret.
+SERVERS_HOSTS: Final = "servers.hosts"
+SERVERS_NEXT: Final = "servers.next"
+SERVERS_SECRET: Final = "servers.secret"
 
 # Written by the agent on the first node.
 
@@ -97,7 +102,7 @@ def evict_stem(phase: str, repetition: int | str) -> str:
 
 
 def look_phase(when: str, phase: str) -> str:
-    """Return the name of the look at all nodes ``before`` or ``after`` a phase of fio's servers."""
+    """Return the name of the look at all nodes ``before`` or ``after`` a phase of servers."""
     return f"look-{when}-{phase}"
 
 
@@ -379,6 +384,6 @@ def parse_runs(text: str) -> list[PhaseRun]:
         times = float(match[4]), float(match[5])
         run = PhaseRun(int(match[1]), match[2], int(match[3]), *times, match[6])
         if (run.repetition, run.name) in runs:
-            raise ToolOutputError(f"{RUNS}: {run.name}, repetition {run.repetition}: there twice")
+            raise ToolOutputError(f"{RUNS}: {run.name}, repetition {run.repetition}: appears twice")
         runs[run.repetition, run.name] = run
     return list(runs.values())

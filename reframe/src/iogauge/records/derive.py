@@ -59,7 +59,7 @@ class Derived:
 def _curve(points: Sequence[Point]) -> list[Point]:
     """Return the points ordered by x; raises :class:`NotComputable` if there are fewer than two."""
     if len(points) < 2:
-        raise NotComputable(f"needs two valid points at least, has {len(points)}")
+        raise NotComputable(f"needs at least two valid points, has {len(points)}")
     return sorted(points, key=lambda point: point.x)
 
 

@@ -122,8 +122,8 @@ def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     seconds = sum(case.seconds for case in cases)
     return [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
-        f"bandwidths rest on {sources or 'nothing: all phases are timed'}",
-        "'holds' and 'files': what lies on the target at a time, at most",
+        + (f"bandwidths used: {sources}" if sources else "all phases have a fixed duration"),
+        "'holds' and 'files': the most that is on the target at one time",
     ]
 
 
@@ -157,7 +157,7 @@ def timed(cases: Iterable[PlannedCase]) -> list[str]:
         if phases.most_bytes is not None:
             most = f"at most {format_bytes(phases.most_bytes)} at the ceiling"
         return (
-            f"{phases.direction}s for {duration(phases.seconds)} as much as the target can, which is in "
+            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. These bytes are in "
             f"no column and no budget: {most}"
         )
 

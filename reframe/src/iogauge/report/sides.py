@@ -21,7 +21,7 @@ import polars as pl
 from rich.console import Group as Lines
 from rich.text import Text
 
-from iogauge.core.text import visible
+from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.records import query
@@ -185,6 +185,7 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
 
 
 _Key = tuple[str, str, str]
+_Metrics = Mapping[_Key, Sequence[tuple[Record, MetricRecord]]]
 
 
 def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRecord]]]:
@@ -216,7 +217,7 @@ def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRec
 def _place(record: Record) -> str:
     """Return where and at which scale a record was made."""
     where = f"{record.system}:{record.partition} {record.environment}"
-    return f"{where} (tier {record.tier}, {record.nodes} node(s))"
+    return f"{where} (tier {record.tier}, {count(record.nodes, 'node')})"
 
 
 def contrast(a: Side, b: Side) -> Contrast:
@@ -224,7 +225,8 @@ def contrast(a: Side, b: Side) -> Contrast:
     of_a, of_b = ({(r.system, r.partition) for r in side.records} for side in (a, b))
     apart = len(of_a) > 1 and {place for _, place in of_a} == {place for _, place in of_b}
     mine, other = _metrics(a, apart), _metrics(b, apart)
-    ratios = []
+    ratios: list[Ratio] = []
+    ratios_of: set[_Key] = set()
     notes: Counter[str] = Counter()
     for key in mine:
         if key in other:
@@ -233,6 +235,7 @@ def contrast(a: Side, b: Side) -> Contrast:
                 notes[f"{key[1]} {key[2]}: the units have nothing in common"] += 1
             else:
                 ratios.append(ratio)
+                ratios_of.add(key)
     alone = [
         f"{name}: {place}{case} {metric}"
         for name, here, there in (("A", mine, other), ("B", other, mine))
@@ -249,10 +252,10 @@ def contrast(a: Side, b: Side) -> Contrast:
             f"{len(other)}): compare the same checks and parameters"
         )
     return Contrast(
-        a=f"{a.name} ({len(a.records)} records of {a.sessions} session(s))",
-        b=f"{b.name} ({len(b.records)} records of {b.sessions} session(s))",
+        a=f"{a.name} ({count(len(a.records), 'record')} of {count(a.sessions, 'session')})",
+        b=f"{b.name} ({count(len(b.records), 'record')} of {count(b.sessions, 'session')})",
         ratios=tuple(ratios),
-        changes=tuple(_changes(a, b)),
+        changes=tuple(_changes(*(_of(side, ratios_of) for side in (mine, other)))),
         alone=tuple(alone),
         notes=tuple(notes),
     )
@@ -332,9 +335,14 @@ def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, floa
     return float(low), float(high)
 
 
-def _changes(a: Side, b: Side) -> Iterable[Difference]:
+def _of(side: _Metrics, keys: Collection[_Key]) -> list[Record]:
+    """Return the records of a side that some of its ratios rest on."""
+    return [record for key, entries in side.items() if key in keys for record, _ in entries]
+
+
+def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Difference]:
     """Yield the facts that differ: of the fingerprints, the targets, the scale and the settings."""
-    first, second = _facts(a.records), _facts(b.records)
+    first, second = _facts(a), _facts(b)
     for name in {**first, **second}:
         if name not in _NOT_TOLD and first.get(name) != second.get(name):
             yield Difference(name, _some(first.get(name, ())), _some(second.get(name, ())))

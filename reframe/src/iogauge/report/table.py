@@ -15,7 +15,7 @@ from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.derive import POINTS, cost_per_gb_s_month
-from iogauge.records.record import MetricRecord, PriceRecord, Record
+from iogauge.records.record import LAYER_CHECKS, MetricRecord, PriceRecord, Record
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import Ending, same_fault
 
@@ -151,16 +151,18 @@ _COLUMNS: Final = (
 )
 
 
-#: The load of a moment, in a remark of G15; it is another for each case.
-_LOAD: Final = re.compile(r"(load before the run) ([0-9.]+)")
+#: Figures of a moment in G15 and G17, which differ from case to case; the row shows its own spread.
+_MOMENT: Final = re.compile(r"(load before the run|coefficient of variation) ([0-9.]+)")
 
 
 def _joined(reasons: Sequence[str]) -> str:
-    """Return reasons that differ at most in the load as one, with the least load and the most."""
-    loads = sorted({found[2] for reason in reasons if (found := _LOAD.search(reason))}, key=float)
-    if len(loads) < 2:
+    """Return reasons that differ at most in such a figure as one, with the least and the most."""
+    figures = sorted(
+        {found[2] for reason in reasons if (found := _MOMENT.search(reason))}, key=float
+    )
+    if len(figures) < 2:
         return reasons[0]
-    return _LOAD.sub(rf"\1 {loads[0]} to {loads[-1]}", reasons[0])
+    return _MOMENT.sub(rf"\1 {figures[0]} to {figures[-1]}", reasons[0])
 
 
 def table(lines: Sequence[Row], wide: bool = False) -> Table:
@@ -171,13 +173,13 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
     alike: dict[str, list[str]] = {}
     for line in lines:
         for reason in line.reasons:
-            alike.setdefault(_LOAD.sub(r"\1", reason), []).append(reason)
+            alike.setdefault(_MOMENT.sub(r"\1", reason), []).append(reason)
     numbers = {text: number for number, text in enumerate(alike, 1)}
     groups = []
     for target in dict.fromkeys(line.target for line in lines):
         cells, last = [], None
         for line in (line for line in lines if line.target == target):
-            known = ",".join(str(numbers[_LOAD.sub(r"\1", reason)]) for reason in line.reasons)
+            known = ",".join(str(numbers[_MOMENT.sub(r"\1", reason)]) for reason in line.reasons)
             cells.append(
                 (
                     line.scenario if wide or line.scenario != last else "",
@@ -240,13 +242,15 @@ class BandwidthPrice:
     gb_s: float
     per_gb_s_month: float
     source: str
+    record: Record
 
 
 def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
     """Return the prices by partition and bandwidth metric.
 
     ``records`` come in the order in which they were made. The newest valid value of each case
-    counts, and for each metric the best case. Partitions without a price are left out.
+    counts, and for each metric the best case. Partitions without a price are left out, and so is what
+    a layer below the target carries.
     """
     newest: dict[tuple[str, ...], dict[str, tuple[float, Record, PriceRecord]]] = {}
     for record in records:
@@ -254,7 +258,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
         for metric in record.metrics if price else ():
             if metric.unit not in BANDWIDTH_UNITS or not metric.verdict.is_valid:
                 continue
-            if price is None or metric.median <= 0:
+            if price is None or metric.median <= 0 or record.check in LAYER_CHECKS:
                 continue
             bytes_s = convert(metric.median, metric.unit, "B/s")
             cases = newest.setdefault((record.system, record.partition, metric.name), {})
@@ -272,6 +276,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
                 gb_s=bytes_s / 1e9,
                 per_gb_s_month=cost_per_gb_s_month(price.per_gb_month, price.capacity, bytes_s),
                 source=price.source,
+                record=record,
             )
         )
     return prices

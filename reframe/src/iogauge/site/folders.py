@@ -47,7 +47,7 @@ def site_dirs() -> tuple[Path, ...]:
             why = f"is a site itself; name the folder above it, {one.parent}"
         if why:
             raise SystemExit(
-                f"iogauge: {VARIABLE}: {str(one)!r} {why}; expected folders that hold the folders of "
+                f"iogauge: {VARIABLE} or --sites: {str(one)!r} {why}; expected folders that hold the folders of "
                 f"sites, absolute, separated by {os.pathsep!r}"
             )
     return tuple(dict.fromkeys(one.resolve() for one in (*named, configuration_dir())))

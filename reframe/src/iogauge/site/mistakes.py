@@ -49,6 +49,8 @@ _TIME_LIMIT: Final = re.compile(
 
 _MISSING: Final = "nothing"
 
+_NO_KEY: Final = "this key is missing"
+
 
 #: Types of JSON, as people write them in YAML.
 _WORDS: Final = {
@@ -88,17 +90,26 @@ def of_pydantic(file: str, key: str, error: ValidationError) -> list[Mistake]:
     mistakes = []
     for item in error.errors():
         where = ".".join([key, *(str(part) for part in item["loc"])])
-        message = item["msg"].removeprefix("Value error, ")
+        message = item["msg"].removeprefix("Input should be ")
+        found = show(item["input"])
         if item["type"] == "missing":
-            mistakes.append(Mistake(file, where, _MISSING, "this key is required"))
+            mistakes.append(Mistake(file, where, _NO_KEY, ""))
         elif item["type"] == "extra_forbidden":
-            mistakes.append(Mistake(file, where, "an unknown key", _keys_beside(item["loc"])))
+            keys = _keys_beside(item["loc"])
+            found = f"an unknown key{did_you_mean(item['loc'][-1], keys)}"
+            mistakes.append(Mistake(file, where, found, f"the keys {', '.join(keys)}"))
+        elif item["type"] == "value_error":  # a sentence of our own
+            mistakes.append(Mistake(file, where, message.removeprefix("Value error, "), ""))
+        elif item["type"] == "literal_error":
+            names = re.findall(r"'([^']*)'", message)
+            found += did_you_mean(item["input"], names)
+            mistakes.append(Mistake(file, where, found, message))
         else:
-            mistakes.append(Mistake(file, where, show(item["input"]), message))
+            mistakes.append(Mistake(file, where, found, message))
     return mistakes
 
 
-def _keys_beside(location: tuple[int | str, ...]) -> str:
+def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
     """Return the names of the keys that may stand beside an unknown key."""
     model: Any = PartitionExtras
     parts = iter(location[:-1])
@@ -108,7 +119,7 @@ def _keys_beside(location: tuple[int | str, ...]) -> str:
         model = options[0] if options else annotation
         if get_origin(annotation) is dict:
             next(parts, None)  # names that the site chooses
-    return "the keys " + ", ".join(model.model_fields)
+    return list(model.model_fields)
 
 
 def _unknown(file: str, key: str, kind: str, name: object, known: Sequence[str]) -> Mistake:
@@ -165,7 +176,7 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
         PartitionExtras.model_validate(declared)
     except ValidationError as error:
         refused = of_pydantic(file, f"{key}.extras", error)
-        mistakes += [m for m in refused if not extras.get(DETECT) or m.found != _MISSING]
+        mistakes += [m for m in refused if not extras.get(DETECT) or m.found != _NO_KEY]
     offered = [resource["name"] for resource in partition.get("resources", [])]
     requested = extras.get("resources", [])
     mistakes += [

@@ -209,14 +209,14 @@ def _leaf(file: str, key: str, value: object) -> list[Mistake]:
             Mistake(
                 file,
                 key,
-                "neither an upper bound nor a lower one above 0",
+                "neither an upper bound nor a lower bound above -1",
                 "at least one: else nothing can fail",
             )
         )
     try:
         dimension(str(unit))
     except UnitError as error:
-        mistakes.append(Mistake(file, of_reference(key, 3), show(unit), str(error)))
+        mistakes.append(Mistake(file, of_reference(key, 3), str(error), ""))
     return mistakes or list(loose(file, key, value))
 
 
@@ -523,7 +523,7 @@ def find_mistakes(file: str, data: object) -> list[Mistake]:
     for name in sources:
         if name not in data:
             mistakes.append(
-                Mistake(file, f"{SOURCES}.{name}", "a source", "checks that have references")
+                Mistake(file, f"{SOURCES}.{name}", "this check has no references here", "")
             )
     return mistakes
 

@@ -112,7 +112,7 @@ def planned(environments: Path, name: str) -> Stack:
     try:
         text = "\n".join(load(file)["spack"]["specs"])
     except (OSError, YamlError, KeyError, TypeError) as error:
-        raise StackError(f"{file}: no specs to be read there ({error})") from error
+        raise StackError(f"{file}: no specs can be read there ({error})") from error
     chosen = set(re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text))))
     if "iogauge-stack" not in text:
         raise StackError(f"{file}: no spec iogauge-stack in it")

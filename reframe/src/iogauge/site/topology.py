@@ -57,7 +57,7 @@ class Servers(SiteModel):
     def _whole_boxes(self) -> Servers:
         if self.per_box and self.count % self.per_box:
             raise ValueError(
-                f"per_box is {self.per_box}, and count {self.count} no multiple of it: a box is whole"
+                f"per_box is {self.per_box}, and count {self.count}: count must be a multiple of per_box"
             )
         return self
 

@@ -242,6 +242,7 @@ def _topology(answers: Answers, found: Found) -> Iterator[str]:
     counts += [f"metadata_targets: {seen.mdts}"] if seen.mdts else []
     yield "# The ceiling: what nothing can exceed. A figure above it is INVALID (G6)."
     mark = "" if answers.ceiling else "# "
+    optional = mark or "#"  # as far to the right as the other keys, once the mark is gone
     source = f"said by whoever ran `iogauge site new`, {found.day}"
     if answers.ceiling and not answers.said:
         source = f"network interface of {seen.host}, as its kernel reports it, {found.day}"
@@ -251,12 +252,12 @@ def _topology(answers: Answers, found: Found) -> Iterator[str]:
     if remote:
         yield f"{mark}  clients: {{nic: {rate}}}"
         count = seen.servers or int(str(seen.facts.get("lustre.servers", 0)))
-        yield f"#  servers: {{count: {count or 8}, nic: 100 Gbit/s}}  # the network of each storage server"
+        yield f"{optional}  servers: {{count: {count or 8}, nic: 100 Gbit/s}}  # the network of each storage server"
     else:
         yield f"{mark}  devices: {{count: 1, read: {rate}, write: {rate}}}"
     for line in counts:
         yield f"{mark}  {line}"
-    yield "#  efficiency: {read: 80 %, write: 75 %}  # what a healthy target reaches of it: a reference"
+    yield f"{optional}  efficiency: {{read: 80 %, write: 75 %}}  # what a healthy target reaches of it: a reference"
 
 
 def expected(seen: NodeSeen) -> Fingerprint:

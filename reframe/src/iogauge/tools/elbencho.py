@@ -7,6 +7,7 @@ report. Before 3.0-37 a line has no ``config``: processes and block are then tho
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
@@ -36,7 +37,9 @@ _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 class ElbenchoOptions:
     """One execution of elbencho: each of its processes writes or reads a file of its own.
 
-    Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. Raises
+    Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. With ``hosts``, a file with a server on each
+    line, ``threads`` are those of each server, and the servers take the files in the order of the lines; ``secret`` is
+    the file with the word that they want to hear. Raises
     :class:`ValueError` for values that elbencho refuses or treats otherwise.
     """
 
@@ -47,6 +50,8 @@ class ElbenchoOptions:
     block_bytes: int
     direct: bool
     json_file: str
+    hosts: str = ""
+    secret: str = ""
 
     def __post_init__(self) -> None:
         """Refuse values that elbencho would refuse or change."""
@@ -65,8 +70,11 @@ class ElbenchoOptions:
     def arguments(self) -> list[str]:
         """Return the arguments after ``elbencho``."""
         size = units.tool_size
+        # Without these it writes them below /var/tmp, where nobody removes them.
+        results = os.path.splitext(self.json_file)[0]
         return [
             "-w" if self.write else "-r",
+            *(["--hostsfile", self.hosts, "--svcpwfile", self.secret] if self.hosts else []),
             *("-t", str(self.threads)),
             *("-n", "0", "-N", "1"),
             *("-s", size(self.file_bytes)),
@@ -74,6 +82,7 @@ class ElbenchoOptions:
             *(["--direct"] if self.direct else []),
             "--nolive",
             *("--jsonfile", self.json_file),
+            *("--csvfile", f"{results}.csv", "--resfile", f"{results}.txt"),
             self.directory,
         ]
 
@@ -125,6 +134,10 @@ def parse(text: str) -> ToolOutput:
 def _of_command(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a newer elbencho says of a run: from the words that started it, which are written as ours."""
     words = _command(data).split()
+    if "--hostsfile" in words:
+        raise ToolOutputError(
+            f"elbencho {data.get('version')}: no 'config', which tells its hosts: expected 3.0-37 or newer on several nodes"
+        )
     given = {
         option: words[words.index(option) + 1]
         for option in ("-t", "-b")

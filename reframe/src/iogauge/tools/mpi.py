@@ -55,7 +55,7 @@ class MpiHints:
             )
         if self.stripe_count is None and size is None and self.aggregators is None:
             raise ValueError(
-                "nothing is wished: set stripe_count, stripe_bytes or aggregators, or give no hints"
+                "no hint is set: set stripe_count, stripe_bytes or aggregators, or give no hints"
             )
 
 

@@ -237,8 +237,8 @@ def _mark(fd: int, owner: dict[str, Any]) -> None:
         here = before.get("host") == os.uname().nodename
         if here and "process" in before and processes.runs(before["process"]):
             raise WorkdirError(
-                f"session {owner['session']} is that of process {before['process']} as well, which runs: "
-                "give this one another name (IOGAUGE_SESSION)"
+                f"session {owner['session']} is also used by process {before['process']}, which is running: "
+                "choose another name (IOGAUGE_SESSION)"
             )
     elif str(before.get("expires", "")) >= owner["expires"]:
         return

@@ -217,14 +217,16 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     _refuse_always(path, place.home_of)
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
-    ask = f"Ask its administrator to allow it ({own_command()} allow {path}), or name a directory of your own"
+    allow = f"{own_command()} allow {path}"
+    ask = f"Allow it: {allow}" if caller.uid == 0 else f"Ask its administrator to run: {allow}"
+    ask += "; or name a directory of your own"
     ask = f"{place.ignored}. {ask}" if place.ignored else ask
     if place.owner != caller.uid:
         raise NotAllowed(f"{path} belongs to user {place.owner}, not to {caller.user}. {ask}")
     if place.of_job:
         return f"made for this job, and user {caller.user} owns it"
     if len(PurePosixPath(path).parts) < 3:
-        raise NotAllowed(f"{path} lies directly below /: too much may hang on it. {ask}")
+        raise NotAllowed(f"{path} is directly below /: too much may depend on it. {ask}")
     if place.is_mount_point:
         raise NotAllowed(f"{path} is a mount point, and so a whole file system. {ask}")
     if place.owner == 0 and _below(path, _SYSTEM) and not _below(path, _NOT_SYSTEM):
@@ -258,8 +260,8 @@ def open_directory(path: str) -> int:
         except OSError as error:
             if _is_link(part, fd):
                 raise NotAllowed(
-                    f"{so_far} in the path {path} is a symbolic link, and what it leads to may change: "
-                    f"not written to. Name the real path: {os.path.realpath(path)}"
+                    f"{so_far} in the path {path} is a symbolic link, and its destination may change: nothing is "
+                    f"written there. Name the real path: {os.path.realpath(path)}"
                 ) from None
             raise type(error)(error.errno, error.strerror, so_far) from None
         finally:
@@ -469,6 +471,6 @@ def allow(
                     _name(fd, scratch)
         except FileExistsError:
             raise NotAllowed(
-                f"{path} has a {MARKER} already: read it, and write it anew with --replace"
+                f"{path} has a {MARKER} already. Read it; --replace overwrites it"
             ) from None
     return marker

@@ -100,8 +100,8 @@ class FioJob:
             r"(?!\.{1,2}/)[\w.${}-]+(/(?!\.{1,2}(/|$))[\w.${}-]+)*", self.filename_format
         ):
             raise ValueError(
-                f"filename_format is {self.filename_format!r}: expected a file name, after "
-                "directories below the job's if need be"
+                f"filename_format is {self.filename_format!r}: expected a file name, with "
+                "or without directories before it"
             )
         for variable, sharers in (
             ("$clientuid", "servers"),
@@ -403,7 +403,7 @@ def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FioOptions:
-    """How fio is called on one node: one job file. On servers iog_client of fio_servers.sh does it.
+    """How fio is called on one node: one job file. On servers iog_client of servers.sh does it.
 
     Each fio gets one job, but for :func:`disturbed_jobs`: with several in one file ``$jobnum`` keeps counting, and a
     read job would not find the files of its layout job.

@@ -1,13 +1,16 @@
 # shellcheck shell=bash
-# iogauge: fio's servers on the nodes of a job, and its client here. Sourced after job.sh.
+# iogauge: servers of fio or elbencho on the nodes of a job, and their client here. Sourced after job.sh.
 #
-#   iog_servers N INTERFACE LAUNCHER...   start a server on each of N nodes, by a launcher's words
+#   iog_servers TOOL N INTERFACE LAUNCHER...   start a server on each of N nodes, by a launcher's words
 #                                         (empty: here); stops the job unless all answer
 #   iog_client NAME JOBFILE OUTPUT [OPTION...]   a phase that runs fio's job, with more options, on all servers
 #   iog_servers_stop                      end the servers; iog_end does so as well
 #
-# A file in the stage directory that the judge reads, by its name in plan/stage.py:
+# Files in the stage directory, by their names in plan/stage.py. The judge reads the first:
 #   SERVERS servers.txt                   a line "host address,port pid" for each
+#   SERVERS_HOSTS servers.hosts           for elbencho: a line "address:port" for each
+#   SERVERS_NEXT servers.next             the same, but the first one last: what a node wrote is then read by the next node
+#   SERVERS_SECRET servers.secret         the word that a server of elbencho wants to hear from those who send it work
 #
 # fio names files by the server's address.
 # servers.lease is renewed while this script lives. A server ends when it says "stop", or when it is
@@ -32,23 +35,26 @@ iog_servers_beat() {
 }
 
 iog_servers() {
-    local nodes=$1 interface=$2
-    shift 2
-    rm -f server.* servers.txt
+    local tool=$1 nodes=$2 interface=$3
+    shift 3
+    rm -f server.* servers.*
+    (umask 077 && cat /proc/sys/kernel/random/uuid >servers.secret) || exit 1
     echo 1 >servers.lease
     iog_start iog_servers_beat </dev/null >/dev/null 2>&1
     IOG_BEAT=$IOG_TOOL IOG_TOOL=
     # Full paths: a launcher may start in another directory, and with another PATH. Slurm lets no
     # other step run beside one unless it declares that it shares its node.
-    SLURM_OVERLAP=1 iog_start "$@" sh "${BASH_SOURCE[0]%/*}/fio_server.sh" "$PWD/server" "$interface" \
-        "$PWD/servers.lease" "${IOG_SERVERS_LEASE:-30}" "$(type -P fio || echo fio)" \
+    SLURM_OVERLAP=1 iog_start "$@" sh "${BASH_SOURCE[0]%/*}/server.sh" "$PWD/server" "$interface" \
+        "$PWD/servers.lease" "${IOG_SERVERS_LEASE:-30}" "$(type -P "$tool" || echo "$tool")" \
         </dev/null >servers.out 2>servers.err
     IOG_LAUNCHER=$IOG_TOOL IOG_TOOL=
-    iog_phase servers iog_servers_await "$nodes" "${IOG_SERVERS_SECONDS:-60}"
+    iog_phase servers iog_servers_await "$tool" "$nodes" "${IOG_SERVERS_SECONDS:-60}"
+    cut -d ' ' -f 2 servers.txt | tr , : >servers.hosts
+    { tail -n +2 servers.hosts && head -n 1 servers.hosts; } >servers.next
 }
 
 iog_servers_await() {
-    local nodes=$1 seconds=$2 end=$((SECONDS + $2)) why='' found=() answered=() host address _
+    local tool=$1 nodes=$2 seconds=$3 end=$((SECONDS + $3)) why='' found=() answered=() host address _
     until [ "${#answered[@]}" -eq "$nodes" ]; do
         sleep 0.2
         if [ "$SECONDS" -ge "$end" ]; then
@@ -60,20 +66,20 @@ iog_servers_await() {
         [ -e "${found[0]}" ] || found=()
         if [ "${#found[@]}" -ge "$nodes" ] || [ -n "$why" ]; then
             LC_ALL=C sort -- "${found[@]:-/dev/null}" >servers.txt
-            iog_servers_apart
+            iog_servers_apart "$tool"
             while read -r host address _; do
                 [[ " ${answered[*]} " == *" $host "* ]] || ! iog_servers_answers "$address" || answered+=("$host")
                 [ "$SECONDS" -lt "$end" ] || break
             done <servers.txt
         fi
         if [ -n "$why" ] && [ "${#answered[@]}" -lt "$nodes" ]; then
-            grep '^fio server failed on' servers.err >&2 || tail -n 3 servers.err >&2
+            grep "^$tool server failed on" servers.err >&2 || tail -n 3 servers.err >&2
             # If the launcher has ended, so have the servers that it started.
             while [ "$SECONDS" -ge "$end" ] && read -r host address _; do
                 [[ " ${answered[*]} " == *" $host "* ]] ||
                     echo "$host serves at $address, which cannot be reached from $(uname -n)" >&2
             done <servers.txt
-            echo "fio servers failed: ${#answered[@]} of $nodes nodes answered $why (${answered[*]:-none})" >&2
+            echo "$tool servers failed: ${#answered[@]} of $nodes nodes answered $why (${answered[*]:-none})" >&2
             return 1
         fi
     done
@@ -84,7 +90,7 @@ iog_servers_apart() {
     local shared
     shared=$(cut -d ' ' -f 2 servers.txt | cut -d , -f 1 | sort | uniq -d | head -n 1)
     [ -z "$shared" ] || {
-        echo "fio servers failed: several nodes serve at $shared; name their interface in extras.interface" >&2
+        echo "$1 servers failed: several nodes serve at $shared; name their interface in extras.interface" >&2
         exit 1
     }
 }
@@ -120,6 +126,7 @@ iog_servers_stop() {
         sleep 0.1
     done
     iog_stop "$IOG_LAUNCHER" 40 ||
-        echo "iogauge: what started fio's servers does not end: process $IOG_LAUNCHER" >&2
+        echo "iogauge: what started the servers does not end: process $IOG_LAUNCHER" >&2
     IOG_LAUNCHER=
+    rm -f servers.secret
 }
