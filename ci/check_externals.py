@@ -59,7 +59,7 @@ NEEDED = {
 PACKAGES = {
     "libaio": "libaio-dev, libaio-devel",
     "zlib": "zlib1g-dev, zlib-devel",
-    "lustre": "lustre-client-devel",
+    "lustre": "lustre-client, lustre-client-devel",
 }
 TELLS = {name: (program, regex) for name, program, regex in found.PROGRAMS}
 

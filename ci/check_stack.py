@@ -15,7 +15,7 @@ Compares the programs of ENVIRONMENT's view with its lock file:
     fio         offers the engines of its variants
     darshan     libdarshan.so has its MPI-IO module, and records the two tasks
 
-One line a check; where one fails, what is wrong and what to do. If none does, stack.json and activate.sh
+One line a check; where one fails, a line for each fault, and what to do. If none does, stack.json and activate.sh
 are written beside the view (ci/stack_facts.py). Exit status 1 when one failed. On a login node where
 nothing may be started: --no-run, and once more in a job.
 """
@@ -128,10 +128,10 @@ def externals(stack):
     used = [spec for spec in stack.lock["concrete_specs"].values() if facts.is_external(spec)]
     wrong = [text for spec in used for text in check_externals.wrong_of(spec)]
     if wrong:
-        raise Failed(
-            "; ".join(wrong) + f"; correct packages.yaml of {stack.environment}"
-            " (environments/local: run ci/find_externals.py), then install again"
-        )
+        remedy = f"correct packages.yaml of {stack.environment}, then install again"
+        if stack.environment.name == "local":
+            remedy = "run ci/find_externals.py, then install again"
+        raise Failed("\n".join([*wrong, remedy]))
     notes = [text for spec in used for text in check_externals.notes_of(spec)]
     told = f"; of another version than declared: {', '.join(notes)}" if notes else ""
     return f"{len(used)} are here{told}"
@@ -357,19 +357,27 @@ CHECKS = (
 BASES = {"externals", "programs", "run"}
 
 
+def say(state, name, text):
+    for line in text.splitlines():
+        print(f"check_stack: {state}  {name:16} {line}")
+
+
 def before_the_solve(environment):
     """What packages.yaml declares: Spack would search for minutes, and say only that nothing provides C."""
     path = Path(os.environ.get("IOGAUGE_SPACK_PACKAGES") or environment / "packages.yaml")
-    declared = check_externals.declared_in(path.read_text()) if path.exists() else []
+    if not path.exists():
+        say("!!", "externals", f"{path} does not exist; run ci/find_externals.py -o {path}")
+        return 1
+    declared = check_externals.declared_in(path.read_text())
     wrong = [one for spec in declared for one in check_externals.wrong_of(spec)]
     if wrong:
-        print(
-            f"check_stack: !!  externals         {path}: {'; '.join(wrong)};"
-            " load the module that brings it, or correct that file"
-        )
+        remedy = f"load the module that brings it, or correct {path}"
+        say("!!", "externals", "\n".join([*wrong, remedy]))
         return 1
     if declared:
-        print(f"check_stack: ok  externals         {len(declared)} as {path} declares them")
+        say("ok", "externals", f"{len(declared)} as {path} declares them")
+    else:
+        say("--", "externals", f"not checked: {path} declares none")
     return 0
 
 
@@ -403,7 +411,7 @@ def main():
         except Failed as reason:
             state, text = "!!", str(reason)
             failed.append(name)
-        print(f"check_stack: {state}  {name:16} {text}")
+        say(state, name, text)
     if failed:
         print(f"check_stack: {len(failed)} failed: {', '.join(failed)}", file=sys.stderr)
         return 1

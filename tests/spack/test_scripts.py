@@ -96,11 +96,16 @@ def test_wrong_externals_are_named_before_the_solve(environment, tmp_path):
     assert status == 1
     assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
     assert f"openmpi@4.1.4: its prefix {tmp_path}/nowhere does not exist" in failed["externals"]
+    assert len(failed["externals"].splitlines()) == 3, "a line for each fault, and what to do"
     script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
     (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/openmpi"))
     status, failed, text = check(folder, "--before")
     assert (status, failed) == (0, {}), text
     assert "2 as " in text
+    (folder / "packages.yaml").unlink()
+    status, failed, _ = check(folder, "--before")
+    assert status == 1
+    assert "ci/find_externals.py" in failed["externals"]
 
 
 def test_wrong_externals_of_a_site_are_named_before_spack_comes(tmp_path):
@@ -448,9 +453,10 @@ def cache(tmp_path):
     release = tmp_path / "os-release"
     release.write_text('ID="almalinux"\nVERSION_ID="8.10"\n')
 
-    def run(*words):
+    def run(*words, cwd=None):
         return subprocess.run(
             [root / "ci/binary-cache", *words],
+            cwd=cwd,
             env={"PATH": os.environ["PATH"], "HOME": str(root), "IOGAUGE_OS_RELEASE": str(release)},
             capture_output=True,
             text=True,
@@ -473,6 +479,23 @@ def test_a_cache_is_named_by_what_was_built(cache):
     assert run("name").stdout.strip() == name
     (root / "spack-repo/package.py").write_text("another version\n")
     assert run("name").stdout.strip() != name
+
+
+def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_path):
+    root, run = cache
+    (root / "environments/mysite").mkdir()
+    (root / "environments/mysite/spack.yaml").write_text("spack: {specs: []}\n")
+    names = set()
+    for clone, text in (("one", "spack: {}\n"), ("other", "spack: {}\n"), ("third", "spack:\n")):
+        folder = tmp_path / clone / "environments/mysite"
+        folder.mkdir(parents=True)
+        (folder / "spack.yaml").write_text(text)
+        names.add(run("name", folder).stdout.strip())
+        # As the caller names it, also if this project has a folder of that name.
+        named = run("name", "environments/mysite", cwd=tmp_path / clone).stdout.strip()
+        assert named in names
+    assert len(names) == 2, names
+    assert all(re.fullmatch(r"mysite-almalinux8-\w+-[0-9a-f]{12}", name) for name in names)
 
 
 def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):

@@ -80,6 +80,19 @@ def test_users_own_settings_stay_out(spack):
     assert "override" in states["site"]
 
 
+def test_two_clones_are_built_apart(spack, tmp_path):
+    """In one folder, a build waits for the other clone's package of the same hash, and fails after a minute."""
+    stages = []
+    for clone in (tmp_path / "one", tmp_path / "other"):
+        shutil.copytree(ENVIRONMENTS / "generic", clone / "environments/generic", symlinks=True)
+        for link in ("spack-repo", "environments/common"):
+            (clone / link).symlink_to(ROOT / link)
+        done = spack("-e", clone / "environments/generic", "location", "--stages")
+        stages.append(Path(done.stdout.strip().splitlines()[-1]))
+    assert len(set(stages)) == 2
+    assert not any(one in other.parents for one in stages for other in stages), stages
+
+
 def test_unprepared_machine_is_refused_with_the_command(spack, tmp_path):
     """Spack writes neither into files of git nor another MPI's solve where externals are not known."""
     copy = tmp_path / "environments"

@@ -48,7 +48,8 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
     try:
         first, *others = hosts.names
         for host in others:
-            _insist(hosts, host, "gluster", "--mode=script", "peer", "probe", hosts.address(first))
+            # A member invites the others; one that is no member yet cannot.
+            _insist(hosts, first, "gluster", "--mode=script", "peer", "probe", hosts.address(host))
         bricks = [f"{hosts.address(host)}:{base / host / 'brick'}" for host in hosts.names]
         _insist(
             hosts,

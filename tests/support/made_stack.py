@@ -99,5 +99,7 @@ def check(folder, *arguments):
         stderr=subprocess.STDOUT,
         text=True,
     )
-    failed = re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE)
-    return done.returncode, {name.strip(): text for name, text in failed}, done.stdout
+    failed = {}
+    for name, text in re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE):
+        failed.setdefault(name.strip(), []).append(text)
+    return done.returncode, {name: "\n".join(texts) for name, texts in failed.items()}, done.stdout

@@ -178,3 +178,8 @@ def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:
     assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]
     assert run("status", "--since", "yesterday")[0] == 2
     assert "no case was measured" in run("status", "--since", "2027-01-01", "--system", "other")[1]
+
+
+def test_several_subjects_are_all_explained() -> None:
+    parts = [said("G12"), said("UNSTABLE"), said("FioRandomRead")]
+    assert said("G12 UNSTABLE FioRandomRead 4KiB") == "\n".join(parts)

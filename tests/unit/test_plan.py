@@ -455,7 +455,9 @@ def test_pins_of_files_that_are_made_once_are_set_once() -> None:
 
 def test_servers_are_started_before_their_first_client() -> None:
     work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
-    lines = without_facts(job_functions(case(tool="fio", nodes=2, repeat=[work]), launch("srun", "srun", 2)))
+    lines = without_facts(
+        job_functions(case(tool="fio", nodes=2, repeat=[work]), launch("srun", "srun", 2))
+    )
     each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
     assert lines[1:4] == [
         f'    iog_phase view {each} agent view "$IOG_DIR" view',

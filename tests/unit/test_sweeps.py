@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import charts, sweeps
+from iogauge.alarm import bars, charts, sweeps
 from iogauge.alarm.sweeps import Plot
 from iogauge.records.record import MetricRecord, Record
 from support import records
@@ -115,7 +115,7 @@ def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis() -> None:
 def test_a_needle_is_ranked_and_its_outlier_named() -> None:
     probes = {f"OST{n:04}": 100.0 + n for n in range(60)} | {"OST0030": 40.0}
     needle = MetricRecord.from_json(metric("target_median", median=129.0, probes=probes))
-    figure = ElementTree.fromstring(charts.ranking("t", needle, lambda name: name == "OST0030"))
+    figure = ElementTree.fromstring(bars.ranking("t", needle, lambda name: name == "OST0030"))
     (slow,) = shapes(figure, "slow")
     assert texts(slow, "title") == ["OST0030: 40.00 MiB/s, -69.0% against the median"]
     said = texts(figure, "text")
@@ -124,7 +124,7 @@ def test_a_needle_is_ranked_and_its_outlier_named() -> None:
 
 @pytest.mark.parametrize("value", [1e-300, 1e299])
 def test_a_gauge_is_drawn_whatever_the_values(value: float) -> None:
-    text = charts.gauge(MetricRecord.from_json(metric(median=value, samples=[value, None, "x"])))
+    text = bars.gauge(MetricRecord.from_json(metric(median=value, samples=[value, None, "x"])))
     assert "nan" not in text and ElementTree.fromstring(text).get("role") == "img"
 
 

@@ -1,6 +1,7 @@
 """What somebody must be told after a run, and how it reaches them.
 
-- charts: curves, ranked bars, gauges, ratios and the runs of a metric as SVG
+- bars: ranked bars, gauges, layers and ratios as SVG
+- charts: curves over a parameter and the runs of a metric as SVG
 - collect: what failed and what has become worse, in words
 - page: sessions, or a span of time, as one page of HTML
 - profile: Darshan logs as text and as a page, one or two side by side

@@ -1,4 +1,4 @@
-"""Draw figures as SVG: the runs of one metric, curves over a parameter, ranked bars, gauges, layers, ratios.
+"""Draw figures as SVG: the runs of one metric, and curves over a parameter.
 
 All figures use one scale, one style and the same axes. Each trace has a colour, a dash and a
 shape of its own, so that it is told from the others without colours.
@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from typing import Final
 
-from iogauge.alarm.sweeps import Dot, Plot, Trace, drawable
-from iogauge.core.text import count, visible
-from iogauge.core.units import format_bytes, format_value
-from iogauge.core.untrusted import numbers
+from iogauge.alarm.sweeps import Dot, Plot, Trace
+from iogauge.core.text import visible
+from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord
-from iogauge.report.ceilings import Chain
 
 #: Bars of text, from the bottom of the scale to its top; what lies beyond is an arrow.
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -369,17 +366,12 @@ _SHAPES: Final = (
 #: A horizontal axis is logarithmic for sizes, and if its values differ by more than this factor.
 _LOGARITHMIC: Final = 40.0
 
-#: A layer is drawn to scale up to this multiple of the least.
-_FAR: Final = 8.0
-
-#: Height of a line of a legend, and of a bar of a ranking.
-_LINE, _BAR = 18, 17
-
-#: Bars of a ranking that are drawn: the slowest, and the fastest.
-_SLOWEST, _FASTEST = 24, 8
+#: Height of a line of a legend.
+_LINE: Final = 18
 
 
-def _tip(text: str) -> str:
+def tip_of(text: str) -> str:
+    """Return the text of a mark, which a browser shows as a tooltip."""
     return f"<title>{escape(visible(text))}</title>"
 
 
@@ -451,7 +443,7 @@ def _beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
         parts.append(
             f'<text x="{left - 10}" y="{y + 19}" text-anchor="end">{escape(visible(name[:20]))}</text>'
             f'<a href="#{anchor(dot)}" aria-label="{escape(visible(label))}"><rect class="bar c{nth % len(_SHAPES)}{off}" '
-            f'x="{left}" y="{y + 4}" width="{wide * dot.value / top:.1f}" height="20">{_tip(label)}</rect></a>'
+            f'x="{left}" y="{y + 4}" width="{wide * dot.value / top:.1f}" height="20">{tip_of(label)}</rect></a>'
         )
         parts += [
             f'<circle class="sample" cx="{left + wide * sample / top:.1f}" cy="{y + 14}" r="2"/>'
@@ -461,7 +453,7 @@ def _beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
         if dot.reference:
             place = left + wide * dot.reference.value / top
             parts.append(
-                f'<path class="published" d="M{place:.1f} {y}v28">{_tip(_held(dot))}</path>'
+                f'<path class="published" d="M{place:.1f} {y}v28">{tip_of(_held(dot))}</path>'
             )
         parts.append(
             f'<text x="{WIDE - RIGHT}" y="{y + 19}" text-anchor="end">{format_value(dot.value)}</text>'
@@ -517,7 +509,7 @@ def _ideals(plot: Plot, x: Callable[[float], float], scale: Ordinate) -> Iterato
             continue
         at = [first.x + (end - first.x) * k / 24 for k in range(25)]
         line = " ".join(f"{x(value):.1f},{scale.y(slope * value):.1f}" for value in at)
-        yield f'<polyline class="ideal" points="{line}">{_tip(f"ideal for {trace.name}")}</polyline>'
+        yield f'<polyline class="ideal" points="{line}">{tip_of(f"ideal for {trace.name}")}</polyline>'
 
 
 def _trace(
@@ -538,7 +530,7 @@ def _trace(
         if reference := dot.reference:
             yield (
                 f'<path class="published" d="M{at - 9:.1f} {scale.y(reference.value):.1f}h18">'
-                f"{_tip(_held(dot))}</path>"
+                f"{tip_of(_held(dot))}</path>"
             )
         label = _label(trace.name, dot)
         kind = f"c{number}" + ("" if metric.verdict.is_valid else " off")
@@ -548,7 +540,9 @@ def _trace(
         else:
             place = f"translate({at:.1f} {scale.y(dot.value):.1f})"
             shape = _SHAPES[number]
-            mark = f'<path class="dot {kind}" transform="{place}" d="{shape}">{_tip(label)}</path>'
+            mark = (
+                f'<path class="dot {kind}" transform="{place}" d="{shape}">{tip_of(label)}</path>'
+            )
             if metric.verdict is Verdict.FAIL:
                 mark += f'<circle class="bad" cx="{at:.1f}" cy="{scale.y(dot.value):.1f}" r="8.5"/>'
         yield f"{link}{mark}</a>"
@@ -575,191 +569,3 @@ def _legend(plot: Plot) -> Iterator[str]:
         yield '<circle class="bad" cx="13" cy="0" r="7"/><text x="34" y="4">ring: FAIL</text>'
     if any(not dot.metric.verdict.is_valid for dot in plot.dots):
         yield '<path class="dot off c5" d="M9 -4h8v8h-8z"/><text x="34" y="4">hollow: not valid</text>'
-
-
-def probes_of(metric: MetricRecord) -> dict[str, float]:
-    """Return the rate of each target or node of a needle; empty for another metric."""
-    probes = metric.probes if isinstance(metric.probes, Mapping) else {}
-    return {str(name): rate[0] for name, value in probes.items() if (rate := numbers([value]))}
-
-
-def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> str:
-    """Return the probes of a needle as ranked bars, the slowest first; ``named`` are the outliers.
-
-    Of many, the slowest and the fastest are drawn, and all outliers.
-    """
-    ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
-    hidden = len(ranked) - _SLOWEST - _FASTEST
-    shown = ranked
-    if hidden > 0:
-        middle = [p for p in ranked[_SLOWEST:-_FASTEST] if named(p[0])]
-        shown = [*ranked[:_SLOWEST], *middle, *ranked[-_FASTEST:]]
-    high = TOP + _BAR * len(shown) + 24
-    middle_value = float(metric.median)
-    _, top = bounds([rate for _, rate in ranked], [middle_value])
-    left, wide = 150, WIDE - 150 - 96
-    parts = [begin(title, high)]
-    for k, (name, rate) in enumerate(shown):
-        y, share = TOP + k * _BAR, min(max(rate / top, 0), 1)
-        slow = named(name)
-        share_text = f"{rate / middle_value - 1:+.1%}" if middle_value else ""
-        text = f"{name}: {format_value(rate)} {metric.unit}, {share_text} against the median"
-        words = f"{name}{' ◀ slow' if slow else ''}"
-        parts.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end" class="name{" word" if slow else ""}">'
-            f"{escape(visible(words[:22]))}</text>"
-            f'<rect class="bar{" slow" if slow else ""}" x="{left}" y="{y + 2}" width="{wide * share:.1f}" '
-            f'height="{_BAR - 4}">{_tip(text)}</rect>'
-            f'<text x="{left + wide * share + 6:.1f}" y="{y + 12}">{format_value(rate)}</text>'
-        )
-    at = left + wide * min(middle_value / top, 1)
-    parts.append(
-        f'<path class="reference" d="M{at:.1f} {TOP - 4}v{_BAR * len(shown) + 6}">{_tip("median of all")}</path>'
-        f'<text x="{at:.1f}" y="{TOP - 10}" text-anchor="middle">median {format_value(middle_value)} '
-        f"{escape(visible(metric.unit))}</text>"
-    )
-    if len(shown) < len(ranked):
-        parts.append(f'<text x="{left}" y="{high - 8}">{len(ranked) - len(shown)} more</text>')
-    return "".join([*parts, "</svg>"])
-
-
-def gauge(metric: MetricRecord) -> str:
-    """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
-    reference, ceiling = drawable(metric), metric.ceiling
-    known = [v for v in (reference.value if reference else None, ceiling) if v]
-    if not known:
-        return ""  # a bar would show a share of nothing
-    # A value is drawn against what it is held against, whatever an outlier among the samples does.
-    top = 1.06 * max([float(metric.median), *known])
-    if not 0 < top < math.inf:
-        return ""  # nothing to draw against
-    wide, parts = 160, []
-
-    def x(value: float) -> float:
-        return 2 + (wide - 4) * min(max(value / top, 0), 1)
-
-    words = [f"measured {format_value(metric.median)} {metric.unit}"]
-    parts.append(f'<rect class="track" x="2" y="7" width="{wide - 4}" height="8"/>')
-    if reference and reference.lower is not None:
-        low = x(reference.value * (1 + reference.lower))
-        high = x(reference.value * (1 + reference.upper)) if reference.upper is not None else wide
-        if metric.better == "less":
-            low, high = (2, high) if reference.upper is not None else (low, high)
-        parts.append(
-            f'<rect class="band" x="{low:.1f}" y="3" width="{max(high - low, 0):.1f}" height="16"/>'
-        )
-    kind = "bar slow" if metric.verdict is Verdict.FAIL else "bar"
-    kind += "" if metric.verdict.is_valid else " off"
-    parts.append(
-        f'<rect class="{kind}" x="2" y="7" width="{x(metric.median) - 2:.1f}" height="8"/>'
-    )
-    for sample in numbers(metric.samples)[:40]:
-        parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.7"/>')
-    if reference:
-        words.append(f"reference {format_value(reference.value)}")
-        parts.append(f'<path class="published" d="M{x(reference.value):.1f} 2v18"/>')
-    if ceiling:
-        words.append(f"ceiling {format_value(ceiling)}")
-        parts.append(f'<path class="ceiling" d="M{x(ceiling):.1f} 1v20"/>')
-    text = escape(visible(", ".join(words)))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {wide} 22" role="img" '
-        f'aria-label="{text}">{"".join(parts)}</svg>'
-    )
-
-
-def layers(chain: Chain, partition: str) -> str:
-    """Return the layers of a direction, from the devices up: declared, measured, and what was reached."""
-    rows = [(row.name, row.declared, row.measured) for row in chain.rows]
-    rows = [row for row in rows if row[1] or row[2]]
-    if chain.reached:
-        rows.append(("reached", None, chain.reached.bytes_s))
-    values = [v for row in rows for v in row[1:] if v]
-    # A layer that carries far more than the others would leave nothing of them to see.
-    top = max((v for v in values if v <= _FAR * min(values)), default=0.0)
-    left, wide, step = 226, WIDE - 226 - 30, 30
-    high = TOP + step * len(rows) + 8
-    parts = [begin(f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}", high)]
-    for nth, (name, declared, measured) in enumerate(rows):
-        y = TOP + nth * step
-        parts.append(f'<text x="136" y="{y + 17}" text-anchor="end">{name}</text>')
-        if declared:
-            parts.append(
-                f'<rect class="track" x="{left}" y="{y + 4}" width="{wide * min(declared / top, 1):.1f}" height="18"/>'
-            )
-        if measured:
-            width, kind = wide * min(measured / top, 1), "bar reach" if name == "reached" else "bar"
-            tip = _tip(f"{name}: measured {format_bytes(measured)}/s")
-            parts.append(
-                f'<rect class="{kind}" x="{left}" y="{y + 4}" width="{width:.1f}" height="18">{tip}</rect>'
-            )
-        if max(declared or 0, measured or 0) > top:
-            parts.append(f'<path class="run" d="M{left + wide + 3} {y + 5}l12 8l-12 8z"/>')
-        if declared and declared <= top:
-            tip = _tip(f"{name}: declared {format_bytes(declared)}/s")
-            parts.append(
-                f'<path class="ceiling" d="M{left + wide * declared / top:.1f} {y}v26">{tip}</path>'
-            )
-        words = [format_bytes(v) + "/s" for v in (measured or declared,) if v]
-        parts.append(
-            f'<text class="number" x="{left - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>'
-        )
-    return "".join([*parts, "</svg>"])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """A ratio of two sides with its interval; ``sure`` if the interval is over runs and excludes 1."""
-
-    case: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    sure: bool
-
-
-#: Ratios that an axis of ratios may name, from 1 on.
-_RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
-
-
-def ratios(title: str, rows: Sequence[Between]) -> str:
-    """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
-    cases: dict[str, list[Between]] = {}
-    for row in rows:
-        cases.setdefault(row.case, []).append(row)
-    step, left, wide = 20, 200, WIDE - 200 - 70
-    depth = step * (len(rows) + len(cases))
-    high = TOP + depth + 34
-    ends = [v for row in rows for v in (row.ratio, row.low, row.high) if v > 0]
-    reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
-
-    def x(value: float) -> float:
-        share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2
-        return left + wide * min(max(share, 0.0), 1.0)
-
-    parts = [begin(title, high)]
-    known = [mark for mark in _RATIOS if mark <= reach][-2:]
-    for mark in (*(1 / mark for mark in reversed(known)), 1.0, *known):
-        kind = "reference" if mark == 1 else "grid"
-        parts.append(
-            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 14}v{depth + 10}"/>'
-            f'<text x="{x(mark):.1f}" y="{high - 14}" text-anchor="middle">{mark:.3g}</text>'
-        )
-    y = TOP - 2
-    for case, mine in cases.items():
-        label = case if len(case) < 74 else f"{case[:72]}…"
-        parts.append(f'<text class="number" x="8" y="{y + 4}">{escape(visible(label))}</text>')
-        for row in mine:
-            y += step
-            tip = _tip(
-                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})"
-            )
-            parts.append(
-                f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(row.metric[:26]))}</text>'
-                f'<circle class="run{"" if row.sure else " off"}" cx="{x(row.ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
-                f'<path class="part" d="M{x(row.low):.1f} {y}H{x(row.high):.1f}M{x(row.low):.1f} {y - 4}v8M{x(row.high):.1f} {y - 4}v8"/>'
-                f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{row.ratio:.3f}</text>'
-            )
-        y += step
-    return "".join([*parts, "</svg>"])

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iogauge.alarm import charts, sweeps
+from iogauge.alarm import bars, charts, sweeps
 from iogauge.alarm.collect import DRIFT, Alarm
 from iogauge.alarm.runs import WORST
 from iogauge.alarm.sweeps import Dot
@@ -173,7 +173,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
         by_line=by_line,
         svg=lambda curve: Markup(charts.svg(curve)),
-        gauge=lambda metric: Markup(charts.gauge(metric)) if metric else "",
+        gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
         style=page_style(),
         script=Markup(script),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
@@ -196,7 +196,7 @@ def comparison(found: Contrast) -> str:
     from iogauge.report.sides import HEADINGS, cells  # with numpy
 
     drawn = [
-        charts.Between(
+        bars.Between(
             case=re.sub(r"(^| )\w+=", r"\1", one.case),
             metric=one.metric,
             ratio=one.ratio,
@@ -211,7 +211,7 @@ def comparison(found: Contrast) -> str:
         found=found,
         rows=[(one, cells(one)) for one in found.ratios],
         headings=HEADINGS,
-        figure=Markup(charts.ratios("B / A, with the 95 % interval", drawn)),
+        figure=Markup(bars.ratios("B / A, with the 95 % interval", drawn)),
         written=written_by(),
         conclusion=[
             words.format(counts[mark]) for mark, words in _MARKS_OF_B.items() if counts[mark]
@@ -424,7 +424,7 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
     for record in newest(records):
         for metric in record.metrics:
-            probes = charts.probes_of(metric)
+            probes = bars.probes_of(metric)
             if len(probes) < 2:
                 continue
             said = " ".join([record.reason, *(m.reason for m in record.metrics)])
@@ -436,7 +436,7 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
             outliers = [name for name in probes if named(name)]
             title = f"{record.short_name} {metric.name} on {_where(record)}"
             yield {
-                "svg": Markup(charts.ranking(title, metric, named)),
+                "svg": Markup(bars.ranking(title, metric, named)),
                 "caption": f"n = {len(probes)} probes in {count(len(metric.rounds) if isinstance(metric.rounds, list) else 1, 'round')}; "
                 f"{metric.unit}; {record.time[:10]}; {count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}",
                 "outliers": ", ".join(outliers) or "none",
@@ -459,7 +459,7 @@ def _layers(
             of = [r for r in records if best and r.time == best.time and _where(r) == name]
             more = f"; n = {count(best.samples, 'sample')}; {sweeps.stack_of(of)}" if best else ""
             yield {
-                "svg": Markup(charts.layers(chain, name)),
+                "svg": Markup(bars.layers(chain, name)),
                 "caption": chain.sentence + more.removesuffix("; "),
                 "where": name,
                 "record": anchor(of[0]) if of else "",

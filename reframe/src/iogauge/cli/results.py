@@ -42,8 +42,6 @@ def explain_word(
     ],
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
-    pass
-
     console = new_console()
     try:
         for line in explain(" ".join(words)):
@@ -161,16 +159,11 @@ def show_history(
         str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
     ] = "",
     limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the records as JSON, one on each line.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(help="Write all matching records as .parquet, or as .lp for InfluxDB."),
+        Path | None, typer.Option(help="Write what matches as .parquet, or as .lp for InfluxDB.")
     ] = None,
-    site: Annotated[
-        str, typer.Option(help="With --export: value of the column 'site' of a .parquet.")
-    ] = "",
+    site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
     merge: Merge = None,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
@@ -303,24 +296,29 @@ def show_trend(
 
 
 def explain(word: str) -> list[str]:
-    """Return the paragraphs about a guard (``G12``), a verdict, a case's name or another word.
+    """Return the paragraphs about guards (``G12``), verdicts, cases by their names, or another word.
 
-    Raises LookupError with what was meant perhaps.
+    The words after a check are the parameters of a case. Raises LookupError with what was meant
+    perhaps.
     """
-    name = word.split()[0] if word.split() else ""
+    names = word.split() or [""]
     words = _glossary()
     checks = known_checks(project_root() / "checks")
-    if numbers := [entry for entry in catalogue.ALL if entry.number == name.upper()]:
-        return [paragraph for entry in numbers for paragraph in _guard(entry)]
-    if name.upper() in Verdict.__members__:
-        return _verdict(Verdict[name.upper()])
-    if name in checks:
-        return _check(name)
+
+    def about(name: str) -> list[str]:
+        if numbers := [entry for entry in catalogue.ALL if entry.number == name.upper()]:
+            return [paragraph for entry in numbers for paragraph in _guard(entry)]
+        if name.upper() in Verdict.__members__:
+            return _verdict(Verdict[name.upper()])
+        return _check(name) if name in checks else []
+
+    if first := about(names[0]):
+        return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
     if known := {term.lower(): term for term in words}.get(word.strip().lower()):
         return [known, f"  {words[known]}", "See docs/glossary.md."]
     every = [*{entry.number for entry in catalogue.ALL}, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
-    near = difflib.get_close_matches(name.lower(), lower, 3)
+    near = difflib.get_close_matches(names[0].lower(), lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
     raise LookupError(
         f"nothing is known of {word!r}.{meant} Name a guard (G1 to G24), a verdict (UNSTABLE), "

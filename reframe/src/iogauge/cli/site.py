@@ -341,7 +341,7 @@ def _place(name: str, into: Path | None) -> Path:
         folders.LOCAL,
     ):
         raise _fail(
-            f"{name!r} is no name of a site: expected letters, digits, _ and -, a letter in front, and "
+            f"{name!r} is not a valid name of a site: expected letters, digits, _ and -, a letter first, and "
             f"neither {folders.LOCAL} nor {folders.COMMON}"
         )
     remedy = (
@@ -365,11 +365,16 @@ def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
     try:
         slurm = machine.slurm()
     except OSError as error:
-        _say(f"Slurm is here and does not answer: {error}")
+        _say(f"Slurm is installed, but it does not answer: {error}")
         slurm = None
     names = [queue.name for queue in slurm.queues] if slurm else []
     default = names[0] if names else ""
-    text = _answer(given, ask and bool(names), f"Queue ({', '.join(names)}; none)", default)
+    text = _answer(
+        given,
+        ask and bool(names),
+        f"Queue of Slurm ({', '.join(names)}; none: this machine alone)",
+        default,
+    )
     if text in ("", "none"):
         return slurm, None
     if slurm is None or text not in names:
@@ -384,7 +389,7 @@ def _nodes(queue: Queue | None, given: int | None, ask: bool) -> int:
     text = _answer(
         str(given) if given else None,
         ask,
-        f"Nodes of a case (of {queue.nodes})",
+        f"Nodes for each case (at most {queue.nodes})",
         str(min(4, queue.nodes)),
     )
     if not text.isdigit() or not 1 <= int(text) <= queue.nodes:
@@ -433,8 +438,9 @@ def _ceiling(seen: NodeSeen, given: str | None, ask: bool) -> tuple[str, bool]:
     remote = writing.is_remote(seen.view.mount.type if seen.view.mount else "")
     nic = seen.nic_bytes_s if remote else None
     default = f"{nic[0] * 8 / 1e9:g} Gbit/s" if nic else ""
-    what = "Network of each client node" if remote else "Most that the device under it can carry"
-    text = _answer(given, ask, f"{what} (100 Gbit/s, 3 GB/s; none)", default)
+    what = "the network of each client node" if remote else "the device below the target"
+    like = "100 Gbit/s" if remote else "3 GB/s"
+    text = _answer(given, ask, f"Bandwidth of {what} (such as {like}, or none)", default)
     if text:
         try:
             parse_bandwidth(text)
@@ -515,7 +521,7 @@ def new(
     ask = sys.stdin.isatty() and not yes
     path = os.path.abspath(_answer(target, ask, "Directory to measure", machine.target_path()))
     slurm, chosen = _queue(queue, ask)
-    account = _answer(account, ask and chosen is not None, "Account for jobs (none)", "")
+    account = _answer(account, ask and chosen is not None, "Account that jobs are charged to", "")
     count = _nodes(chosen, nodes, ask)
     try:
         seen = _look(path, chosen, account)
