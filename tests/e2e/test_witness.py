@@ -358,6 +358,25 @@ def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
     )
 
 
+@pytest.mark.needs_fio
+def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) -> None:
+    """As above, but the directory holds a hundred files after each phase, and its disk wrote a MiB."""
+    disk = place.formatted("ext4")
+    rig = make_rig(
+        target=disk / "t", tools=("fio",), limits={"case_files": 4000, "max_foreign": "10 %"}
+    )
+    rig.write_references(REFERENCES)
+    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    few = 'for n in $(seq 100); do head -c 10240 /dev/zero >"$IOG_DIR/few.$n"; done'
+    rig.program(
+        "fio",
+        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"\n{few}\nexit $rc',
+    )
+    rig.run("-n", "FioMetadata").never_passed(
+        r"G19: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
+    )
+
+
 STORM = """
 import os, sys
 for number in range(10_000_000):

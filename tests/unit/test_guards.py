@@ -1618,8 +1618,8 @@ def test_g19_counts_requests_if_all_are_small(
     [
         ([(20_000, 20_010), (20_000, 19_990)], OK),
         ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
-        ([(20_000, 10_000)], Outcome.CONTAMINATED),
-        ([(20_000, 0)], Outcome.CONTAMINATED),
+        ([(20_000, 10_000)], Outcome.INVALID),
+        ([(20_000, 0)], Outcome.INVALID),
         # A few files beside few, and a tenth.
         ([(1000, 1900)], OK),
         ([(20_000, 22_000)], OK),

@@ -104,7 +104,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G17", "drift", figures.drift, "UNSTABLE", "`limits.max_spread` 10 %", figures.drift_of),
     Guard("G17", "steadiness", figures.steadiness, "remark", "", figures.steadiness_of),
     Guard("G19", "load on purpose", nodes.on_purpose, "INVALID", "", nodes.on_purpose_of),
-    Guard("G19", "files of others", witness.foreign_files, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_files_of),
+    Guard("G19", "files of others", witness.foreign_files, "CONTAMINATED, or INVALID", "`limits.max_foreign` 10 %", witness.foreign_files_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
     Guard("G8", "bytes", figures.bytes_moved, "INVALID, or a remark", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),

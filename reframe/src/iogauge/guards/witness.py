@@ -403,26 +403,25 @@ def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
 def foreign_files(
     *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
 ) -> Finding | None:
-    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. ext2 to
-    ext4, XFS and an overlay on them tell this number. A difference of less than 1,000 files is ignored.
+    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. If they
+    change by less, the case is INVALID: the files may lie elsewhere. ext2 to ext4, XFS and an overlay
+    on them tell this number. A difference of less than 1,000 files is ignored.
 
     ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile. Returns
     None if nobody counted any.
     """
-    worst, saw = 0.0, ""
-    for own, changed in executions:
-        share = abs(changed - own) / max(changed, own)
-        saw = saw or f"{own} file(s) were made, as the tool says, and the inodes in use say so"
-        if abs(changed - own) >= LEAST_FILES and share > worst:
-            worst = share
-            saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
-    if not executions:
-        return None
-    return Rule(
+    rule = Rule(
         "G19",
         f"the inodes in use change by the files of the tool, within {max_share:.0%}",
         "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
-    ).decide(worst <= max_share, saw, Outcome.CONTAMINATED)
+    )
+    for own, changed in executions:
+        saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
+        if own - changed >= LEAST_FILES and changed < (1 - max_share) * own:
+            return rule.invalid(saw)
+        if changed - own >= LEAST_FILES and own < (1 - max_share) * changed:
+            return rule.decide(False, saw, Outcome.CONTAMINATED)
+    return rule.ok("the inodes in use agree with the tool") if executions else None
 
 
 def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
