@@ -273,11 +273,10 @@ def told(rig: Rig) -> dict[str, str]:
     run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
     (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
     text = html.unescape(page.read_text())
-    (word,) = re.findall(r'<h1><span class="word">(.*?)</span>', text)
-    (sentence,) = re.findall(r'<p class="conclusion">.*?</p>\s*<p>(.*?)</p>', text)
+    (page_line,) = re.findall(r'<p class="quiet ending">(.*?)</p>', text)
     (alarm,) = re.findall(r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE)
     junit = str(ElementTree.parse(xml).getroot().get("name")).removeprefix("iogauge: ")
-    return {"report": line, "page": f"{word}: {sentence}", "junit": junit, "alarm": alarm}
+    return {"report": line, "page": page_line, "junit": junit, "alarm": alarm}
 
 
 @pytest.mark.needs_fio

@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # iogauge: count what this node has moved, below all mounts. Sourced by witness.sh for the first task of a node alone: a
-# shell takes time to read functions, and the other tasks count nothing.
+# shell takes time to read functions, and the other tasks count nothing. Needs background.sh.
 #
 #   iog_count                 set $counted to all counters that are not zero, $answers and $moved to the counts of the Lustre
 #                             client's $devices, and $heard to the number of those that answered
@@ -126,7 +126,8 @@ start_lctl() {
         rm -r "$folder"
         return 1
     fi
-    PATH=$PATH:/usr/sbin:/sbin lctl <"$folder/questions" >>"$folder/answers" 2>"$folder/errors" &
+    iog_start serve_lctl "$folder"
+    IOG_TOOL=
     if [ "$first" = 7 ]; then
         exec 7>"$folder/questions" 8<"$folder/answers" 9<"$folder/errors"
     else
@@ -134,6 +135,12 @@ start_lctl() {
     fi
     questions_fd=$first answers_fd=$((first + 1)) errors_fd=$((first + 2))
     rm -r "$folder"
+}
+
+# Become an lctl that reads its commands from a pipe.
+serve_lctl() {
+    PATH=$PATH:/usr/sbin:/sbin
+    exec lctl <"$1/questions" >>"$1/answers" 2>"$1/errors"
 }
 
 # Succeed if no descriptor of these numbers is open.
@@ -144,22 +151,30 @@ are_free() {
     done
 }
 
-# Ask lctl for $devices. Its last answer comes on standard error, after the others were written. It fails if lctl has ended.
+# Ask lctl for $devices. It fails if lctl has ended.
 ask_lctl() {
-    local device line
+    local line
     [ -n "${questions_fd:-}" ] || return 1
     # In a shell of its own, which alone dies of a pipe that nobody reads.
+    iog_start write_questions
+    # shellcheck disable=SC2034 # of background.sh
+    IOG_TOOL=
+    while read -r line <&"$errors_fd"; do
+        case $line in get_param:*) return 0 ;; esac
+    done
+    return 1
+}
+
+# The answer to the last question comes on standard error, after the others were written.
+write_questions() {
+    local device
     {
         echo ignore_errors
         for device in $devices; do
             echo "get_param ${device%%/*}.${device#*/}.stats"
         done
         echo help get_param
-    } 1>&"$questions_fd" 2>/dev/null &
-    while read -r line <&"$errors_fd"; do
-        case $line in get_param:*) return 0 ;; esac
-    done
-    return 1
+    } 1>&"$questions_fd" 2>/dev/null
 }
 
 # Set $moved to the growth of $answers since $1, and $heard to the number of devices in both. Both are in the same order.
