@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "reframe" / "src"
 sys.path.insert(0, str(SOURCE))
 
-from iogauge.node import contents  # noqa: E402
+from iogauge.node import files  # noqa: E402
 from iogauge.site.machine import mpi_environment  # noqa: E402
 
 WITNESS = SOURCE / "iogauge" / "job" / "witness.sh"
@@ -154,7 +154,7 @@ def main() -> None:
         effect: Callable[[], dict[str, float]] = {
             "suite": suite,
             "witness": lambda: hand(wrapper=f"sh {WITNESS}"),
-            "sample": lambda: hand(between=contents.look),
+            "sample": lambda: hand(between=files.take_sample),
         }[options.effect]
         ratios: dict[str, list[float]] = {"write_bw": [], "read_bw": []}
         print(

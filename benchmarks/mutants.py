@@ -121,7 +121,7 @@ MUTANTS = (
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "calibrate", "statistics.py",
+        "calibrate-over-step", "calibrate", "runs.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
@@ -215,7 +215,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "out-unknown-to-the-job", "check", "job_files.py",
+        "out-unknown-to-the-job", "check", "storage.py",
         "        out=extras.topology.out if extras.topology else (),",
         "        out=(),",
         "tests/unit/test_declared.py::test_the_job_is_told_which_storage_targets_are_out",
@@ -237,7 +237,7 @@ MUTANTS = (
         "a loss by a disturber is measured against the first part alone",
     ),
     Mutant(
-        "filled-not", "check", "sequential.py",
+        "filled-not", "check", "load.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, fill_bytes=most, files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -245,7 +245,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "fill-not-planned", "check", "sequential.py",
+        "fill-not-planned", "check", "load.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, prepare=[fill], files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -570,7 +570,7 @@ MUTANTS = (
         "the verdict does not know which storage targets are declared out",
     ),
     Mutant(
-        "io500-phase-bytes", "guards", "within.py",
+        "io500-phase-bytes", "guards", "origin.py",
         "        if counted < (1 - TOLERANCE) * least * claimed:",
         "        if counted < 0.5 * least * claimed:",
         "tests/unit/test_within.py::test_bytes_of_a_phase",
@@ -578,7 +578,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-phase-copies", "guards", "within.py",
+        "io500-phase-copies", "guards", "origin.py",
         '    least = copies if direction == "write" else 1.0',
         "    least = 1.0",
         "tests/unit/test_within.py::test_bytes_of_a_phase",
@@ -586,14 +586,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-phase-unseen", "guards", "within.py",
+        "io500-phase-unseen", "guards", "origin.py",
         "    if len(counts) < len(parts):",
         "    if not counts and parts:",
         "tests/unit/test_within.py::test_bytes_of_a_phase",
         "a repetition of IO500 that nobody counted goes without a remark",
     ),
     Mutant(
-        "io500-phase-seconds", "guards", "within.py",
+        "io500-phase-seconds", "guards", "origin.py",
         "        if claimed < (1 - TOLERANCE) * moving:",
         "        if claimed < 0.5 * moving:",
         "tests/unit/test_within.py::test_seconds_of_a_phase",
@@ -601,7 +601,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-phase-span", "guards", "within.py",
+        "io500-phase-span", "guards", "origin.py",
         "    return max(begun, ended - length) - most, min(ended + 1, begun + 1 + length) - least",
         "    return begun - 3600 - most, ended + 3600 - least",
         "tests/unit/test_within.py::test_bytes_that_moved_in_another_phase_prove_nothing",
@@ -793,7 +793,7 @@ MUTANTS = (
     ),
     # node
     Mutant(
-        "no-file-is-empty", "node", "pagecache.py",
+        "no-file-is-empty", "node", "files.py",
         "        return not self.problem and self.resident_after == 0 and self.files > 0",
         "        return not self.problem and self.resident_after == 0",
         "tests/unit/test_pagecache.py::test_what_proves_a_cache_empty",
@@ -844,7 +844,7 @@ MUTANTS = (
         "cases run without their warm-up",
     ),
     Mutant(
-        "budget-of-each-case", "plan", "cost.py",
+        "budget-of-each-case", "plan", "case.py",
         "            self.node_seconds + other.node_seconds,",
         "            max(self.node_seconds, other.node_seconds),",
         "tests/unit/test_budget.py::test_a_session_spends_until_a_case_would_be_too_much",
@@ -1013,7 +1013,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "janitor-of-the-living", "session", "janitor.py",
+        "janitor-of-the-living", "session", "current.py",
         "                if self.everything or not directory.may_be_alive(session):",
         "                if session.path:",
         "tests/e2e/test_safety.py::test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept",
@@ -1182,7 +1182,7 @@ MUTANTS = (
         "a latency that grows is an improvement",
     ),
     Mutant(
-        "alarm-without-status", "trend", "command.py",
+        "alarm-without-status", "trend", "states.py",
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",

@@ -16,7 +16,7 @@ import pytest
 
 from e2e.rig import MIB, ROOT, Rig
 from iogauge.core.measurement import ToolOutputError
-from iogauge.report import compare, subjects
+from iogauge.report import compare
 from iogauge.site import machine
 from iogauge.tools import darshan, mpi
 from iogauge.tools.mpi import MpiHints
@@ -117,7 +117,7 @@ def test_aggregators_of_romio(watched: Watched, aggregators: int) -> None:
     given = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=1)
     log = watched(given, *COLLECTIVE)
     assert count(log) == aggregators
-    assert subjects.read(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
+    assert compare.read_subject(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
 
 
 def test_romio_without_its_list_of_hosts_has_one_writer_a_host(watched: Watched) -> None:
@@ -152,7 +152,7 @@ def test_darshan_does_not_overwrite_a_log(watched: Watched) -> None:
 
 def test_two_transfer_sizes_compared(watched: Watched) -> None:
     large, small = (watched({}, "-b", "4m", transfer=size) for size in ("1m", "4k"))
-    comparison = compare.compare(subjects.read(str(large)), subjects.read(str(small)))
+    comparison = compare.compare(compare.read_subject(str(large)), compare.read_subject(str(small)))
     rows = {row.name: row for row in comparison.rows}
     assert rows["MPI-IO bytes written"].a == rows["MPI-IO bytes written"].b == 4 * TASKS * MIB
     assert rows["small accesses"].b and rows["small accesses"].b > 99
@@ -183,5 +183,5 @@ def test_a_profiled_case_judges_only_what_darshan_leaves(
     assert metrics["write_kept"]["samples"][0] > 0
     logs = sorted(rig.home.rglob("write.1.darshan"))
     assert logs, done.out
-    log = subjects.read(str(logs[0]))
+    log = compare.read_subject(str(logs[0]))
     assert log.values["POSIX bytes written"].value >= 64 * MIB

@@ -28,14 +28,14 @@ from iogauge.alarm import charts, collect, page
 from iogauge.calibrate import yamledit
 from iogauge.calibrate.yamledit import EditError
 from iogauge.check import io500 as io500_check
-from iogauge.check import sequential
+from iogauge.check import load
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
 from iogauge.judge import needle
-from iogauge.node import contents, counters, directories, layouts, lustre, pagecache, probes
+from iogauge.node import files, host, layouts, lustre, probes
 from iogauge.node import mounts as uuids
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import (
@@ -48,15 +48,15 @@ from iogauge.node.mounts import (
 )
 from iogauge.plan import stage
 from iogauge.plan.case import Printed
-from iogauge.records import journal, missing, query, selected
+from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
-from iogauge.report import compare, export, history_table, outcome, subjects, table
+from iogauge.report import compare, export, history_table, outcome
 from iogauge.report.compare import CompareError
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, elbencho, io500, iperf3, mdworkbench
+from iogauge.tools import darshan, elbencho, io500, iperf3, mdtest
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
@@ -379,7 +379,7 @@ def _darshan(data: bytes) -> object:
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
-    subject = subjects.of_log("log", log)
+    subject = compare.of_log("log", log)
     found = compare.compare(subject, subject)
     json.loads(compare.to_json(found))
     _quiet().print(compare.render(found))
@@ -445,9 +445,9 @@ def _directories(data: bytes) -> object:
     text = text_of(data)
     found: list[object] = []
     for parse in (
-        directories.parse_getdirstripe,
-        directories.parse_df_inodes,
-        lambda answer: directories.parse_pool(answer, ()),
+        lustre.parse_getdirstripe,
+        lustre.parse_df_inodes,
+        lambda answer: lustre.parse_pool(answer, ()),
     ):
         with contextlib.suppress(LustreError):
             found.append(parse(text))
@@ -499,9 +499,9 @@ def _quota(data: bytes) -> object:
 def _lctl(data: bytes) -> object:
     text = text_of(data)
     parameters = parse_parameters(text)
-    found = counters._lustre(parameters, {"SLURM_JOB_ID": "1"}, 1000)
-    look = counters.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
-    witness.change(look, counters.Load.from_json(json.loads(json.dumps(look.to_json()))))
+    found = host._lustre(parameters, {"SLURM_JOB_ID": "1"}, 1000)
+    look = host.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
+    witness.change(look, host.Load.from_json(json.loads(json.dumps(look.to_json()))))
     return lustre.facts_of(parameters), lustre.parse_params(text)
 
 
@@ -523,7 +523,7 @@ def _machine(data: bytes) -> object:
         assert all(map(math.isfinite, [one.mean, *one.windows]))
         assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
         assert one.change is None or one.change.at_s > 0
-    return counters.parse_log(text, "lustre")
+    return host.parse_log(text, "lustre")
 
 
 def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
@@ -539,7 +539,7 @@ def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
     return read
 
 
-_LOAD = counters.Load(
+_LOAD = host.Load(
     host="n1",
     cache_id="c",
     time=1795223549.5,
@@ -554,7 +554,7 @@ _LOAD = counters.Load(
 
 
 def _look(answer: Any) -> object:
-    found = counters.Load.from_json(answer)
+    found = host.Load.from_json(answer)
     witness.changes([_LOAD], [found])
     witness.changes([found], [_LOAD])
     fingerprint.fold([found.host])
@@ -584,12 +584,12 @@ def _history(data: bytes) -> object:
             one for one in journal.read_whole(file) if isinstance(one, Record)
         )
         console = _quiet()
-        console.print(table.table(table.rows(found)))
-        console.print(table.cost_table(table.costs(found)))
+        console.print(outcome.table(outcome.rows(found)))
+        console.print(outcome.cost_table(outcome.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number, record in enumerate(found):
             try:
-                one = subjects.of_record(str(number), record)
+                one = compare.of_record(str(number), record)
                 console.print(compare.render(compare.compare(one, one)))
                 json.loads(compare.to_json(compare.compare(one, one)))
             except CompareError as error:
@@ -619,7 +619,7 @@ def _alarm(data: bytes) -> object:
         ElementTree.fromstring(export.junit(found, True, raised.ending))
         for curve in raised.curves:
             ElementTree.fromstring(charts.svg(curve, alone=True))
-        missing.gone(missing.seen_before(file.parent, "-n x"), found, "mysite")
+        selected.gone(selected.seen_before(file.parent, "-n x"), found, "mysite")
         return found
 
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
@@ -661,7 +661,7 @@ def _undecided(data: bytes) -> object:
 
 UNMEASURED = json.dumps(
     asdict(
-        missing.Unmeasured(
+        selected.Unmeasured(
             gate=True,
             left_out=(
                 selected.UnrunCase(
@@ -684,8 +684,8 @@ UNMEASURED = json.dumps(
 
 def _unmeasured(data: bytes) -> object:
     """What a session did not measure, as the line, the page and JUnit take it."""
-    found = _file(data, "mysite/20270131T120000-n1-1.json", missing.load)
-    assert isinstance(found, missing.Unmeasured)
+    found = _file(data, "mysite/20270131T120000-n1-1.json", selected.load_unmeasured)
+    assert isinstance(found, selected.Unmeasured)
     nothing = outcome.SessionRecords()
     end = nothing.ending(False, found)
     assert end.word.value in ("nothing proven", "FAILED")
@@ -814,9 +814,9 @@ READERS: tuple[Reader, ...] = (
         "io500",
     ),
     Reader(
-        "mdworkbench.parse",
+        "mdtest.parse",
         _samples("samples/mdworkbench*.stdout"),
-        lambda data: proper(mdworkbench.parse(text_of(data))),
+        lambda data: proper(mdtest.parse(text_of(data))),
         (ToolOutputError,),
         "md-workbench",
     ),
@@ -844,9 +844,9 @@ READERS: tuple[Reader, ...] = (
         "fio",
     ),
     Reader(
-        "sequential.parse_filled",
+        "load.parse_filled",
         [b'{"level": 80, "fill": 0.801, "bytes": 1073741824, "total": 2147483648}'],
-        lambda data: sequential.parse_filled(Printed(text_of(data), "", "")),
+        lambda data: load.parse_filled(Printed(text_of(data), "", "")),
         (ToolOutputError,),
         "fill",
     ),
@@ -922,24 +922,24 @@ READERS: tuple[Reader, ...] = (
         (ToolOutputError, KeyError, TypeError, ValueError),
     ),
     Reader(
-        "contents.Sample",
+        "files.Sample",
         [
             json.dumps(
-                contents.Sample(
+                files.Sample(
                     repetition=1,
                     after="write",
-                    blocks=(contents.Block("data", 0, "0a1b2c3d", "hole"),),
-                    files=(contents.Held("data", 8192, 4096),),
+                    blocks=(files.Block("data", 0, "0a1b2c3d", "hole"),),
+                    files=(files.Held("data", 8192, 4096),),
                 ).to_json()
             ).encode()
         ],
-        _from_json(lambda answer: contents.Sample.from_json(answer)),
+        _from_json(lambda answer: files.Sample.from_json(answer)),
         (ToolOutputError, TypeError),
     ),
     Reader(
-        "pagecache.Eviction",
-        [json.dumps(pagecache.Eviction("n1", 1, 2, 3, 0).to_json()).encode()],
-        _from_json(lambda answer: pagecache.Eviction.from_json(answer)),
+        "files.Eviction",
+        [json.dumps(files.Eviction("n1", 1, 2, 3, 0).to_json()).encode()],
+        _from_json(lambda answer: files.Eviction.from_json(answer)),
         (ToolOutputError, KeyError, TypeError),
     ),
     Reader(
@@ -965,7 +965,7 @@ READERS: tuple[Reader, ...] = (
         "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
     ),
     Reader("alarm", [LINE, LINE + b"\n" + LINE + b"\n", SELECTED], _alarm),
-    Reader("missing.load", [UNMEASURED], _unmeasured, (ValueError, TypeError)),
+    Reader("selected.load_unmeasured", [UNMEASURED], _unmeasured, (ValueError, TypeError)),
     Reader("report.undecided", [RUN_REPORT], _undecided, (ValueError,), "run.json"),
     Reader(
         "stack.read",

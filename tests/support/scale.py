@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from iogauge.node import counters, probes
+from iogauge.node import host, probes
 from iogauge.node.host import Clock
 from iogauge.plan.stage import FACTS
 from support import stage as healthy
@@ -65,7 +65,7 @@ def build(stage: Path, nodes: int) -> Path:
             text = text.replace(old, new)
         file.write_text(text)
         (stage / f"ior.{rep}.csv").write_text(ior_ranks(tasks))
-    seen, prints = counters.look(str(stage)).to_json(), probes.collect(str(stage))
+    seen, prints = host.look(str(stage)).to_json(), probes.collect(str(stage))
     with open(stage / "phases.tsv", "a") as phases:
         phases.writelines(f"0\t{out}\t0\t0.5\t0.6\tt\n" for out in FACTS)
     for number in range(1, nodes + 1):

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from iogauge.core.measurement import Metric, ToolOutput
-from iogauge.node.contents import Block, Held, Sample
+from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Clock
 from iogauge.node.mounts import Mount, Space, View
-from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times

@@ -16,14 +16,13 @@ import pytest
 
 from iogauge.core import paths
 from iogauge.job import agent, opening
-from iogauge.job import lustre as job_lustre
+from iogauge.job import target as job_lustre
 from iogauge.node import lustre as lustre_client
 from iogauge.node import lustre as lustre_targets
 from iogauge.node import mounts
-from iogauge.node.counters import Load
-from iogauge.node.directories import parse_getdirstripe
-from iogauge.node.host import Clock
+from iogauge.node.host import Clock, Load
 from iogauge.node.layouts import Layout, Layouts, Pins
+from iogauge.node.lustre import parse_getdirstripe
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir

@@ -16,12 +16,11 @@ import pytest
 
 from iogauge.alarm import charts, collect, page
 from iogauge.alarm.charts import Curve, Run
-from iogauge.alarm.collect import DRIFT, Alarm, Trouble
-from iogauge.alarm.runs import Span
+from iogauge.alarm.collect import DRIFT, Alarm, Span, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import status
+from iogauge.report import history_table
 from iogauge.report.export import junit
 from iogauge.report.outcome import SessionRecords, conclude
 from support import records
@@ -509,9 +508,9 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path: Path) -> None
     other = record(1, 50.0, partition="home")
     collected(tmp_path, [*runs, other])
     span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
-    found, damaged = status.newest_records(tmp_path, "site", span.since, span.until)
+    found, damaged = history_table.newest_records(tmp_path, "site", span.since, span.until)
     assert [(r.partition, r.session) for r in found] == [("home", "s1"), ("scratch", "s2")]
-    assert damaged == [] and status.newest_records(tmp_path, "elsewhere") == ([], [])
+    assert damaged == [] and history_table.newest_records(tmp_path, "elsewhere") == ([], [])
     alarm = collect.collect(tmp_path, SessionRecords(found), gate=False, span=span)
     curve = next(one for one in alarm.curves if one.title.startswith("scratch"))
     assert [run.session for run in curve.points] == ["s1", "s2"]

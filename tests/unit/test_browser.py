@@ -18,7 +18,7 @@ from iogauge.alarm import collect, page, sweeps
 from iogauge.alarm.sweeps import Plot
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import ceilings, status
+from iogauge.report import ceilings, history_table
 from iogauge.report.outcome import SessionRecords
 from support import browser, records
 from support.browser import Browser
@@ -45,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -
     odd = records.record("FAIL", partition=NASTY, case=f"IorPosix %files={NASTY}", reason=NASTY)
     for record in [*published, *slowed, odd]:
         journal.append(folder / record.system / f"{record.session}.jsonl", record.to_line())
-    found, _ = status.newest_records(folder)
+    found, _ = history_table.newest_records(folder)
     alarm = collect.collect(folder, SessionRecords(found), gate=False)
     file = folder / "page.html"
     layers = ceilings.of_systems(folder, sorted({record.system for record in found}))

@@ -12,9 +12,8 @@ from rich.console import Console
 
 from iogauge.core.measurement import Reference
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan import cost
-from iogauge.plan.case import Access, CasePlan, PhasePlan
-from iogauge.plan.cost import Cost
+from iogauge.plan import case as cost
+from iogauge.plan.case import Access, CasePlan, Cost, PhasePlan
 from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.report import plan_table
 from iogauge.session import current

@@ -18,18 +18,22 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from iogauge.calibrate import command as calibrating
-from iogauge.calibrate import statistics
+from iogauge.calibrate import proposal as calibrating
+from iogauge.calibrate import runs as statistics
 from iogauge.calibrate.proposal import Proposal, Settings, follow, propose
-from iogauge.calibrate.runs import CalibrateError, RunChoice, Runs, SkippedRuns, runs_of
-from iogauge.calibrate.statistics import (
+from iogauge.calibrate.runs import (
+    CalibrateError,
     Refused,
+    RunChoice,
+    Runs,
     SeriesSummary,
+    SkippedRuns,
     find_step,
     least_baseline,
     location_and_spread,
     outlook,
     robust_factor,
+    runs_of,
     runs_to_see,
     summary_of,
     tolerance_factor,

@@ -19,7 +19,7 @@ from iogauge.evidence import collect
 from iogauge.guards import catalogue
 from iogauge.guards.catalogue import OF_CASE, OF_METRIC, OF_PHASE, OF_TARGET, Entry, Guard
 from iogauge.guards.seen import CaseSeen, MetricSeen
-from iogauge.job import looking, lustre, opening
+from iogauge.job import opening, target
 from support import stage
 from support.extras import extras
 
@@ -76,9 +76,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path: Path) -> None:
 
 def test_the_job_asks_the_rules_of_the_target() -> None:
     for entry in OF_TARGET:
-        asked = [
-            getattr(module, entry.rule.__name__, None) for module in (opening, looking, lustre)
-        ]
+        asked = [getattr(module, entry.rule.__name__, None) for module in (opening, target, target)]
         assert entry.rule in asked
 
 

@@ -14,7 +14,7 @@ from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.cost import MeasuredCeiling, lower_ceiling
+from iogauge.plan.case import MeasuredCeiling, lower_ceiling
 from iogauge.records import ceilings, journal
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report import ceilings as report
@@ -158,7 +158,7 @@ def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outc
         (97, 0.5, Outcome.INVALID, "took another way"),
         (114, 0.5, Outcome.OK, ""),
         (116, 0.5, Outcome.CONTAMINATED, "others used it"),
-        (100, 0.96, Outcome.INVALID, "may be a core"),
+        (100, 0.96, Outcome.INVALID, "may be the limit of a core"),
     ],
 )
 def test_g26(counted: int, cores: float, outcome: Outcome, words: str) -> None:

@@ -20,9 +20,8 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.records.record import Record
-from iogauge.report import compare, subjects
-from iogauge.report.compare import CompareError, Subject
-from iogauge.report.subjects import of_log, of_record
+from iogauge.report import compare
+from iogauge.report.compare import CompareError, Subject, of_log, of_record
 from iogauge.tools import darshan
 from support import records
 from support.records import append
@@ -307,7 +306,7 @@ def test_what_is_no_record_is_no_subject(
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     append(tmp_path / "history" / "here" / "s1.jsonl", broken and of_case() | broken)
     with pytest.raises(CompareError, match="s1: no records, expected 1"):
-        subjects.read("s1")
+        compare.read_subject("s1")
 
 
 def test_a_log_and_a_record_are_not_compared() -> None:
@@ -348,7 +347,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_a_record_is_found(home: Path, text: str, name: str) -> None:
-    assert subjects.read(text.format(home=home)).name == name
+    assert compare.read_subject(text.format(home=home)).name == name
 
 
 @pytest.mark.parametrize(
@@ -369,7 +368,7 @@ def test_a_record_is_found(home: Path, text: str, name: str) -> None:
 )
 def test_a_record_that_is_not_found_is_named(home: Path, text: str, message: str) -> None:
     with pytest.raises(CompareError, match=message):
-        subjects.read(text.format(home=home))
+        compare.read_subject(text.format(home=home))
 
 
 def put_parser(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +383,7 @@ def test_a_log_is_read_by_its_own_parser(tmp_path: Path, monkeypatch: pytest.Mon
     put_parser(tmp_path / "bin", f'cat "{DATA}/$(basename "$4").txt"', monkeypatch)
     log = tmp_path / "reduced-1m"
     log.write_bytes(b"")
-    assert subjects.read(str(log)).values == of_log("", LARGE).values
+    assert compare.read_subject(str(log)).values == of_log("", LARGE).values
 
 
 @pytest.mark.parametrize(
@@ -400,7 +399,7 @@ def test_a_log_that_cannot_be_read_is_named(
 ) -> None:
     put_parser(tmp_path / "bin", script, monkeypatch)
     with pytest.raises(CompareError, match=message):
-        subjects.read(str(tmp_path / "x.darshan"))
+        compare.read_subject(str(tmp_path / "x.darshan"))
 
 
 def test_a_missing_parser_is_named_with_what_brings_it(
@@ -408,12 +407,12 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    monkeypatch.setattr(subjects, "find_spec", lambda name: None)
+    monkeypatch.setattr(compare, "find_spec", lambda name: None)
     (tmp_path / "checks").mkdir()
     with pytest.raises(
         CompareError, match=r"darshan-parser is neither on PATH .*pip install darshan.*darshan-util"
     ):
-        subjects.read(str(tmp_path / "x.darshan"))
+        compare.read_subject(str(tmp_path / "x.darshan"))
 
 
 # --- what is shown --------------------------------------------------------------------------------

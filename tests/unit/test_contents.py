@@ -18,11 +18,11 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
-from iogauge.guards import contents as guards
+from iogauge.guards import cache as guards
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import opening
-from iogauge.node import contents, mounts, pagecache
-from iogauge.node.contents import Block, Held, Sample
+from iogauge.node import files, mounts
+from iogauge.node.files import Block, Held, Sample
 from support import stage as healthy
 
 MIB = 1 << 20
@@ -39,7 +39,7 @@ def disk() -> Iterator[Path]:
 
 
 def look(directory: Path, known: list[Block] | None = None) -> tuple[list[Block], list[Held]]:
-    blocks, held, _ = contents.look(str(directory), known)
+    blocks, held, _ = files.take_sample(str(directory), known)
     return blocks, held
 
 
@@ -58,10 +58,10 @@ class TestLook:
     def test_nothing_stays_in_the_page_cache(self, disk: Path) -> None:
         """Otherwise the sample itself would break the proof that it is empty."""
         (disk / "x").write_bytes(os.urandom(4 * MIB))
-        pagecache.evict([str(disk / "x")])
+        files.evict([str(disk / "x")])
         blocks, _ = look(disk)
         with (disk / "x").open("rb") as file:
-            assert pagecache.resident_bytes(file.fileno(), 4 * MIB) == 0
+            assert files.resident_bytes(file.fileno(), 4 * MIB) == 0
         assert len(blocks) > 25
 
     def test_without_o_direct_pages_are_dropped_before_and_after(
@@ -70,18 +70,18 @@ class TestLook:
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         # The kernel reads ahead from the start of a file.
         same, _ = look(disk, [Block("x", 0, "")])
-        pagecache.evict([str(disk / "x")])
-        plainly = contents._open
+        files.evict([str(disk / "x")])
+        plainly = files._open
 
         def refuse(path: str, direct: bool) -> int:
             if direct:
                 raise OSError(errno.EINVAL, "no O_DIRECT here")
             return plainly(path, direct)
 
-        monkeypatch.setattr(contents, "_open", refuse)
-        assert contents.look(str(disk), same) == (same, [], False)
+        monkeypatch.setattr(files, "_open", refuse)
+        assert files.take_sample(str(disk), same) == (same, [], False)
         with (disk / "x").open("rb") as file:
-            assert pagecache.resident_bytes(file.fileno(), 4 * MIB) == 0
+            assert files.resident_bytes(file.fileno(), 4 * MIB) == 0
 
     @pytest.mark.parametrize(
         ("fill", "kind"), [("truncate -s", "hole"), ("fallocate -l", "unwritten")]
@@ -99,7 +99,7 @@ class TestLook:
         (disk / "x").unlink()
         os.truncate(disk / "y", 100)
         again, _ = look(disk, blocks)
-        assert {block.digest for block in again if block.file == "x"} == {contents.GONE}
+        assert {block.digest for block in again if block.file == "x"} == {files.GONE}
         changed = [new for old, new in zip(blocks, again, strict=True) if old.digest != new.digest]
         assert changed == again
 
@@ -110,15 +110,15 @@ class TestLook:
         assert look(disk) == ([], [Held("empty", 0, 0)])
 
     def test_a_huge_tree_costs_no_more(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(contents, "_ENTRIES", 50)
+        monkeypatch.setattr(files, "_ENTRIES", 50)
         for number in range(200):
             (disk / f"{number}").write_bytes(b"x")
-        names = contents._files(str(disk), time.monotonic() + 60)
+        names = files._files(str(disk), time.monotonic() + 60)
         assert len(names) == 50
 
     def test_time_is_up(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (disk / "x").write_bytes(b"x")
-        monkeypatch.setattr(contents, "_SECONDS", -1.0)
+        monkeypatch.setattr(files, "_SECONDS", -1.0)
         with pytest.raises(TimeoutError, match="nothing was read"):
             look(disk)
 
@@ -146,7 +146,7 @@ class TestSampler:
         self, disk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(opening, "_PATIENCE_S", 0.2)
-        monkeypatch.setattr(contents, "look", lambda *_: time.sleep(60))
+        monkeypatch.setattr(files, "take_sample", lambda *_: time.sleep(60))
         started = time.monotonic()
         opening.Sampler("ext4").take(1, "write", str(disk))
         assert time.monotonic() - started < 5
@@ -189,7 +189,7 @@ class TestUnchanged:
         decided(found, Outcome.OK, "POSIX_FADV_DONTNEED")
 
     @pytest.mark.parametrize(
-        ("digest", "words"), [("3", "the block is another"), (contents.GONE, "the file is gone")]
+        ("digest", "words"), [("3", "the block is another"), (files.GONE, "the file is gone")]
     )
     def test_changed(self, digest: str, words: str) -> None:
         changed = dataclasses.replace(READ, blocks=(READ.blocks[0], Block("x", 4096, digest)))
@@ -208,7 +208,7 @@ class TestUnchanged:
         decided(found, Outcome.WARN, "nothing was read in 2 s")
 
 
-ZERO = Block("x", 0, contents._EMPTY)
+ZERO = Block("x", 0, files._EMPTY)
 
 
 class TestStored:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.records import query
-from iogauge.records.columns import DIVIDING, divided
+from iogauge.records.query import DIVIDING, divided
 from support import records
 from support.records import append
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iogauge.check import job_files
+from iogauge.check import storage
 from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
@@ -25,11 +25,12 @@ from iogauge.judge.verdict import Verdict
 from iogauge.node import host as node_cores
 from iogauge.node import probes
 from iogauge.node.mounts import Mount, StorageTarget, Traits
-from iogauge.plan import cost
+from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
-from iogauge.site import doubts, folders, settings
+from iogauge.site import extras as doubts
+from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -232,7 +233,7 @@ def test_only_a_launch_that_would_abort_is_counted(
     write, _ = PLAN.repeat
     plan = dataclasses.replace(PLAN, repeat=[dataclasses.replace(write, launch=started)])
     site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
-    assert job_files.bound_tasks(job, plan, site, tasks) == bound
+    assert storage.bound_tasks(job, plan, site, tasks) == bound
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -450,7 +451,7 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
     job: Any = SimpleNamespace(time_limit=600)
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
-        order = job_files.order_of(healthy.plan(), site, "session", "case", 600.0, job)
+        order = storage.order_of(healthy.plan(), site, "session", "case", 600.0, job)
         assert (order.targets, order.out) == told
 
 
@@ -482,7 +483,7 @@ def test_a_plan_names_each_doubt_once() -> None:
 
 def test_limits_that_exclude_hardly_anything_are_doubtful() -> None:
     def keys(**parts: Any) -> list[str]:
-        return [mistake.key for mistake in doubts.of_extras("f", "k", extras(**parts))]
+        return [mistake.key for mistake in doubts.doubts_of_extras("f", "k", extras(**parts))]
 
     assert keys(limits={"max_spread": 0.5, "max_foreign": 0.5, "max_deviation": 0.5}) == []
     assert keys(limits={"max_spread": 0.51, "max_foreign": "60 %", "max_deviation": 0.9}) == [

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iogauge.check import compared, derived
+from iogauge.check import derived
 from iogauge.check.derived import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
 from iogauge.records import derive
@@ -493,13 +493,13 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies() -> None:
         },
         "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
     }
-    named = compared.leaves(entry)
+    named = derived.leaves(entry)
     assert {name: len(found) for name, found in named.items()} == {
         "read_p99_ratio": 2,
         "read_bw_ratio": 1,
     }
-    assert compared._bounds_above(named["read_p99_ratio"])
-    assert not compared._bounds_above(named["read_bw_ratio"])
+    assert derived._bounds_above(named["read_p99_ratio"])
+    assert not derived._bounds_above(named["read_bw_ratio"])
 
 
 def test_operands_that_this_run_has_not_decided_are_waited_for(

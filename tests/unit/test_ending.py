@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from iogauge.alarm import collect, page
 from iogauge.judge.verdict import Verdict
-from iogauge.records import missing, selected
-from iogauge.records.missing import Unmeasured
-from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, UnrunCase
+from iogauge.records import selected
+from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, Unmeasured, UnrunCase
 from iogauge.report.export import junit
 from iogauge.report.outcome import Ending, SessionRecords, Word, conclude
 from support import records
@@ -174,7 +173,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(
     text = page.page(alarm, found)
     assert f'<header class="{ending.word.style}">' in text
     assert f'<span class="word">{ending.word.value}</span>' in text
-    assert f"<p>{ending.sentence}</p>" in text and f"<p>{ending.remarks[0]}</p>" in text
+    assert f'<p class="quiet ending">{ending}</p>' in text and f"<p>{ending.remarks[0]}</p>" in text
     top = ElementTree.fromstring(junit(found, gate, ending, lack.left_out).encode())
     assert top.get("name") == f"iogauge: {ending}"
     told = {str(case.get("name")): case for case in top.iter("testcase")}
@@ -205,18 +204,18 @@ def test_what_was_not_measured_is_kept(
     tmp_path_factory: pytest.TempPathFactory, lack: Unmeasured
 ) -> None:
     file = tmp_path_factory.mktemp("kept") / "site" / "session.json"
-    missing.save(file, lack)
-    assert missing.load(file) == lack
+    selected.save_unmeasured(file, lack)
+    assert selected.load_unmeasured(file) == lack
 
 
 def test_several_sessions_are_told_as_one() -> None:
     one = Unmeasured(gate=True, left_out=(left_out(),))
     other = Unmeasured(nothing="-t x", unmatched=("-n y",), accepted=True)
-    both = missing.joined([one, other])
+    both = selected.joined_unmeasured([one, other])
     assert both == Unmeasured(
         gate=True, accepted=True, left_out=(left_out(),), nothing="-t x", unmatched=("-n y",)
     )
-    assert missing.joined([]) == Unmeasured()
+    assert selected.joined_unmeasured([]) == Unmeasured()
 
 
 # --- which cases cannot run -----------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iogauge.records import missing, selected
+from iogauge.records import selected
 from iogauge.records.record import Record
 from support import records
 from support.records import append
@@ -34,7 +34,7 @@ def write(folder: Path, session: str, *cases: str, **change: Any) -> None:
 
 def names(folder: Path, *mine: str) -> dict[str, str]:
     return {
-        case: session for (*_, case), session in missing.seen_before(folder, CHOSEN, mine).items()
+        case: session for (*_, case), session in selected.seen_before(folder, CHOSEN, mine).items()
     }
 
 
@@ -72,7 +72,7 @@ def test_nodes_come_and_go(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "zzz.jsonl").mkdir()
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
-    assert missing.seen_before(tmp_path, CHOSEN) == {}
+    assert selected.seen_before(tmp_path, CHOSEN) == {}
 
 
 def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path: Path) -> None:
@@ -85,10 +85,10 @@ def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path:
 
 def test_what_is_gone_is_named_with_its_place(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a", "b")
-    before = missing.seen_before(tmp_path, CHOSEN)
-    assert missing.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
+    before = selected.seen_before(tmp_path, CHOSEN)
+    assert selected.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
     elsewhere = [record("t2", "a"), record("t2", "b", partition="q")]
-    assert missing.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
+    assert selected.gone(before, elsewhere, "s") == ["b (s:p, e) was recorded in t1, and is gone"]
 
 
 LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbeef"]
@@ -116,7 +116,7 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
 )
 def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
     listed = [*LISTED, "FioMetadata /00000001"]
-    found = missing.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix"])
+    found = selected.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix"])
     assert len(found) == len(wrong)
     assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
     assert all(one.endswith(("here", "case", ")")) for one in found)

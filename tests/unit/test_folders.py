@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.check import configuration
-from iogauge.site import environment, folders, settings
+from iogauge.site import folders, settings, stack
 from iogauge.site.references import References
 
 SETTINGS = """\
@@ -135,5 +135,5 @@ def test_a_spack_environment_lies_beside_the_sites_or_in_the_project(
     beside.mkdir(parents=True)
     assert folders.spack_environments(mine, "mine") == beside.parent
     assert folders.spack_environments(other, "other") == tmp_path / "clone" / "environments"
-    assert environment.stacks([mine, other], "mine", "") == [str(beside)]
-    assert environment.stacks([mine, other], "other", "") == ["other"]
+    assert stack.stacks([mine, other], "mine", "") == [str(beside)]
+    assert stack.stacks([mine, other], "other", "") == ["other"]

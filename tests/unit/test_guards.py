@@ -17,12 +17,12 @@ from iogauge.evidence.witness import Moved, NodeActivity, change
 from iogauge.guards import figures, nodes, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.node import counters, lustre
-from iogauge.node.counters import Load
-from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node import host, lustre
+from iogauge.node.files import Eviction
+from iogauge.node.host import Load
 from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
+from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
-from iogauge.node.pagecache import Eviction
 from iogauge.tools import mpi
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
@@ -1639,7 +1639,7 @@ def moved(**more: Any) -> NodeActivity:
 
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
-    return Load(**{**given, **counters._lustre(parse_parameters(text), {}, 1000), **more})
+    return Load(**{**given, **host._lustre(parse_parameters(text), {}, 1000), **more})
 
 
 def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from polars.testing import assert_frame_equal
 from rich.console import Console
 
 from iogauge.evidence.fingerprint import identity
-from iogauge.records import columns, journal
+from iogauge.records import journal, query
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
@@ -416,7 +416,7 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
     kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
     put(folder, "rig/s", 3600, confirms="r", **kept)
     frame = records_query.load(folder)
-    assert dict(frame.schema) == dict(columns.COLUMNS)
+    assert dict(frame.schema) == dict(query.COLUMNS)
     case = {
         "time": datetime(2026, 1, 5, 1, tzinfo=timezone.utc),
         "session": "s",
@@ -488,7 +488,7 @@ def test_an_old_record_has_rows_too(folder: Path) -> None:
 def test_no_history_is_an_empty_table(folder: Path) -> None:
     frame = records_query.load(folder)
     assert frame.height == 0
-    assert dict(frame.schema) == dict(columns.COLUMNS)
+    assert dict(frame.schema) == dict(query.COLUMNS)
     assert records_query.damaged(folder) == []
     assert records_query.fingerprints(folder) == {}
     assert not (folder.parent / "cache").exists()

@@ -24,19 +24,18 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.check import configuration
-from iogauge.check.job_files import _directory_word
-from iogauge.check.storage import StorageCheck
+from iogauge.check.storage import StorageCheck, _directory_word
 from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
 from iogauge.core.text import did_you_mean
-from iogauge.evidence import failure
+from iogauge.evidence import collect
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, subjects, table
+from iogauge.report import compare, history_table, outcome
 from iogauge.site.extras import PartitionExtras
 from support import stage as healthy
 from support.extras import EXTRAS, extras
@@ -115,14 +114,14 @@ def unchecked(values: dict[str, Any]) -> Record:
 def test_what_a_record_holds_is_only_shown(text: str) -> None:
     record = hostile_record(text)
     kept = unchecked(record)
-    one = subjects.of_record(text, kept)
-    other = subjects.of_record("b", Record.from_json(RECORD))
+    one = compare.of_record(text, kept)
+    other = compare.of_record("b", Record.from_json(RECORD))
     printed = shown(
-        table.table(table.rows([kept])),
-        table.cost_table(table.costs([kept])),
+        outcome.table(outcome.rows([kept])),
+        outcome.cost_table(outcome.costs([kept])),
         history_table.table([(record, {text, f"{text}2"})]),
         compare.render(compare.compare(one, other)),
-        table.plain(text),
+        outcome.plain(text),
     )
     assert not acts(printed), acts(printed)
     assert printed.count(text) >= 5 or not text.isprintable()
@@ -162,7 +161,7 @@ def test_what_commands_print_of_a_foreign_history(
 def test_what_a_tool_says_of_its_failure(text: str, tmp_path: Path) -> None:
     said = f"error: {text}"
     (tmp_path / "write.1.err").write_bytes(said.encode("utf-8", "surrogatepass"))
-    last = failure.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0, "t"))
+    last = collect.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0, "t"))
     assert not acts(last) and last.startswith("error: ")
 
 
@@ -211,17 +210,24 @@ _SAFE_CALLS = {
 }
 _SAFE_CALLS |= {
     "summary",
-    "table.table",
-    "table.cost_table",
+    "outcome.table",
+    "outcome.cost_table",
     "history_table.table",
     "compare.render",
     "plan_table.table",
 }
-_SAFE_CALLS |= {"draw", "profile.to_json", "compare.to_json", "json.dumps", "to_json", "table.rows"}
 _SAFE_CALLS |= {
-    "table.to_json",
+    "draw",
+    "profile.to_json",
+    "compare.to_json",
+    "json.dumps",
+    "to_json",
+    "outcome.rows",
+}
+_SAFE_CALLS |= {
+    "outcome.to_json",
     "plan_table.to_json",
-    "status.table",
+    "history_table.marks_table",
     "sides.render",
     "sides.to_json",
     "report.table",
@@ -304,7 +310,7 @@ def test_nothing_that_was_read_is_run() -> None:
         "shelve.open",
     }
     #: Between a process and the one that it started itself, through a pipe.
-    allowed = {("core/deadline.py", "pickle.loads")}
+    allowed = {("core/processes.py", "pickle.loads")}
     for name, tree in modules():
         for function, node in calls(tree):
             assert function not in forbidden or (name, function) in allowed, f"{name}:{node.lineno}"

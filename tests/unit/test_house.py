@@ -46,8 +46,8 @@ def test_no_function_has_more_than_60_lines() -> None:
     assert long == LONG_FUNCTIONS
 
 
-def test_no_module_has_more_than_700_lines() -> None:
-    assert not [path for path, _, text in modules() if len(text.splitlines()) > 700]
+def test_no_module_has_more_than_800_lines() -> None:
+    assert not [path for path, _, text in modules() if len(text.splitlines()) > 800]
 
 
 def test_no_public_class_has_the_name_of_another() -> None:

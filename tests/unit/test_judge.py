@@ -16,11 +16,11 @@ from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
-from iogauge.node.counters import Load
+from iogauge.node.files import Eviction
+from iogauge.node.host import Load
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part, Pins
 from iogauge.node.mounts import StorageTarget
-from iogauge.node.pagecache import Eviction
-from iogauge.plan import cost
+from iogauge.plan import case as cost
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.ior.output import parse_json

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from iogauge.evidence import witness
 from iogauge.evidence.witness import NodeActivity
-from iogauge.node import counters as node_counters
-from iogauge.node.counters import Load
+from iogauge.node import host as node_counters
+from iogauge.node.host import Load
 from iogauge.node.lustre import read_parameters
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions

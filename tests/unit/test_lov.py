@@ -22,7 +22,7 @@ from iogauge.check import io500 as io500_check
 from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
 from iogauge.guards import striping
 from iogauge.guards.finding import Outcome
-from iogauge.job import lustre as agent_on_lustre
+from iogauge.job import target as agent_on_lustre
 from iogauge.node import layouts as lov
 from iogauge.node.layouts import FileLayout, Layout, Layouts, LustreError, Part
 from iogauge.plan.case import Printed

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
-from iogauge.node import directories, layouts, lustre
-from iogauge.node.directories import Directory, MetadataTarget
+from iogauge.node import layouts, lustre
 from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
+from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import StorageTarget
 from support import hanging
 from support.lustre import attributes
@@ -161,9 +161,9 @@ def test_the_stand_in_gives_what_the_words_ask_for(
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
     for parse in (
-        lambda: directories.parse_getdirstripe(text),
-        lambda: directories.parse_df_inodes(text),
-        lambda: directories.parse_pool(text, ()),
+        lambda: lustre.parse_getdirstripe(text),
+        lambda: lustre.parse_df_inodes(text),
+        lambda: lustre.parse_pool(text, ()),
         lambda: lustre.parse_osts(text),
         lambda: lustre.parse_df(text),
     ):
@@ -180,7 +180,7 @@ def said(command: str) -> str:
     [("dne", ((0, 1), "fnv_1a_64")), ("m1", ((1,), "")), ("plain", ((1,), "")), ("d4", ((0,), ""))],
 )
 def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, ...], str]) -> None:
-    assert directories.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
+    assert lustre.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
 @pytest.mark.parametrize(
@@ -196,16 +196,16 @@ def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, 
 )
 def test_a_directory_that_is_damaged_is_refused(text: str) -> None:
     with pytest.raises(LustreError, match="lfs getdirstripe -y: no layout of a directory"):
-        directories.parse_getdirstripe(text)
+        lustre.parse_getdirstripe(text)
 
 
 def test_the_inodes_of_metadata_targets() -> None:
-    assert directories.parse_df_inodes(said("lfs df -i")) == (
+    assert lustre.parse_df_inodes(said("lfs df -i")) == (
         MetadataTarget(index=0, inodes_total=838864, inodes_free=838555),
         MetadataTarget(index=1, inodes_total=838864, inodes_free=838584),
     )
     with pytest.raises(LustreError, match="no metadata target"):
-        directories.parse_df_inodes("")
+        lustre.parse_df_inodes("")
 
 
 def four(*inactive: int) -> tuple[StorageTarget, ...]:
@@ -216,14 +216,14 @@ def four(*inactive: int) -> tuple[StorageTarget, ...]:
 
 
 def test_the_storage_targets_of_a_pool() -> None:
-    assert directories.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
-    assert directories.parse_pool("Pool: lustre.empty\n", four()) == ()
+    assert lustre.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
+    assert lustre.parse_pool("Pool: lustre.empty\n", four()) == ()
     for text, why in (
         (said("lfs pool_list lustre"), "no pool in"),
         ("Pool: lustre.flash\nother-OST0000_UUID\n", "other-OST0000_UUID is no storage target"),
     ):
         with pytest.raises(LustreError, match=why):
-            directories.parse_pool(text, four())
+            lustre.parse_pool(text, four())
 
 
 def plain(count: int, size: int, **more: Any) -> FileLayout:
@@ -296,7 +296,7 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     view = lustre.look(str(tmp_path))
-    found = directories.look(view, pool="flash", metadata=True)
+    found = lustre.look_at_directory(view, pool="flash", metadata=True)
     assert found.facts == {} and found.pool == ()
     assert len(found.unanswered) == 2
     assert "no file system has the storage targets" in found.pool_problem
@@ -309,13 +309,13 @@ def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
     try:
         with hanging.mounted(tmp_path, mdt=3) as mount:
             monkeypatch.setenv("PATH", "/nowhere")
-            assert directories.metadata_targets(str(mount.point)) == ((3,), "")
+            assert lustre.metadata_targets(str(mount.point)) == ((3,), "")
             monkeypatch.undo()
     except hanging.Unavailable as error:
         pytest.skip(str(error))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LustreError, match="lfs cannot be run"):
-        directories.metadata_targets(str(tmp_path))
+        lustre.metadata_targets(str(tmp_path))
 
 
 # --- storage targets ------------------------------------------------------------------------------

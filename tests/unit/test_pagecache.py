@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import mounts, pagecache
-from iogauge.node.pagecache import Eviction
+from iogauge.node import files, mounts
+from iogauge.node.files import Eviction
 
 MIB = 1 << 20
 
@@ -29,14 +29,14 @@ def disk() -> Iterator[Path]:
 
 def resident(path: Path) -> int:
     with open(path, "rb") as file:
-        return pagecache.resident_bytes(file.fileno(), path.stat().st_size)
+        return files.resident_bytes(file.fileno(), path.stat().st_size)
 
 
 def test_a_written_file_is_resident_until_it_is_evicted(disk: Path) -> None:
     file = disk / "data"
     file.write_bytes(os.urandom(8 * MIB))
     assert resident(file) == 8 * MIB
-    done = pagecache.evict([str(file)])
+    done = files.evict([str(file)])
     assert (done.files, done.bytes, done.problem) == (1, 8 * MIB, "")
     assert (done.resident_before, done.resident_after) == (8 * MIB, 0)
     assert done.proven_empty
@@ -46,7 +46,7 @@ def test_a_written_file_is_resident_until_it_is_evicted(disk: Path) -> None:
 def test_reading_makes_exactly_what_was_read_resident(disk: Path) -> None:
     file = disk / "data"
     file.write_bytes(os.urandom(4 * MIB))
-    pagecache.evict([str(file)])
+    files.evict([str(file)])
     with open(file, "rb") as opened:
         os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         os.pread(opened.fileno(), 4096, 2 * MIB)
@@ -66,7 +66,7 @@ def test_residency_is_what_fincore_says(disk: Path, size: int) -> None:
 def test_a_file_larger_than_a_window_is_looked_at_in_full(
     disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pagecache, "_WINDOW", 64 << 10)
+    monkeypatch.setattr(files, "_WINDOW", 64 << 10)
     file = disk / "data"
     file.write_bytes(b"x" * (200 << 10))
     assert resident(file) == 200 << 10
@@ -76,13 +76,13 @@ def test_an_empty_file_and_a_sparse_one_are_no_problem(disk: Path) -> None:
     (disk / "empty").touch()
     with open(disk / "sparse", "wb") as file:
         file.truncate(1 << 32)
-    done = pagecache.evict([str(disk / "empty"), str(disk / "sparse")])
+    done = files.evict([str(disk / "empty"), str(disk / "sparse")])
     assert (done.files, done.bytes, done.resident_after, done.problem) == (2, 1 << 32, 0, "")
 
 
 def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
     (disk / "b").write_bytes(b"x" * MIB)
-    done = pagecache.evict([str(disk / "a"), str(disk / "b")])
+    done = files.evict([str(disk / "a"), str(disk / "b")])
     assert done.problem == f"{disk / 'a'}: No such file or directory"
     assert (done.files, done.resident_after) == (1, 0)
     assert not done.proven_empty
@@ -91,7 +91,7 @@ def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
 def test_a_symbolic_link_is_not_followed(disk: Path) -> None:
     (disk / "real").write_bytes(b"x" * MIB)
     (disk / "link").symlink_to(disk / "real")
-    done = pagecache.evict([str(disk / "link")])
+    done = files.evict([str(disk / "link")])
     assert done.files == 0
     assert str(disk / "link") in done.problem
     assert resident(disk / "real") == MIB
@@ -105,14 +105,14 @@ def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
     monkeypatch.setattr(os, "posix_fadvise", lambda *a: (calls.append("drop"), fadvise(*a)))
     (disk / "data").write_bytes(b"x" * MIB)
-    pagecache.evict([str(disk / "data")])
+    files.evict([str(disk / "data")])
     assert calls[:2] == ["fsync", "drop"]
 
 
 def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
     (disk / "data").write_bytes(b"x" * MIB)
-    done = pagecache.evict([str(disk / "data")], wait_s=0.05)
+    done = files.evict([str(disk / "data")], wait_s=0.05)
     assert (done.resident_after, done.proven_empty) == (MIB, False)
     assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
 
@@ -124,7 +124,7 @@ def test_files_below_a_directory(disk: Path) -> None:
     (disk / "link").symlink_to(disk / "a")
     (disk / "away").symlink_to(disk / "sub", target_is_directory=True)
     os.mkfifo(disk / "pipe")
-    found = pagecache.files_below(str(disk), frozenset({"skipped"}))
+    found = files.files_below(str(disk), frozenset({"skipped"}))
     assert found == [str(disk / name) for name in ("a", "b", "sub/deep/c")]
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.core import deadline
-from iogauge.core.deadline import NoAnswer
+from iogauge.core import processes
+from iogauge.core.processes import NoAnswer
 from iogauge.workspace.permission import NotAllowed
 
 
 def test_what_is_returned_comes_back() -> None:
-    assert deadline.call("/t", lambda: {"a": [1, "x" * 200_000]}) == {"a": [1, "x" * 200_000]}
+    assert processes.call_in_time("/t", lambda: {"a": [1, "x" * 200_000]}) == {
+        "a": [1, "x" * 200_000]
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,24 +30,24 @@ def test_what_is_raised_is_raised_here(error: Exception) -> None:
         raise error
 
     with pytest.raises(type(error)) as found:
-        deadline.call("/t", work)
+        processes.call_in_time("/t", work)
     assert str(found.value) == str(error)
 
 
 def test_silence_ends_and_names_the_place() -> None:
     start = time.monotonic()
     with pytest.raises(NoAnswer, match=r"/t has not answered for 1 s: .*iogauge clean --target /t"):
-        deadline.call("/t", lambda: time.sleep(60), 1.0)
+        processes.call_in_time("/t", lambda: time.sleep(60), 1.0)
     assert 0.9 < time.monotonic() - start < 5
 
 
 def test_a_site_may_say_how_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("IOGAUGE_SILENCE_S", "1")
     with pytest.raises(NoAnswer, match="/t has not answered for 1 s: "):
-        deadline.call("/t", lambda: time.sleep(60))
+        processes.call_in_time("/t", lambda: time.sleep(60))
     # The seconds that a caller gives are a part of its own promise.
     with pytest.raises(NoAnswer, match="/t has not answered for 2 s: "):
-        deadline.call("/t", lambda: time.sleep(60), 2.0)
+        processes.call_in_time("/t", lambda: time.sleep(60), 2.0)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "30 s", "inf", "nan", "1e3", "99999", "٣"])
@@ -54,31 +56,31 @@ def test_seconds_that_are_none_are_named(text: str, monkeypatch: pytest.MonkeyPa
     with pytest.raises(
         NoAnswer, match=r"/t was not asked: IOGAUGE_SILENCE_S is .*: expected seconds"
     ):
-        deadline.call("/t", lambda: None)
+        processes.call_in_time("/t", lambda: None)
 
 
 def test_who_is_getting_on_may_take_longer() -> None:
-    def work(tell: deadline.Report) -> str:
+    def work(tell: processes.Report) -> str:
         for count in range(6):
             time.sleep(0.3)
             tell(count)
         return "done"
 
     heard: list[int] = []
-    assert deadline.watch("/t", work, heard.append, 1.2) == "done"
+    assert processes.watch("/t", work, heard.append, 1.2) == "done"
     assert heard == list(range(6))
 
 
 def test_a_child_that_is_killed_is_no_answer() -> None:
     with pytest.raises(NoAnswer, match="was killed"):
-        deadline.call("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
+        processes.call_in_time("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def test_no_child_and_no_descriptor_is_left() -> None:
     before = os.listdir("/proc/self/fd")
-    deadline.call("/t", lambda: None)
+    processes.call_in_time("/t", lambda: None)
     with pytest.raises(NoAnswer):
-        deadline.call("/t", lambda: time.sleep(60), 0.1)
+        processes.call_in_time("/t", lambda: time.sleep(60), 0.1)
     late = time.monotonic() + 10
     with contextlib.suppress(ChildProcessError):
         while True:  # a child that was killed may die later on a busy machine
@@ -96,7 +98,7 @@ def test_a_child_holds_nothing_of_the_caller(capfd: pytest.CaptureFixture[str]) 
         links = [os.readlink(f"/proc/self/fd/{fd}") for fd in (0, 1, 2)]
         return links, os.getsid(0) == os.getpid()
 
-    assert deadline.call("/t", look) == (["/dev/null"] * 3, True)
+    assert processes.call_in_time("/t", look) == (["/dev/null"] * 3, True)
     assert capfd.readouterr() == ("", "")
 
 
@@ -111,7 +113,7 @@ def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
     asking = os.fork()
     if asking == 0:
         try:
-            deadline.call("/t", work)
+            processes.call_in_time("/t", work)
         finally:
             os._exit(0)
     while not file.exists() or not file.read_text():

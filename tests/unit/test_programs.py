@@ -13,7 +13,7 @@ import pytest
 from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
-from iogauge.node import programs
+from iogauge.node import probes
 from iogauge.site import machine
 
 
@@ -32,14 +32,14 @@ from iogauge.site import machine
 def test_libraries_of_the_environment(
     tmp_path: Path, environ: dict[str, str], facts: dict[str, str]
 ) -> None:
-    assert programs.preloaded(environ, tmp_path) == facts
+    assert probes.preloaded(environ, tmp_path) == facts
     assert series_subset(facts) == facts
 
 
 def test_libraries_of_the_machine(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "ld.so.preload").write_text("# a comment\n/lib/a.so /lib/b.so # more\n\n")
-    assert programs.preloaded({}, tmp_path) == {"preload.ld.so.preload": "a.so:b.so"}
+    assert probes.preloaded({}, tmp_path) == {"preload.ld.so.preload": "a.so:b.so"}
 
 
 def test_the_environment_of_a_process_is_read() -> None:
@@ -51,9 +51,9 @@ def test_the_environment_of_a_process_is_read() -> None:
     ) as run:
         assert run.stdout and run.stdin
         run.stdout.readline()
-        (found,) = programs.of_processes([run.pid, 2**22 + 1])
+        (found,) = probes.of_processes([run.pid, 2**22 + 1])
         run.stdin.close()
-    assert programs.preloaded(found)["preload.LD_AUDIT"] == "such.so"
+    assert probes.preloaded(found)["preload.LD_AUDIT"] == "such.so"
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_the_environment_of_a_process_is_read() -> None:
     ],
 )
 def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
-    assert bool(programs.lie_of(library)) is lies
+    assert bool(probes.lie_of(library)) is lies
     finding = figures.environment(libraries=[(library, "LD_PRELOAD")])
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
-    assert lies is (f"{library} (LD_PRELOAD), which {programs.lie_of(library)}" in finding.saw)
+    assert lies is (f"{library} (LD_PRELOAD), which {probes.lie_of(library)}" in finding.saw)
 
 
 def test_every_library_of_every_node_is_judged() -> None:
@@ -88,7 +88,7 @@ def test_every_library_of_every_node_is_judged() -> None:
         {"preload.LD_PRELOAD": "a.so:b.so", "kernel": "6"},
         {"preload.LD_PRELOAD": "a.so | c.so", "preload.LD_AUDIT": "d.so"},
     ]
-    assert programs.libraries(nodes) == [
+    assert probes.libraries(nodes) == [
         ("a.so", "LD_PRELOAD"),
         ("b.so", "LD_PRELOAD"),
         ("c.so", "LD_PRELOAD"),
@@ -99,16 +99,16 @@ def test_every_library_of_every_node_is_judged() -> None:
 def test_a_tool_that_is_a_script(tmp_path: Path) -> None:
     tool = tmp_path / "ior"
     environ = {"PATH": str(tmp_path)}
-    assert programs.script("ior", environ) == {}
+    assert probes.script("ior", environ) == {}
     facts = []
     for text in ("#!/bin/sh -e\nexec a\n", "#!/bin/sh -e\nexec b\n"):
         tool.write_text(text)
         tool.chmod(0o755)
-        facts.append(str(programs.script("ior", environ)["script.ior"]))
+        facts.append(str(probes.script("ior", environ)["script.ior"]))
     assert facts[0].startswith("#!/bin/sh -e (")
     assert facts[0] != facts[1]
     tool.write_bytes(b"\x7fELF")
-    assert programs.script("ior", environ) == {}
+    assert probes.script("ior", environ) == {}
 
 
 @pytest.mark.parametrize(
@@ -124,10 +124,10 @@ def test_an_ior_that_does_not_count_what_mpi_io_moved(
     tmp_path: Path, content: bytes, found: dict[str, bool]
 ) -> None:
     environ = {"PATH": str(tmp_path)}
-    assert programs.uncounted(environ) == {}
+    assert probes.uncounted(environ) == {}
     (tmp_path / "ior").write_bytes(content)
     (tmp_path / "ior").chmod(0o755)
-    assert programs.uncounted(environ) == found
+    assert probes.uncounted(environ) == found
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_an_ior_that_does_not_count_what_mpi_io_moved(
 )
 def test_the_version_in_a_program(tmp_path: Path, content: bytes, found: str) -> None:
     (tmp_path / "ior").write_bytes(content)
-    assert programs.version(str(tmp_path / "ior")) == found
+    assert probes.version(str(tmp_path / "ior")) == found
 
 
 @pytest.mark.needs_ior
@@ -151,7 +151,7 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
     assert path
     if Path(path).read_bytes()[:2] == b"#!":
         pytest.skip(f"{path} is a script")
-    assert programs.version(path).startswith("4.")
+    assert probes.version(path).startswith("4.")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
     ],
 )
 def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
-    said = programs.too_old(tool, version)
+    said = probes.too_old(tool, version)
     assert bool(said) is old
     assert not old or (version in said and "4.0.0 or newer" in said and "ci/build-stack" in said)
 

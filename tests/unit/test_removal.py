@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from iogauge.site import extras
-from iogauge.workspace import directory, removal
-from iogauge.workspace.removal import NotRemoved, Progress, Removal
+from iogauge.workspace import directory
+from iogauge.workspace.directory import NotRemoved, Progress, Removal
 
 SESSION = "20260101T000000-host-1"
 
@@ -48,13 +48,13 @@ def descriptors() -> int:
 
 
 def test_the_default_is_the_sites() -> None:
-    assert extras.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
+    assert extras.Limits.model_fields["removals_per_second"].default == directory.PER_SECOND
 
 
 def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:
     """By default; the limit is raised, or the removal says where it stops."""
     code = (
-        "import os, resource, sys; from iogauge.workspace import removal\n"
+        "import os, resource, sys; from iogauge.workspace import directory as removal\n"
         "soft, hard = int(sys.argv[2]), int(sys.argv[3])\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))\n"
         "fd = os.open(sys.argv[1], os.O_RDONLY)\n"
@@ -84,7 +84,7 @@ def test_a_tree_is_emptied_and_counted(tmp_path: Path) -> None:
 
 
 def test_one_large_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removal, "_LISTED", 700)  # several listings
+    monkeypatch.setattr(directory, "_LISTED", 700)  # several listings
     fill(tmp_path, 3000)
     assert empty(tmp_path, per_second=10**6) == 3000
     assert list(tmp_path.iterdir()) == []
@@ -161,7 +161,7 @@ def test_in_parallel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_that_keep_appearing_end_the_removal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removal, "_PAUSE_S", 0)
+    monkeypatch.setattr(directory, "_PAUSE_S", 0)
     unlink = os.unlink
 
     def again(name: str, **options: int) -> None:
@@ -342,7 +342,7 @@ def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(
             raise OSError(number, os.strerror(number), fd)
         return scandir(fd)
 
-    monkeypatch.setattr(removal.os, "scandir", broken)
+    monkeypatch.setattr(directory.os, "scandir", broken)
     fd = os.open(tmp_path / "top", os.O_RDONLY)
     try:
         if number == errno.EIO:

@@ -16,11 +16,11 @@ from rich.console import Console
 from iogauge.cli.screen import show_ending
 from iogauge.core.measurement import Metric
 from iogauge.judge.verdict import Verdict
-from iogauge.plan import cost
+from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.records import ceilings
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
-from iogauge.report import outcome, table
+from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
 from support import records
 from support.extras import extras
@@ -58,7 +58,7 @@ def undecided(file: Path, found: Sequence[Record], **run: Any) -> list[Record]:
 def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(
-        table.table(table.rows(records), wide), soft_wrap=True
+        outcome.table(outcome.rows(records), wide), soft_wrap=True
     )
     return stream.getvalue()
 
@@ -108,8 +108,8 @@ def test_an_unknown_verdict_is_no_pass() -> None:
 
 
 def test_a_row() -> None:
-    (row,) = table.rows([record()])
-    assert row == table.Row(
+    (row,) = outcome.rows([record()])
+    assert row == outcome.Row(
         "Ior posix", "/s", "write_bw", "540.8 MiB/s ±3.1%", "500.0 -10%", "1144", Verdict.PASS
     )
 
@@ -117,7 +117,7 @@ def test_a_row() -> None:
 @pytest.mark.parametrize(("better", "bound"), [("more", "100.0 -10%"), ("less", "100.0 +25%")])
 def test_a_row_shows_the_bound_that_can_be_missed(better: str, bound: str) -> None:
     reference = {"value": 100.0, "lower": -0.1, "upper": 0.25, "unit": "us", "source": "x"}
-    (row,) = table.rows(
+    (row,) = outcome.rows(
         [record("PASS", metrics=[records.metric("p99", better=better, reference=reference)])]
     )
     assert row.reference == bound
@@ -131,20 +131,20 @@ def test_a_reference_that_is_a_share_of_the_ceiling_shows_the_share() -> None:
     stands_in = cost.ceiling_reference(Metric("write_bw", "MiB/s", "more"), access, partition, 1)
     assert stands_in
     of_ceiling = record(metrics=[metric(reference=ReferenceRecord.of(stands_in).to_json())])
-    assert [row.reference for row in table.rows([of_ceiling])] == ["180.0 (90%)"]
+    assert [row.reference for row in outcome.rows([of_ceiling])] == ["180.0 (90%)"]
     assert "180.0 (90%) is that share of the ceiling" in ended([of_ceiling])
     assert "share of the ceiling" not in ended([record()])
 
 
 def test_a_metric_without_reference_ceiling_and_spread() -> None:
     lonely = metric("UNREFERENCED", reference=None, ceiling=None, spread=None)
-    (row,) = table.rows([record("UNREFERENCED", metrics=[lonely])])
+    (row,) = outcome.rows([record("UNREFERENCED", metrics=[lonely])])
     assert (row.measured, row.reference, row.ceiling) == ("540.8 MiB/s", "none", "unknown")
     assert (row.verdict, row.reason) == (Verdict.UNREFERENCED, "its reason")
 
 
 def test_a_case_without_metrics_is_seen() -> None:
-    (row,) = table.rows([record("ERROR", metrics=[], target=None)])
+    (row,) = outcome.rows([record("ERROR", metrics=[], target=None)])
     assert (row.target, row.measured, row.verdict, row.reason) == (
         "disk",
         "-",
@@ -155,7 +155,7 @@ def test_a_case_without_metrics_is_seen() -> None:
 
 def test_each_metric_has_its_own_verdict() -> None:
     both = [metric("PASS"), metric("FAIL", name="read_bw")]
-    assert [r.verdict for r in table.rows([record("FAIL", metrics=both)])] == [
+    assert [r.verdict for r in outcome.rows([record("FAIL", metrics=both)])] == [
         Verdict.PASS,
         Verdict.FAIL,
     ]
@@ -179,12 +179,12 @@ def test_each_metric_has_its_own_verdict() -> None:
     ],
 )
 def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reason: str) -> None:
-    (row,) = table.rows([record(verdict, findings=findings)])
+    (row,) = outcome.rows([record(verdict, findings=findings)])
     assert row.reason == reason
 
 
 def test_short_phases_are_not_remarked_upon_in_the_quick_tier() -> None:
-    (row,) = table.rows([record(tier="quick", findings=[finding("warn", guard="G4")])])
+    (row,) = outcome.rows([record(tier="quick", findings=[finding("warn", guard="G4")])])
     assert row.reason == ""
 
 
@@ -347,7 +347,7 @@ def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
         found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
-        return [row.reason for row in table.rows([record("FAIL", metrics=found)])]
+        return [row.reason for row in outcome.rows([record("FAIL", metrics=found)])]
 
     assert pair(0.1) == ["too few", "too few"]
     assert pair(0.2) == ["too few", "too slow"]  # not the same samples
@@ -355,7 +355,7 @@ def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
 
 def test_json_has_the_figures_and_the_reasons() -> None:
     found = SessionRecords([*of_the_readme(), record("ERROR", metrics=[], case="Md")])
-    told = json.loads(table.to_json(found, found.ending(False)))
+    told = json.loads(outcome.to_json(found, found.ending(False)))
     assert (told["word"], told["status"]) == ("FAILED", 1)
     loose, lost = told["metrics"][1], told["metrics"][-1]
     assert (loose["median"], loose["unit"], loose["verdict"]) == (23429, "ops/s", "UNSTABLE")
@@ -398,7 +398,7 @@ def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
     assert (found.case, found.check, found.verdict) == ("Md %x=1", "Md", Verdict.ERROR)
     assert found.reason == "run_wait: time limit"
     assert exit_status([record(), found], gate=False) == 1
-    assert table.rows([found])[0].verdict is Verdict.ERROR
+    assert outcome.rows([found])[0].verdict is Verdict.ERROR
 
 
 def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
@@ -514,7 +514,7 @@ def test_a_missing_report_is_refused(tmp_path: Path) -> None:
 
 
 def test_control_characters_from_outside_are_shown_not_obeyed() -> None:
-    (row,) = table.rows([record(case="A\x1b[2J", reason="gone\x1b]0;title\x07", metrics=[])])
+    (row,) = outcome.rows([record(case="A\x1b[2J", reason="gone\x1b]0;title\x07", metrics=[])])
     assert "\x1b" not in row.scenario + row.reason
     assert "\\x1b[2J" in row.scenario
 
@@ -528,7 +528,7 @@ def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
         finding("warn", "read_fit", guard="points"),
         finding("warn", "write_bw", guard="points"),
     ]
-    found = table.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
+    found = outcome.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
     assert [(row.metric, row.measured, row.verdict.value, row.reason) for row in found] == [
         ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points: saw 5"),
         ("read_hold", "-", "INVALID", "saw 5"),
@@ -545,8 +545,8 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
 
 
 def test_cost_at_the_ceiling_of_the_published_server() -> None:
-    (cost,) = table.costs([bandwidth(3.125)])
-    assert cost == table.BandwidthPrice(
+    (cost,) = outcome.costs([bandwidth(3.125)])
+    assert cost == outcome.BandwidthPrice(
         "/s",
         "USD",
         0.095,
@@ -562,7 +562,7 @@ def test_cost_at_the_ceiling_of_the_published_server() -> None:
 def test_the_price_of_a_target_does_not_rest_on_a_layer_below_it() -> None:
     assert set(LAYER_CHECKS) == set(ceilings._METRICS)
     layers = [bandwidth(40.0, check=name, case=name) for name in LAYER_CHECKS]
-    found = table.costs([bandwidth(3.125), *layers])
+    found = outcome.costs([bandwidth(3.125), *layers])
     assert [(cost.case, cost.gb_s, cost.record.check) for cost in found] == [
         ("Ior posix", 3.125, "IorPosix")
     ]
@@ -570,7 +570,7 @@ def test_the_price_of_a_target_does_not_rest_on_a_layer_below_it() -> None:
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
     other = bandwidth(2.0, case="Ior %api=mpiio")
-    found = table.costs(
+    found = outcome.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
     assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]
@@ -586,13 +586,15 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
     ],
 )
 def test_without_price_or_valid_bandwidth_there_is_no_cost(one: Record) -> None:
-    assert table.costs([one]) == []
+    assert outcome.costs([one]) == []
 
 
 def test_the_table_of_costs_shows_text_from_outside_as_text() -> None:
     one = bandwidth(3.125, price={**PRICE, "source": "[red]\x1b[2J"})
     stream = io.StringIO()
-    Console(file=stream, width=200, color_system=None).print(table.cost_table(table.costs([one])))
+    Console(file=stream, width=200, color_system=None).print(
+        outcome.cost_table(outcome.costs([one]))
+    )
     for text in ("0.095 USD", "3.125", "1,556.48 USD", "[red]\\x1b[2J"):
         assert text in stream.getvalue()
 

@@ -12,7 +12,7 @@ from iogauge.core.measurement import Disturber, Quantity
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved, Witness
-from iogauge.guards import cache, contents, figures, nodes, preflight
+from iogauge.guards import cache, figures, nodes, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
@@ -60,7 +60,7 @@ def test_an_ior_that_does_not_count_matters_to_mpi_io(
     plan = stage.plan()
     repeat = [dataclasses.replace(one, command=["ior", "-a", api]) for one in plan.repeat]
     seen = case(dataclasses.replace(left, nodes=(facts,)), dataclasses.replace(plan, repeat=repeat))
-    found = list(contents.counted_of(seen))
+    found = list(cache.counted_of(seen))
     assert [finding.outcome for finding in found] == [Outcome.WARN] * len(words)
     assert all(word in str(finding) for word, finding in zip(words, found, strict=True))
 

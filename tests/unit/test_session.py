@@ -15,7 +15,7 @@ import pytest
 
 from iogauge.core import paths
 from iogauge.core.paths import LIBRARY
-from iogauge.session import current, janitor
+from iogauge.session import current
 from iogauge.workspace import directory
 
 SOURCE = LIBRARY.parent
@@ -174,7 +174,7 @@ def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.Mo
         then = time.time() - days * 86400
         os.utime(stage, (then, then))
     (tmp_path / "reframe" / "stage" / "link").symlink_to("old")
-    assert [path.name for path in janitor.old_stages()] == ["old"]
+    assert [path.name for path in current.old_stages()] == ["old"]
 
 
 def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.Mon
         os.utime(file, (time.time() - days * 86400,) * 2)
     said: list[str] = []
     for dry_run, left in ((True, 3), (False, 2)):
-        janitor.Janitor(dry_run, False, said.append).clean_targets([], str(tmp_path))
+        current.Janitor(dry_run, False, said.append).clean_targets([], str(tmp_path))
         assert len(list((tmp_path / "logs").iterdir())) == left
     assert [line for line in said if "old.log (a week old)" in line] == [
         f"would remove: {tmp_path}/logs/old.log (a week old)",
@@ -224,7 +224,7 @@ def test_the_stage_of_a_session_that_runs_is_not_old(
     def old(days: float, **change: object) -> bool:
         whose.write_text(json.dumps(json.loads(whose.read_text()) | change))
         os.utime(stage, (time.time() - days * 86400,) * 2)
-        return janitor.old_stages() == [stage]
+        return current.old_stages() == [stage]
 
     assert not old(100)
     assert old(8, process=[os.getpid(), 1])

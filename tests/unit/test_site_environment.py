@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.site.environment import stacks
+from iogauge.site.stack import stacks
 
 SETTINGS = """\
 systems:

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.cli.screen import drawn
-from iogauge.trend import command, states
+from iogauge.trend import states
 from iogauge.trend.states import Judged, State
 from support.records import append
 
@@ -166,7 +166,7 @@ def test_values_that_are_none_do_not_count() -> None:
 def test_too_few_runs_are_said(runs: int, state: State) -> None:
     found = states.states_of(frame([5.0] * runs))
     assert found[0].state is state
-    assert command.too_few_runs(found) == (
+    assert states.too_few_runs(found) == (
         [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
     )
 
@@ -188,8 +188,8 @@ def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
     assert one.started.low < -0.2 < one.started.high
     assert one.started.session == "s40"
     known = {"old": {"kernel": "5", "mem.bytes": 1}, "new": {"kernel": "6", "mem.bytes": 1}}
-    assert command.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
-    assert command.fingerprint_ids([one]) == {"old", "new"}
+    assert states.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
+    assert states.fingerprint_ids([one]) == {"old", "new"}
 
 
 def test_a_series_that_comes_back_goes_on() -> None:
@@ -291,11 +291,11 @@ def test_a_longer_baseline_is_used() -> None:
 
 def test_what_chance_does_to_many_series_is_said() -> None:
     found = [judge(dropped(seed, 0)) for seed in range(3)] + [judge([1.0] * 5)]
-    assert command.chance(found, 0.05) == (
+    assert states.chance(found, 0.05) == (
         "if nothing changes, chance alone raises at most 0.0051 new alarm(s) a run and 0.15 in 30 "
         "runs (3 series)"
     )
-    assert command.chance(found[3:], 0.05) == ""
+    assert states.chance(found[3:], 0.05) == ""
 
 
 def test_the_surest_alarm_comes_first() -> None:
@@ -305,11 +305,11 @@ def test_the_surest_alarm_comes_first() -> None:
     ]
     found = states.states_of(pl.concat(frames))
     assert [one.state for one in found] == [State.STEADY, State.ALARM, State.ALARM]
-    rows = command.rows(found, {})
+    rows = states.rows(found, {})
     assert list(rows) == ["site:p3", "site:p2"]
-    assert all(len(line) == len(command.HEADINGS) for lines in rows.values() for line in lines)
+    assert all(len(line) == len(states.HEADINGS) for lines in rows.values() for line in lines)
     console = Console(width=80, record=True, file=io.StringIO())
-    console.print(drawn(False, command.HEADINGS, rows), soft_wrap=True)
+    console.print(drawn(False, states.HEADINGS, rows), soft_wrap=True)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= 80 and not re.search("[│┃━─]", text)
     assert text.count("alarm") >= 2 and f"1 of {1 / max(1e-4, found[1].false_alarms):.0f}" in text

@@ -22,8 +22,8 @@ from iogauge.evidence.witness import (
     seconds_of_files,
     seconds_of_growth,
 )
-from iogauge.job import activity
-from iogauge.job.activity import Recorder
+from iogauge.job import opening
+from iogauge.job.opening import Recorder
 from iogauge.plan.stage import (
     ACTIVITY,
     CLOSE_S,
@@ -344,7 +344,7 @@ def test_the_files_of_a_case_are_counted_up_to_a_limit(
     for count in (0, 7, 250):
         for number in range(count):
             (below / str(number)).touch()
-        activity.note_found(str(below.parent))
+        opening.note_found(str(below.parent))
     assert [found for _, found in parse_found((tmp_path / FOUND).read_text())] == [0, 7, 100]
 
 
@@ -370,9 +370,9 @@ def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
         "\tage:\t5\n\tbytes:\t1 2 3 4 50 60 7 8\n"
         "device server:/y mounted on /c with fstype nfs4 statvers=1.1\n\tbytes:\t1 2 3 4 5 6 7 8\n"
     )
-    assert activity.of_nfs("/a b", str(mountstats)) == (50, 60)
+    assert opening.of_nfs("/a b", str(mountstats)) == (50, 60)
     with pytest.raises(ValueError, match="no mount of NFS at /z"):
-        activity.of_nfs("/z", str(mountstats))
+        opening.of_nfs("/z", str(mountstats))
     for client in ("ffff1", "ffff2"):
         device = tmp_path / f"sys/kernel/debug/lustre/llite/lustre-{client}"
         device.mkdir(parents=True)
@@ -380,9 +380,9 @@ def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
             "snapshot_time 1.2 secs.nsecs\nread_bytes  2 samples [bytes] 4096 8192 12288 83886080\n"
             "write_bytes 1 samples [bytes] 4096 4096 4096 16777216\nopen 3 samples [usecs] 1 2 3\n"
         )
-    assert activity.of_lustre("lustre", tmp_path) == (24576, 8192)
+    assert opening.of_lustre("lustre", tmp_path) == (24576, 8192)
     with pytest.raises(ValueError, match="root alone"):
-        activity.of_lustre("other", tmp_path)
+        opening.of_lustre("other", tmp_path)
 
 
 # --- the script itself ----------------------------------------------------------------------------

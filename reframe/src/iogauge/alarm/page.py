@@ -23,8 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.alarm import bars, charts, sweeps
-from iogauge.alarm.collect import DRIFT, Alarm
-from iogauge.alarm.runs import WORST
+from iogauge.alarm.collect import DRIFT, WORST, Alarm
 from iogauge.alarm.sweeps import Dot
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value, in_order
@@ -33,10 +32,10 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report import table
+from iogauge.report import outcome
 from iogauge.report.ceilings import Shown, beside
+from iogauge.report.history_table import MARKS
 from iogauge.report.outcome import SessionRecords, Word, newest
-from iogauge.report.status import MARKS
 from iogauge.session.current import suite
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         calendar=_calendar(alarm, {_named(record): anchor(record) for record in newest(records)}),
         prices=[
             (price, anchor(price.record), price.record.system)
-            for price in table.costs(sorted(records, key=lambda record: record.time))
+            for price in outcome.costs(sorted(records, key=lambda record: record.time))
         ],
         records=[_detail(record, anchor(record)) for record in records],
         fingerprints=_fingerprints(records),
@@ -374,7 +373,7 @@ def _results(
         target = f"{_where(record)} at {record.target_path}"
         group = groups.setdefault(target, {"target": target, "rows": [], "notes": {}})
         metrics = {metric.name: metric for metric in record.metrics}
-        for row in table.rows([record]):
+        for row in outcome.rows([record]):
             metric = metrics.get(row.metric)
             reference = metric.reference if metric else None
             group["rows"].append(

@@ -15,8 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from iogauge.calibrate.runs import SkippedRuns
-from iogauge.calibrate.statistics import Refused
+from iogauge.calibrate.runs import Refused, SkippedRuns
 from iogauge.core import yamlfile
 from iogauge.records.record import Record
 

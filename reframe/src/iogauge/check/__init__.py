@@ -1,34 +1,32 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
 - ceiling: what the layers below the file system carry
-- compared: a partition against its baseline, and file systems of several sizes
 - configuration: ReFrame's configuration of all sites
-- derived: cases that are computed from records of other cases
+- derived: cases that are computed from records of other cases: curves, pairs, baselines, sizes
 - fio: scenarios that run fio
 - io500: scenarios that run IO500
-- ior: scenarios that run IOR
-- job_files: what ReFrame's host writes for a job
+- ior: scenarios that run IOR, also those in which all tasks write one file
 - judged: the base class of every case, measured or computed
-- load: scenarios that load storage with fio in other ways
+- load: sequential and other loads with fio or elbencho, also on a full target
 - mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
-- sequential: sequential writes and reads with fio or elbencho, also on a full target
-- shared_file: scenarios in which all tasks write one file
-- storage: the base class of every measured case
+- storage: the base class of every measured case, and what ReFrame's host writes for its job
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.check import sweep
 from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
-from iogauge.check.compared import (
+from iogauge.check.derived import (
     BaselineCheck,
     BoxCurveCheck,
     BoxScalingCheck,
+    CurveCheck,
+    PairsCheck,
     SizesCheck,
+    SpeedupCheck,
     baseline_checks,
     sized_checks,
 )
-from iogauge.check.derived import CurveCheck, PairsCheck, SpeedupCheck
 from iogauge.check.fio import (
     ChecksumCheck,
     FioCheck,
@@ -38,18 +36,27 @@ from iogauge.check.fio import (
     span_of_boxes,
 )
 from iogauge.check.io500 import Io500Check
-from iogauge.check.ior import CheckpointCheck, IorCheck, PinnedFilesCheck
-from iogauge.check.load import EnduranceCheck, InterferenceCheck, QueueDepthCheck, SampleReadCheck
-from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
-from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
-from iogauge.check.sequential import ElbenchoCheck, FillLevelCheck, FioSequentialCheck
-from iogauge.check.shared_file import (
+from iogauge.check.ior import (
     AggregatorsCheck,
+    CheckpointCheck,
     DefaultWritersCheck,
     HintedFileCheck,
+    IorCheck,
+    PinnedFilesCheck,
     SharedFileCheck,
     SizedFileCheck,
 )
+from iogauge.check.load import (
+    ElbenchoCheck,
+    EnduranceCheck,
+    FillLevelCheck,
+    FioSequentialCheck,
+    InterferenceCheck,
+    QueueDepthCheck,
+    SampleReadCheck,
+)
+from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
+from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Layout

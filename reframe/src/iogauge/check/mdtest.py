@@ -18,7 +18,7 @@ from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools import mdworkbench
+from iogauge.tools import mdtest
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
 CREATE = Metric("create_rate", "ops/s")
@@ -171,7 +171,7 @@ _BENCHMARK: Final = "benchmark"
 OBJECTS = Metric("object_rate", "ops/s")
 LATENCIES = tuple(
     Metric(f"{operation}_{quantile}", "us", better="less")
-    for operation in mdworkbench.OPERATIONS
+    for operation in mdtest.OPERATIONS
     for quantile in ("p50", "p99")
 )
 
@@ -208,7 +208,7 @@ class MdWorkbenchCheck(StorageCheck):
                 f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
                 f"{_SETS} files at least for each of {self.total_tasks} tasks"
             )
-        options = mdworkbench.WorkbenchOptions(
+        options = mdtest.WorkbenchOptions(
             directory=f"{DIR}/objects",
             objects=objects,
             sets=_SETS,
@@ -221,7 +221,7 @@ class MdWorkbenchCheck(StorageCheck):
             name=_BENCHMARK,
             command=["md-workbench", *options.arguments()],
             launch="tasks",
-            parse=lambda printed: mdworkbench.parse(printed.result),
+            parse=lambda printed: mdtest.parse(printed.result),
             rates={
                 OBJECTS.name: (_BENCHMARK, "rate"),
                 **{metric.name: (_BENCHMARK, metric.name) for metric in LATENCIES},

@@ -19,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iogauge.core import deadline
+from iogauge.core import processes
 from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
@@ -240,7 +240,11 @@ def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
     for partition in site["systems"][0]["partitions"]:
         target = PartitionExtras.of_partition(partition["extras"]).target
         try:
-            view = None if target.of_job else deadline.call(target.path, partial(look, target.path))
+            view = (
+                None
+                if target.of_job
+                else processes.call_in_time(target.path, partial(look, target.path))
+            )
         except (OSError, LustreError):
             continue  # this host may see no target
         if view and view.uuid and view.mount and view.mount.type == target.type:
@@ -315,7 +319,7 @@ def _target(place: PartitionExtras | str) -> list[Check]:
     if extras and extras.target.of_job:
         return [Check("note", subject, "made for each job: only a job sees it")]
     try:
-        view = deadline.call(path, lambda: look(path))
+        view = processes.call_in_time(path, lambda: look(path))
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory"
         if extras:
@@ -332,10 +336,10 @@ def _target(place: PartitionExtras | str) -> list[Check]:
     if on_lustre:
         checks += _target_on_lustre(path, extras)
     try:
-        by = deadline.call(path, lambda: permission.reason(path))
+        by = processes.call_in_time(path, lambda: permission.reason(path))
         checks.append(Check("ok", subject, f"allowed: {by}"))
         guarded = (extras.target.lock_place if extras else None) or path
-        writable, sessions, holder = deadline.call(
+        writable, sessions, holder = processes.call_in_time(
             path,
             lambda: (
                 os.access(path, os.W_OK | os.X_OK),
@@ -364,7 +368,7 @@ def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
     """Return the lines about the Lustre file system of a target."""
     topology, subject = extras.topology if extras else None, f"target {path}"
     try:
-        seen = deadline.call(path, lambda: see_lustre(path))
+        seen = processes.call_in_time(path, lambda: see_lustre(path))
     except (OSError, LustreError) as error:
         what = "put lfs of the client on PATH; ask the administrators of the file system"
         return [Check("problem", subject, str(error), what)]

@@ -16,17 +16,15 @@ from iogauge.cli.screen import Wide, new_console, show_ending
 from iogauge.core import paths
 from iogauge.core.paths import replace_file
 from iogauge.core.text import visible, visible_lines
-from iogauge.records import journal, missing
-from iogauge.records.missing import Unmeasured
+from iogauge.records import journal, selected
 from iogauge.records.record import Record
-from iogauge.report import compare, outcome, subjects, table
-from iogauge.report.outcome import Ending, SessionRecords
-from iogauge.report.table import plain
+from iogauge.records.selected import Unmeasured
+from iogauge.report import compare, outcome
+from iogauge.report.outcome import Ending, SessionRecords, plain
 
 if TYPE_CHECKING:
-    from iogauge.alarm.collect import Alarm
+    from iogauge.alarm.collect import Alarm, Span
     from iogauge.alarm.receivers import Message, Receiver
-    from iogauge.alarm.runs import Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def _sessions(console: Console, names: list[str]) -> _Asked:
             continue
         if file.suffix == ".json":
             try:
-                lacks.append(missing.load(file))
+                lacks.append(selected.load_unmeasured(file))
             except (OSError, ValueError, TypeError) as error:
                 damaged.append(journal.Damaged(file, 0, f"cannot be read: {error}"))
             continue
@@ -77,7 +75,7 @@ def _sessions(console: Console, names: list[str]) -> _Asked:
                 records.append(record)
     for line in damaged:
         console.print(plain(f"{line.file}:{line.line}: skipped: {line.problem}"))
-    return _Asked(SessionRecords(records), missing.joined(lacks), tuple(damaged))
+    return _Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
 def _asked(console: Console, names: list[str], span: Span | None, system: str) -> _Asked:
@@ -89,9 +87,9 @@ def _asked(console: Console, names: list[str], span: Span | None, system: str) -
         return _sessions(console, names)
     if names:
         raise typer.BadParameter("give sessions, or --since, --until and --system: not both")
-    from iogauge.report import status  # with polars
+    from iogauge.report import history_table  # with polars
 
-    records, damaged = status.newest_records(
+    records, damaged = history_table.newest_records(
         paths.history_dir(),
         system,
         span.since if span else None,
@@ -110,7 +108,7 @@ def _span(since: str, until: str) -> Span | None:
     """Return the span of time that two options name; None without them."""
     if not since and not until:
         return None
-    from iogauge.alarm.runs import Span  # with polars
+    from iogauge.alarm.collect import Span  # with polars
     from iogauge.report.history_table import moment
 
     try:
@@ -157,9 +155,9 @@ def show_report(
     asked = _asked(console, names or [], span, system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
-        from iogauge.alarm.collect import collect  # with numpy and polars
+        # with numpy and polars
+        from iogauge.alarm.collect import ALWAYS, collect
         from iogauge.alarm.page import page
-        from iogauge.alarm.runs import ALWAYS
         from iogauge.report import ceilings
 
         alarm = collect(
@@ -181,7 +179,7 @@ def show_report(
     if markdown or openmetrics or push:
         _export(asked.records, ending, markdown, openmetrics, push)
     if as_json:
-        typer.echo(table.to_json(asked.records, ending))
+        typer.echo(outcome.to_json(asked.records, ending))
     else:
         show_ending(console, asked.records, ending, wide)
     raise typer.Exit(ending.status)
@@ -341,7 +339,7 @@ def show_comparison(
             return
         if html:
             raise compare.CompareError("--html is for two sets of records: see docs/compare.md")
-        comparison = compare.compare(subjects.read(a), subjects.read(b))
+        comparison = compare.compare(compare.read_subject(a), compare.read_subject(b))
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
@@ -363,7 +361,7 @@ def show_profile(
     from iogauge.alarm import profile  # with Jinja
 
     try:
-        found = [profile.Profile.of(str(f), subjects.read_log(f)) for f in (log, other) if f]
+        found = [profile.Profile.of(str(f), compare.read_log(f)) for f in (log, other) if f]
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error

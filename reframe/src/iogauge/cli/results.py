@@ -28,8 +28,7 @@ from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
-from iogauge.report.outcome import SessionRecords
-from iogauge.report.table import plain
+from iogauge.report.outcome import SessionRecords, plain
 from iogauge.site.references import known_checks
 
 if TYPE_CHECKING:
@@ -61,20 +60,22 @@ def show_status(
 ) -> None:
     """Show the last 14 runs of every case, and each problem."""
     from iogauge.alarm.collect import collect  # with numpy and polars
-    from iogauge.report import status
+    from iogauge.report import history_table
     from iogauge.report.history_table import moment
 
     console = new_console()
     try:
-        cases = status.read(paths.history_dir(), system, moment(since) if since else None)
+        cases = history_table.read_marks(
+            paths.history_dir(), system, moment(since) if since else None
+        )
     except (ValueError, TypeError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if not cases:
         console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
         return
-    console.print(status.table(cases, wide), soft_wrap=True)
-    console.print(plain(status.legend()))
+    console.print(history_table.marks_table(cases, wide), soft_wrap=True)
+    console.print(plain(history_table.marks_legend()))
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
     times = {(case.where, case.case): case.newest.time for case in cases}
@@ -111,13 +112,13 @@ def propose_references(
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
     # Imported here because numpy and polars start slowly.
-    from iogauge.calibrate import command, proposal
+    from iogauge.calibrate import proposal
     from iogauge.calibrate.runs import RunChoice
     from iogauge.report.history_table import moment
 
     console = new_console()
     try:
-        fine = command.calibrate(
+        fine = proposal.calibrate(
             paths.history_dir(),
             RunChoice(
                 system=system,
@@ -270,14 +271,14 @@ def show_trend(
     Exit status 1: there is an alarm; 2: a wrong option. Improvements and short series are no alarm.
     """
     from iogauge.report.history_table import moment
-    from iogauge.trend import command
+    from iogauge.trend import states
     from iogauge.trend.detector import MissingExtra
 
     try:
-        status = command.command(
+        status = states.show_trend(
             new_console(),
             paths.history_dir(),
-            command.Question(
+            states.Question(
                 system=system,
                 name=name,
                 since=moment(since) if since else None,

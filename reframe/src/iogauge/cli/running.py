@@ -20,19 +20,25 @@ from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
-from iogauge.core import deadline, processes, untrusted
+from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
-from iogauge.evidence import failure
+from iogauge.evidence import collect
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import journal, selected
-from iogauge.records.missing import Unmeasured, gone, save, seen_before, selection, without_match
 from iogauge.records.record import Record
-from iogauge.records.selected import Selected
+from iogauge.records.selected import (
+    Selected,
+    Unmeasured,
+    gone,
+    save_unmeasured,
+    seen_before,
+    selection,
+    without_match,
+)
 from iogauge.report import outcome, plan_table
-from iogauge.report.outcome import SessionRecords
-from iogauge.report.table import plain
+from iogauge.report.outcome import SessionRecords, plain
 from iogauge.session import current, life
 from iogauge.site import folders, machine, settings
 from iogauge.site.references import known_checks
@@ -126,7 +132,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             continue  # ReFrame gets the signal too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
-        ended = failure.describe_status(status)
+        ended = collect.describe_status(status)
         typer.echo(
             visible(
                 f"iogauge: ReFrame was {ended}; what it had not decided has no record, and may still run. "
@@ -254,7 +260,7 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
     for system in chosen.systems:
         file = history_dir() / system / f"{ran.session}.json"
         try:
-            save(file, lack)
+            save_unmeasured(file, lack)
         except OSError as error:
             typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
 
@@ -366,7 +372,7 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
             speed = write_probe(target)
-            size = deadline.call(target, lambda: machine.quick_case_bytes(speed, target))
+            size = processes.call_in_time(target, lambda: machine.quick_case_bytes(speed, target))
         except lock.Occupied as error:
             typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
         except OSError as error:
@@ -402,7 +408,7 @@ _AFTER_BENCH = (
 
 def write_probe(target: str) -> float:
     """Return the rough bandwidth of the target in bytes/s; raises OSError and lock.Occupied."""
-    return deadline.call(target, lambda: _probe(target))
+    return processes.call_in_time(target, lambda: _probe(target))
 
 
 def _probe(target: str) -> float:

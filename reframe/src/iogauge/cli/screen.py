@@ -14,10 +14,9 @@ from rich.console import Console
 
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
-from iogauge.report import table
+from iogauge.report import outcome
 from iogauge.report.layout import Column, Group, Table
-from iogauge.report.outcome import Ending, SessionRecords
-from iogauge.report.table import plain
+from iogauge.report.outcome import Ending, SessionRecords, plain
 
 #: Option of every command that shows a table.
 Wide = Annotated[
@@ -50,9 +49,9 @@ def drawn(
 def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
     """Print the table, the ending, and what was not run."""
     if records:
-        console.print(table.table(table.rows(records), wide), soft_wrap=True)
-    if prices := table.costs(records):
-        console.print(table.cost_table(prices), soft_wrap=True)
+        console.print(outcome.table(outcome.rows(records), wide), soft_wrap=True)
+    if prices := outcome.costs(records):
+        console.print(outcome.cost_table(prices), soft_wrap=True)
     console.print(plain(f"iogauge: {end}"), soft_wrap=True)
     for line in end.remarks:
         console.print(plain(line), soft_wrap=True)
@@ -61,7 +60,7 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
             "Tier quick: the phases are short, so the figures are rough. To compare systems, "
             "describe yours as a site with limits.tier daily (docs/sites.md)."
         )
-    if table.judged_by_ceiling(records):
+    if outcome.judged_by_ceiling(records):
         console.print(
             "A reference such as 180.0 (90%) is that share of the ceiling: the site has no reference of "
             "its own for the metric, and topology.efficiency demands the share."

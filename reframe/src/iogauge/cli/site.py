@@ -30,7 +30,7 @@ from iogauge.cli.running import (
     write_probe,
 )
 from iogauge.cli.screen import Wide, new_console
-from iogauge.core import deadline
+from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, history_dir, project_root
 from iogauge.core.text import did_you_mean, visible, visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
@@ -40,8 +40,8 @@ from iogauge.node.layouts import LustreError
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
-from iogauge.report.table import plain
-from iogauge.session.janitor import Janitor
+from iogauge.report.outcome import plain
+from iogauge.session.current import Janitor
 from iogauge.site import folders, machine, settings, writing
 from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found
@@ -142,13 +142,15 @@ def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> boo
     """Print what a target says to the cases that are declared for it; return whether all may run."""
     asked = replace(cases[0].order, metadata=any(case.order.metadata for case in cases))
     try:
-        view, seen = deadline.call(target, partial(opening.look_as_declared, target, asked))
+        view, seen = processes.call_in_time(
+            target, partial(opening.look_as_declared, target, asked)
+        )
     except (OSError, LustreError) as error:
         console.print(plain(f"{target}: cannot be looked at from here: {error}"))
         return False
     fits = True
     try:
-        by = deadline.call(target, partial(permission.reason, target))
+        by = processes.call_in_time(target, partial(permission.reason, target))
         console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
     except OSError as error:
         console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
@@ -216,7 +218,7 @@ def allow(
     path = os.path.abspath(directory)
     last = expires.date() if expires else None
     try:
-        marker = deadline.call(
+        marker = processes.call_in_time(
             path,
             partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
         )
@@ -401,7 +403,7 @@ def _nodes(queue: Queue | None, given: int | None, ask: bool) -> int:
 
 def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
     """Return what a node that cases run on sees; what this host sees if no node answers."""
-    here = deadline.call(target, lambda: machine.look_here(target))
+    here = processes.call_in_time(target, lambda: machine.look_here(target))
     if queue is None:
         return here
     words = ["srun", "--nodes=1", "--ntasks=1", "--time=2", "--quiet", f"--partition={queue.name}"]

@@ -1,9 +1,8 @@
 """Words and units, and strict reading of outside data.
 
-- deadline: call storage in a child process, with a time limit
 - measurement: metrics, quantities, outputs, in one form for every tool
 - paths: paths of the project and of its state; files written whole or not at all
-- processes: whether a process still lives, and which ones outlived their job
+- processes: whether a process still lives, which ones outlived their job, and calls to storage with a time limit
 - quantiles: quantiles of the normal and the t distributions
 - text: text that is safe to print, and digests
 - units: sizes, rates and durations, from text and back

@@ -59,7 +59,7 @@ STARRED: Final = (
 )
 
 #: The starred keys that are no part of a series' name: records of before have no such key, and their
-#: series goes on. iogauge.records.columns divides a series by them.
+#: series goes on. iogauge.records.query divides a series by them.
 FILE_SYSTEM: Final = "fs.uuid"
 LAYOUTS: Final = ("layout.default", "layout.directory")
 

@@ -11,12 +11,11 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence.witness import NodeActivity, Testimony
-from iogauge.node.contents import Sample
-from iogauge.node.counters import Load
-from iogauge.node.directories import Directory
+from iogauge.node.files import Eviction, Sample
+from iogauge.node.host import Load
 from iogauge.node.layouts import FileLayout, Layouts
+from iogauge.node.lustre import Directory
 from iogauge.node.mounts import View
-from iogauge.node.pagecache import Eviction
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import LAYOUTS, Instant, PhaseRun
 from iogauge.tools.mpi import Binding

@@ -7,7 +7,7 @@ kernel's word of one execution.
 The activity of a node is what its counters show between two looks.
 
 A series is the bandwidth over the time of one execution. The agent on the first node writes down
-the counters under the target's mount several times a second (job/activity.py). Their growth, second
+the counters under the target's mount several times a second (job/opening.py). Their growth, second
 by second, is the series. On several nodes it is that of the first node, whose bytes are its share of
 all.
 """
@@ -24,7 +24,7 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.node.counters import HARMLESS, OWN, Load
+from iogauge.node.host import HARMLESS, OWN, Load
 from iogauge.node.mounts import unescape
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import Instant, PhaseRun, complaints_file, look_phase, printed_file

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, contents, figures, nodes, preflight, striping, within, witness
+from iogauge.guards import cache, figures, nodes, origin, preflight, striping, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -42,7 +42,7 @@ _LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-ca
 
 # fmt: off
 #: Rules that the job applies before it writes a byte, with G9, G12 and the quotas: see
-#: :mod:`iogauge.job.opening`, and :mod:`iogauge.job.lustre` for the directories on metadata targets.
+#: :mod:`iogauge.job.opening`, and :mod:`iogauge.job.target` for the directories on metadata targets.
 OF_TARGET: Final = (
     Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
@@ -72,10 +72,10 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G10", "passed on", striping.passed_on, "remark", "", striping.passed_on_of),
     Guard("G13", "fill level", preflight.fill_level, "INVALID", "`sweeps.fill_levels`", preflight.fill_level_of),
     Guard("G10", "directories", striping.directories, "INVALID, or a remark", "`io500.striping`", striping.directories_of),
-    Guard("G8", "verification", contents.verification, "INVALID", "", contents.verification_of),
-    Guard("G8", "contents", contents.unchanged, "INVALID", "", contents.unchanged_of),
-    Guard("G8", "holes", contents.stored, "INVALID", "", contents.stored_of),
-    Guard("G8", "MPI-IO", contents.counted, "remark", "", contents.counted_of),
+    Guard("G8", "verification", cache.verification, "INVALID", "", cache.verification_of),
+    Guard("G8", "contents", cache.unchanged, "INVALID", "", cache.unchanged_of),
+    Guard("G8", "holes", cache.stored, "INVALID", "", cache.stored_of),
+    Guard("G8", "MPI-IO", cache.counted, "remark", "", cache.counted_of),
 )
 
 #: Rules for the layouts that were read back in each repetition.
@@ -99,7 +99,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G4", "duration", figures.duration, "INVALID", "`limits.tier`", figures.duration_of),
     Guard("G4", "percentile", figures.beyond, "INVALID", "`limits.phase_seconds`", figures.beyond_of),
     Guard("G4", "clock", witness.seconds_witnessed, "INVALID", "", witness.seconds_witnessed_of),
-    Guard("G4", "clock by phase", within.phase_seconds_witnessed, "INVALID", "", within.phase_seconds_witnessed_of),
+    Guard("G4", "clock by phase", origin.phase_seconds_witnessed, "INVALID", "", origin.phase_seconds_witnessed_of),
     Guard("G5", "tail", figures.tail, "remark", "", figures.tail_of),
     Guard("G17", "drift", figures.drift, "UNSTABLE", "`limits.max_spread` 10 %", figures.drift_of),
     Guard("G17", "steadiness", figures.steadiness, "remark", "", figures.steadiness_of),
@@ -108,7 +108,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
     Guard("G8", "bytes", figures.bytes_moved, "INVALID, or a remark", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),
-    Guard("G8", "witness by phase", within.phase_witnessed, "INVALID, or a remark", "", within.phase_witnessed_of),
+    Guard("G8", "witness by phase", origin.phase_witnessed, "INVALID, or a remark", "", origin.phase_witnessed_of),
     Guard("G11", "bytes by target", witness.targets_witnessed, "INVALID", "", witness.targets_witnessed_of),
     Guard("G26", "streams", nodes.streams, "INVALID", "", nodes.streams_of),
     Guard("G22", "tool", figures.tool_integrity, "INVALID", "", figures.tool_integrity_of),

@@ -18,10 +18,10 @@ from iogauge.evidence.witness import SERIES, Series
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
 from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
-from iogauge.node import programs
-from iogauge.node.programs import is_known, lie_of
-from iogauge.plan.cost import MOST_SHARE, lower_ceiling
-from iogauge.site.doubts import DOUBTFUL_LIMIT
+from iogauge.node import probes
+from iogauge.node.probes import is_known, lie_of
+from iogauge.plan.case import MOST_SHARE, lower_ceiling
+from iogauge.site.extras import DOUBTFUL_LIMIT
 from iogauge.tools.fio.output import in_flight
 
 #: Share of the operations beyond each percentile, and the fewest that make it (G4).
@@ -580,8 +580,8 @@ def environment(
 
 def environment_of(seen: CaseSeen) -> Iterator[Finding]:
     """Yield G22 if any node has something between the tools and the kernel."""
-    nodes, start = seen.evidence.nodes, programs.SCRIPT
-    libraries = programs.libraries(nodes)
+    nodes, start = seen.evidence.nodes, probes.SCRIPT
+    libraries = probes.libraries(nodes)
     scripts = {
         key.removeprefix(start): str(line)
         for facts in nodes

@@ -16,8 +16,8 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.node.directories import Directory, MetadataTarget
 from iogauge.node.layouts import Part, last_with_data
+from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View, differ
 from iogauge.plan.stage import FILL, MOST_FOUND
 

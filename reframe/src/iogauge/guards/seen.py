@@ -15,8 +15,7 @@ from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Testimony
 from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import Traits, View, traits
-from iogauge.plan.case import Access, CasePlan, PhasePlan
-from iogauge.plan.cost import NOTHING_MEASURED, MeasuredCeilings
+from iogauge.plan.case import NOTHING_MEASURED, Access, CasePlan, MeasuredCeilings, PhasePlan
 from iogauge.site.extras import PartitionExtras
 
 

@@ -22,7 +22,7 @@ from iogauge.evidence.witness import (
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.preflight import LEAST_FILES
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.site.doubts import DOUBTFUL_LIMIT
+from iogauge.site.extras import DOUBTFUL_LIMIT
 from iogauge.tools.fio.output import told_seconds
 
 #: Share by which the tool's and the kernel's count may differ.

@@ -36,7 +36,7 @@ from iogauge.core.paths import expand
 from iogauge.core.text import visible
 
 if TYPE_CHECKING:
-    from iogauge.workspace.removal import Progress
+    from iogauge.workspace.directory import Progress
 
 # Each command imports what it needs: a job starts the agent several times on every node.
 
@@ -66,15 +66,15 @@ def _servers() -> list[int]:
 
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
-    from iogauge.node import counters, host, probes, programs
+    from iogauge.node import host, probes
 
     try:
         path = expand(directory)
         answer = {
-            "load": counters.look(path).to_json(),
+            "load": host.look(path).to_json(),
             "fingerprint": probes.collect(path, processes=_servers()),
             "clock": host.read_clock().to_json(),
-            "versions": programs.versions(),
+            "versions": probes.versions(),
         }
         _answer(out, answer)
     except (OSError, ValueError) as error:
@@ -83,7 +83,7 @@ def _facts(directory: str, out: str) -> int:
 
 
 def _progress(directory: str) -> Progress:
-    from iogauge.workspace.removal import Progress
+    from iogauge.workspace.directory import Progress
 
     return Progress(directory, lambda text: print(visible(text), file=sys.stderr, flush=True))
 
@@ -116,7 +116,7 @@ def _refuse(objection: str) -> int:
 
 def _view(path: str, out: str) -> int:
     """Write this node's view of a path; refuse the case if it is of another file system."""
-    from iogauge.job.looking import look_again
+    from iogauge.job.target import look_again
 
     view, objection = look_again(path)
     _answer(out, view.to_json())
@@ -124,9 +124,9 @@ def _view(path: str, out: str) -> int:
 
 
 def _evict(directory: str) -> dict[str, Any]:
-    from iogauge.node import pagecache
+    from iogauge.node import files
 
-    return pagecache.evict(pagecache.files_below(directory)).to_json()
+    return files.evict(files.files_below(directory)).to_json()
 
 
 def _fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> int:
@@ -147,18 +147,18 @@ def _empty(directory: str) -> int:
 
 def _on_lustre(argv: list[str]) -> int | None:
     """Run a command for Lustre; return its exit status, or None for another command."""
-    from iogauge.job import lustre
+    from iogauge.job import target
 
     match argv:
         case ["pin", pins_file, directory, out]:
-            return _answer(out, lustre.pin(pins_file, expand(directory)))
+            return _answer(out, target.pin(pins_file, expand(directory)))
         case ["spread", count, directory]:
-            return _refuse(lustre.spread(int(count), expand(directory)))
+            return _refuse(target.spread(int(count), expand(directory)))
         case ["passed-on", *paths, _]:
-            print(json.dumps(lustre.passed_on_by([expand(path) for path in paths])))
+            print(json.dumps(target.passed_on_by([expand(path) for path in paths])))
             return 0
         case ["checksums", ("on" | "off") as state, directory, folder]:
-            lustre.switch_checksums(state, directory, folder)
+            target.switch_checksums(state, directory, folder)
             return 0
     return None
 

@@ -11,7 +11,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputEr
 from iogauge.core.units import format_value
 from iogauge.core.words import Tier
 from iogauge.evidence import model
-from iogauge.guards import contents, nodes
+from iogauge.guards import cache, nodes
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, MetricSeen
@@ -23,15 +23,15 @@ from iogauge.judge.verdict import (
     needed,
     worst,
 )
-from iogauge.plan.case import CasePlan, access_of
-from iogauge.plan.cost import (
+from iogauge.plan.case import (
     NOTHING_MEASURED,
+    CasePlan,
     MeasuredCeilings,
+    access_of,
     ceiling_reference,
     reference_doubt,
 )
-from iogauge.site.doubts import Doubt, of_bounds
-from iogauge.site.extras import PartitionExtras
+from iogauge.site.extras import Doubt, PartitionExtras, doubt_of_bounds
 
 #: Name, in place of a guard's number, of the findings about the reference itself.
 REFERENCE: Final = "reference"
@@ -190,12 +190,12 @@ def judge(
         return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
     if evidence.mismatch:
         said, warmed = evidence.mismatch, plan.warm_up
-        wrong = contents.verification(tool=plan.tool, complaint=said, warm_up=warmed)
+        wrong = cache.verification(tool=plan.tool, complaint=said, warm_up=warmed)
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
-    wide = [(name, doubt) for name, one in used.items() if (doubt := of_bounds(one))]
+    wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
     wide += beside_ceilings(plan, metrics, used, extras)
     findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []

@@ -1,19 +1,32 @@
-"""The clock of a node, beside the seconds since boot, and its cores.
+"""The clock of a node, beside the seconds since boot, and its cores. Its activity and that of its target: counters before and
+after the judged phases.
 
 Launchers bind a task to a core, not to one of its threads.
+
+A :class:`Load` is one look at one node; ``evidence/witness`` compares two looks. Bytes are counted
+by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``osc.*.state``) and the
+jobs of all clients (``*.job_stats``, on a server), in Lustre's part of debugfs. Users see the
+kernel's log if the site lets them. Invisible data are left out and marked as such.
+
+Written against Lustre 2.17.0.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.text import text_digest
+from iogauge.core.untrusted import build
+from iogauge.node.lustre import read_parameters
+from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of, uuid_of
 
 #: The kernel's description of each CPU.
 CPUS = Path("/sys/devices/system/cpu")
@@ -67,3 +80,203 @@ def read_clock() -> Clock:
     boot = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0])
     now = time.time()
     return Clock(now, boot, time.localtime(now).tm_gmtoff)
+
+
+#: Where a kernel shows what it shows to root alone.
+_DEBUGFS: Final = "/sys/kernel/debug/lustre"
+
+#: Seconds that reading the kernel's log may take.
+_LOG_SECONDS: Final = 0.2
+#: Characters of a line of the kernel's log; its own limit is near 1000.
+_LOG_LINE: Final = 2000
+
+#: Key of our own job among :attr:`Load.jobs`.
+OWN: Final = "own"
+
+#: Parameters to read, by the kind of device.
+_PARAMETERS: Final = {
+    "": ("jobid_var",),
+    "osc": ("import", "state"),
+    "mdc": ("import", "state"),
+    "obdfilter": ("job_stats",),
+    "mdt": ("job_stats",),
+}
+
+#: Harmless states of a connection: idle ones are closed after 20 s and opened again.
+HARMLESS: Final = frozenset({"NEW", "CONNECTING", "FULL", "IDLE"})
+
+#: Lustre's own words for a lost connection (ptlrpc/import.c), without the addresses in them.
+_COMPLAINT: Final = re.compile(
+    r"(?P<device>\S+-(?:osc|mdc)-(?!MDT)\S+): (?:This client was (?P<evicted>evicted) by (?P<by>[^;\s]+)"
+    r"|Connection to (?P<to>\S+) \(at [^)]*\) was (?P<lost>lost))"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the one-minute load.
+
+    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`.
+
+    ``states`` maps devices to the states of their connections to servers. ``history`` is their past
+    states, as (seconds since the epoch, device, state). ``timeouts`` counts their requests that
+    timed out. All three are empty or None if connections are invisible.
+
+    ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
+    ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
+    that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
+    ``uuid`` names the file system (:mod:`iogauge.node.mounts`), "" if unknown.
+    """
+
+    host: str
+    cache_id: str
+    time: float
+    load1: float
+    states: Mapping[str, str] = field(default_factory=dict)
+    history: tuple[tuple[int, str, str], ...] = ()
+    timeouts: int | None = None
+    log_end: int | None = None
+    complaints: tuple[tuple[int, str], ...] = ()
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    uuid: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Load:
+        """Return the look that :meth:`to_json` made plain; raises TypeError on other data."""
+        # Old looks have no UUID.
+        load: Load = build(Load, {"uuid": "", **data})
+        return load
+
+
+def parse_jobs(text: str) -> dict[str, int]:
+    """Return bytes read and written by each job, by identifier, from ``obdfilter.*.job_stats``."""
+    jobs: dict[str, int] = {}
+    job = ""
+    for line in text.splitlines():
+        match = re.match(r"- job_id:\s+\"?([^\"]*?)\"?\s*$", line)
+        if match:
+            job = match[1]
+            continue
+        match = re.match(r"\s+(?:read|write)_bytes:.*\bsum:\s*([0-9]{1,18})\b", line)
+        if match:
+            jobs[job] = jobs.get(job, 0) + int(match[1])
+    return jobs
+
+
+def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Pattern[str] | None:
+    """Return a pattern of our own job's identifier on the servers; None if it is unknown.
+
+    ``procname_uid`` counts every process of ours as our own. A variable that is unset here names no
+    job.
+    """
+    if jobid_var == "procname_uid":
+        return re.compile(rf".*\.{uid}")
+    value = environment.get(jobid_var, "")
+    return re.compile(re.escape(value)) if value else None
+
+
+def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str], ...]]:
+    """Return the last record's number in ``/dev/kmsg``, and a file system's lost connections."""
+    last, complaints = None, []
+    for line in text.splitlines():
+        head, separator, message = line.partition(";")
+        words = head.split(",")
+        if not separator or len(words) < 3 or not re.fullmatch("[0-9]{1,18}", words[1]):
+            continue
+        last = int(words[1])
+        match = _COMPLAINT.search(message[:_LOG_LINE])
+        if match and (fsname == "*" or match["device"].startswith(f"{fsname}-")):
+            what = f"evicted by {match['by']}" if match["evicted"] else f"lost {match['to']}"
+            complaints.append(
+                (last, f"{match['device'].split('-osc-')[0].split('-mdc-')[0]} {what}")
+            )
+    return last, tuple(complaints)
+
+
+def _connections(
+    parameters: Mapping[str, str],
+) -> tuple[dict[str, str], tuple[tuple[int, str, str], ...], int | None]:
+    """Return states, history and timeouts of the client's connections, for :class:`Load`."""
+    states: dict[str, str] = {}
+    history: list[tuple[int, str, str]] = []
+    timeouts: int | None = None
+    for name, value in parameters.items():
+        if not re.match(r"(osc\.\S+-osc-(?!MDT)|mdc\.)", name):
+            continue
+        device = name.split(".")[1]
+        device = device.split("-osc-")[0].split("-mdc-")[0]
+        if name.endswith(".state"):
+            if match := re.search(r"^current_state:\s*(\w+)", value, re.MULTILINE):
+                states[device] = match[1]
+            history += [
+                (int(when), device, state)
+                for when, state in re.findall(r"-\s*\[\s*([0-9]{1,18}),\s*(\w+)\s*\]", value)
+            ]
+        elif match := re.search(r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE):
+            timeouts = (timeouts or 0) + int(match[1])
+    return states, tuple(history), timeouts
+
+
+def _lustre(
+    parameters: Mapping[str, str], environment: Mapping[str, str], uid: int
+) -> dict[str, Any]:
+    """Return fields of a :class:`Load` from a client's or a server's parameters."""
+    states, history, timeouts = _connections(parameters)
+    own = own_job(parameters.get("jobid_var", ""), environment, uid)
+    jobs: dict[str, int] = {}
+    for name, value in parameters.items():
+        for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
+            is_own = own is not None and own.fullmatch(job)
+            key = OWN if is_own else text_digest(job)
+            jobs[key] = jobs.get(key, 0) + count
+    return {
+        "states": states,
+        "history": history,
+        "timeouts": timeouts,
+        "jobs": jobs,
+    }
+
+
+# Functions that read the machine.
+def _kernel_log() -> str:
+    """Return the kernel's log; raises OSError if it is unreadable or reading takes too long."""
+    fd, parts = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), []
+    deadline = time.monotonic() + _LOG_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            try:
+                parts.append(os.read(fd, 16384))
+            except BlockingIOError:
+                return b"".join(parts).decode(errors="replace")
+            except BrokenPipeError:  # lines were overwritten while we read
+                continue
+    finally:
+        os.close(fd)
+    raise TimeoutError("the kernel's log is too long")
+
+
+def look(path: str) -> Load:
+    """Look at this node and the file system of ``path``; unreadable data are left out."""
+    fields: dict[str, Any] = {}
+    with contextlib.suppress(OSError):
+        fields["cache_id"] = cache_id(path)
+    mount = None
+    with contextlib.suppress(OSError):
+        mount = find_mount(path)
+        fields["uuid"] = uuid_of(existing_parent(path), mount)
+    if mount is not None and mount.type == "lustre":
+        fsname = fsname_of(mount.source)
+        if os.geteuid() == 0 or os.access(_DEBUGFS, os.X_OK):
+            fields |= _lustre(read_parameters(fsname, _PARAMETERS), os.environ, os.getuid())
+        with contextlib.suppress(OSError):
+            fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
+    return Load(
+        **{"cache_id": "", **fields},
+        host=os.uname().nodename,
+        time=time.time(),
+        load1=os.getloadavg()[0],
+    )

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.words import Value
-from iogauge.node.directories import Directory
 from iogauge.node.host import Clock
 from iogauge.node.layouts import Layout, Pins
+from iogauge.node.lustre import Directory
 from iogauge.node.mounts import View
 
 # Written by ReFrame's host before the job.
@@ -68,7 +68,7 @@ STARTING_S: Final = 0.05
 STARTING_FOR_S: Final = 10.0
 CLOSE_S: Final = 0.02
 CLOSE_FOR_S: Final = 2.0
-#: A line for each :class:`iogauge.node.contents.Sample`.
+#: A line for each :class:`iogauge.node.files.Sample`.
 CONTENTS: Final = "contents.jsonl"
 
 #: A line for the :class:`iogauge.node.layouts.Layouts` of each repetition.

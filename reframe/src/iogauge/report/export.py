@@ -25,10 +25,10 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.columns import COLUMNS
+from iogauge.records.query import COLUMNS
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import UnrunCase
-from iogauge.report import table
+from iogauge.report import outcome
 from iogauge.report.history_table import RecordChoice
 from iogauge.report.outcome import Ending, SessionRecords
 
@@ -247,7 +247,7 @@ def markdown(records: Iterable[Record], ending: Ending) -> str:
     ]
     reasons = []
     for record in records:
-        for row in table.rows([record]):
+        for row in outcome.rows([record]):
             cells = (
                 f"{_MARKS[row.verdict]} {row.verdict.value}",
                 f"{record.system}:{record.partition} {row.scenario}",

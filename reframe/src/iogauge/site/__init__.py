@@ -1,14 +1,12 @@
 """What a site declares: partitions, targets, limits, topology, references.
 
-- doubts: declarations under which a PASS means little, or nothing
-- environment: the Spack environments that its settings name, for the scripts of ci/
-- extras: what a partition's ``extras`` say
+- extras: what a partition's ``extras`` say, and declarations under which a PASS means little, or nothing
 - folders: where sites are, and the site that a host name selects
 - machine: what this machine and its nodes have: programs, cores, memory, queues, the target
 - mistakes: find the mistakes in a site's settings file
 - references: the site's reference file and its marks, read strictly
 - settings: load the sites, and see which of them a host belongs to
-- stack: the software that a Spack environment installed
+- stack: the software that a Spack environment installed, and the environments that a site's settings name
 - topology: what a target is built of, the most that it can carry, and its other sizes
 - writing: the files of a new site and of its repository, from what was seen and answered
 """

@@ -1,28 +1,30 @@
-"""A partition's ``extras``: the target, the nodes that use it, the limits of a case.
+"""A partition's ``extras``: the target, the nodes that use it, the limits of a case. Declarations under which a PASS means
+little, or nothing.
 
 All that a site declares beyond ReFrame's own keys is modelled here and nowhere else. Checks never
 hold a size or a path of a site; sites never hold a line of Python.
+
+A declaration that leaves nothing to fail is a mistake: the settings or references that hold it are
+refused. One that leaves little is a doubt, and the site may have its reasons: ``iogauge validate``,
+``iogauge doctor`` and every case that rests on it name it.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from iogauge.core.measurement import Reference
 from iogauge.core.paths import ODD, VARIABLE
-from iogauge.core.units import (
-    format_bytes,
-)
+from iogauge.core.units import dimension, format_bytes, format_value
 from iogauge.core.words import Tier
+from iogauge.core.yamlfile import Mistake, show
 from iogauge.node.mounts import Cache
 from iogauge.site.topology import (
     Bytes,
@@ -458,3 +460,99 @@ class PartitionExtras(SiteModel):
         Raises pydantic's ValidationError.
         """
         return cls.model_validate({k: v for k, v in extras.items() if k not in _REFRAME_ADDS})
+
+
+#: A doubt and a mistake: that a number passes which is so many times worse than its reference.
+#: Healthy storage varies by tens of percent. A bound of exactly a tenth is not yet a mistake.
+DOUBTFUL_SLACK: Final = 2.0
+MOST_SLACK: Final = 10.001
+
+#: Spread, deviation and load of others from which the limit hardly excludes anything, as shares.
+DOUBTFUL_LIMIT: Final = 0.5
+
+#: Share of its ceiling that a target reaches if it is healthy: published systems reach 70 % to 94 %
+#: (site-configs/), and G6 remarks on less than 50 %.
+DOUBTFUL_SHARE: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What makes a reference prove little; nothing if ``refused``."""
+
+    saw: str
+    demands: str
+    remedy: str
+    refused: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.saw}; demanded: {self.demands}. {self.remedy}"
+
+
+def slack(lower: float | None, upper: float | None, unit: str) -> float:
+    """Return how many times worse than its value a number may be that meets a reference.
+
+    A rate is worse if it is less, a time if it is more. A ratio may be either, so that its narrower
+    side counts. Infinite if the side has no bound.
+    """
+    below = math.inf if lower is None or lower <= -1 else 1 / (1 + lower)
+    above = math.inf if upper is None else 1 + upper
+    kind = dimension(unit)
+    worse = above if kind == "time" else below if kind != "ratio" else min(below, above)
+    return worse
+
+
+def of_reference(key: str, part: int) -> str:
+    """Return the key of a part of a reference, as mistakes name it."""
+    return f"{key} ({('value', 'lower bound', 'upper bound', 'unit')[part]})"
+
+
+def loose(file: str, key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mistake]:
+    """Yield a mistake if a number passes a sound leaf that is ``most`` times worse than its value.
+
+    A missing bound is not reported: only the metric tells which bound it needs.
+    """
+    _, lower, upper, unit = leaf
+    side = {"time": 2, "ratio": 0}.get(dimension(unit), 1)
+    if slack(lower, upper, unit) >= most and leaf[side] is not None:
+        part, found = (of_reference(key, side), leaf[side]) if side else (key, leaf)
+        allowed = f"a bound that a number {most:.4g} times worse than the value does not meet"
+        yield Mistake(file, part, show(found), allowed)
+
+
+def doubt_of_bounds(reference: Reference) -> Doubt | None:
+    """Return the doubt about a reference whose bounds are wide; None if they are not."""
+    times = slack(reference.lower, reference.upper, reference.unit)
+    if times < DOUBTFUL_SLACK:
+        return None
+    return Doubt(
+        f"a number {format_value(times)} times worse than the reference passes",
+        f"less than {DOUBTFUL_SLACK:g} times",
+        "Narrow the bound in references.yaml (iogauge calibrate proposes one)",
+        refused=times >= MOST_SLACK,
+    )
+
+
+def doubts_of_extras(file: str, key: str, extras: PartitionExtras) -> Iterator[Mistake]:
+    """Yield the doubtful limits of a partition; ``key`` leads to its extras."""
+    sizes = {
+        "limits": extras.limits,
+        **{f"tiers.{name}": sized for name, sized in extras.tiers.items()},
+        **{f"cases.{name}": sized for name, sized in extras.cases.items()},
+    }
+    why = {
+        "max_spread": "else a case is hardly ever UNSTABLE, however far its samples lie apart",
+        "max_foreign": "else a case is hardly ever CONTAMINATED, whatever others do meanwhile",
+        "max_deviation": "else a storage target or node at half of the others' speed passes",
+    }
+    for name, values in sizes.items():
+        for limit, meaning in why.items():
+            share = getattr(values, limit, None)
+            if share is not None and share > DOUBTFUL_LIMIT:
+                allowed = f"at most {DOUBTFUL_LIMIT:.0%}: {meaning}"
+                yield Mistake(file, f"{key}.{name}.{limit}", f"{share:.0%}", allowed)
+    efficiency = extras.topology.efficiency if extras.topology else None
+    for way in ("read", "write") if efficiency else ():
+        share = getattr(efficiency, way)
+        if share < DOUBTFUL_SHARE:
+            allowed = f"at least {DOUBTFUL_SHARE:.0%}: it is the reference of cases without one"
+            yield Mistake(file, f"{key}.topology.efficiency.{way}", f"{share:.0%}", allowed)

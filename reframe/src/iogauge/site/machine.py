@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import deadline, untrusted
+from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, state_dir
 from iogauge.core.words import (
     DARSHAN,
@@ -41,12 +41,12 @@ from iogauge.core.words import (
     MDTEST,
     Fingerprint,
 )
-from iogauge.node import below, directories, probes
+from iogauge.node import below, lustre, probes
 from iogauge.node.host import usable_cores
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre import look, with_lustre
 from iogauge.node.mounts import Below, Mount, Space, View, find_mount, space_of, traits
-from iogauge.node.programs import too_old, version
+from iogauge.node.probes import too_old, version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
@@ -300,7 +300,7 @@ def memory_bytes() -> int:
 def target_path() -> str:
     """Return ``$IOGAUGE_TARGET``, or the current directory."""
     path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
-    return deadline.call(path, lambda: os.path.realpath(path))
+    return processes.call_in_time(path, lambda: os.path.realpath(path))
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +324,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     extras = partition.setdefault("extras", {})
     target = extras.setdefault("target", {})
     path = target.setdefault("path", target_path())
-    looked = deadline.call(path, lambda: _look(path))
+    looked = processes.call_in_time(path, lambda: _look(path))
     target.setdefault("type", looked.mount.type)
     target.setdefault("source", looked.mount.source)
     known = traits(looked.mount.type).over(looked.below)
@@ -472,7 +472,7 @@ def look_here(path: str) -> NodeSeen:
             view = with_lustre(view, True)
         except LustreError as error:
             troubles.append(f"storage targets: {error}")
-        seen = directories.look(view, None, True)
+        seen = lustre.look_at_directory(view, None, True)
         mdts = len(seen.metadata)
         if seen.default and len(seen.default.parts) == 1:
             (part,) = seen.default.parts

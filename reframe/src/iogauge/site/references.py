@@ -31,7 +31,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, format_value
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
-from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
+from iogauge.site.extras import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
 
 ACCEPTED: Final = "$accepted"

@@ -22,8 +22,7 @@ from iogauge.core.yamlfile import Mistake, YamlError, located, show
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.mounts import traits
 from iogauge.site import machine, stack
-from iogauge.site.doubts import of_extras
-from iogauge.site.extras import PartitionExtras
+from iogauge.site.extras import PartitionExtras, doubts_of_extras
 from iogauge.site.folders import (
     LOCAL,
     SETTINGS,
@@ -192,7 +191,7 @@ def doubts(folder: Path) -> list[Mistake]:
     found = References.of_site(folder.name).doubts()
     for name, extras in partitions(folder).items():
         key = f"systems.{folder.name}.partitions.{name}.extras"
-        found += of_extras(str(folder / SETTINGS), key, extras)
+        found += doubts_of_extras(str(folder / SETTINGS), key, extras)
     return found
 
 

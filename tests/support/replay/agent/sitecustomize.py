@@ -5,19 +5,19 @@ import os
 import sys
 from dataclasses import replace
 
-from iogauge.node import below, contents, lustre
+from iogauge.node import below, files, lustre
 from iogauge.node.mounts import Below
 
-_held = contents._held
+_held = files._held
 
 
 def _read(path: str, offset: int) -> tuple[memoryview, bool]:
     os.stat(path)
     text = f"{path} {offset}".encode()
-    return memoryview(hashlib.shake_128(text).digest(contents.BLOCK)), True
+    return memoryview(hashlib.shake_128(text).digest(files.BLOCK)), True
 
 
-def _full(directory: str, names: list[str], end: float) -> list[contents.Held]:
+def _full(directory: str, names: list[str], end: float) -> list[files.Held]:
     return [replace(held, stored=held.size) for held in _held(directory, names, end)]
 
 
@@ -46,7 +46,7 @@ def _servers(fsname: str) -> dict[str, str]:
 
 _connected = lustre.client_servers
 os.getxattr, lustre.client_servers = _getxattr, _servers
-contents._read, contents._held = _read, _full
-contents._kind = lambda path, offset: ""
+files._read, files._held = _read, _full
+files._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.
 below.resolve = lambda path, mount, root="/": Below()
