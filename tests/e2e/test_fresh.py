@@ -152,7 +152,7 @@ class TestMdtest:
         show = f"cat {ior_rig.base}/create.1.out; cp {ior_rig.base}/*.csv ."
         prints(ior_rig, "*create.1.*", f"{{ cat >/dev/null; {show}; }}")
         ior_rig.run(*MDTEST).never_passed(
-            r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' where '\S+/tree' was asked"
+            r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' instead of '\S+/tree'"
         )
 
     def test_output_of_one_repetition_for_another(self, ior_rig: Rig) -> None:
@@ -202,14 +202,14 @@ class TestFio:
     def test_output_of_one_repetition_for_another(self, fio_rig: Rig) -> None:
         fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
         fio_rig.run(*FIO).never_passed(
-            "repetition 2: it says description=randread.1.* where description=randread.2."
+            "repetition 2: it says description=randread.1.* instead of description=randread.2."
         )
 
     def test_output_of_the_creation_for_the_removal(self, fio_rig: Rig) -> None:
         edit = 's/filecreate/filedelete/; s/: "create"/: "remove"/'
         fio_rig.damage("fio", "fio-remove.1.json", f"sed '{edit}' fio-create.1.json >\"$out\"")
         fio_rig.run(*METADATA).never_passed(
-            "G22: fio .*, remove, repetition 1: it says description=create.1.* where description=remove.1."
+            "G22: fio .*, remove, repetition 1: it says description=create.1.* instead of description=remove.1."
         )
 
     @pytest.mark.parametrize(

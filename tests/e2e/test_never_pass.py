@@ -576,14 +576,14 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
 def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
     """Words that are changed, added and gone meet the judge in tests/unit/test_judge.py."""
     ior_rig.program("ior", '"$real" "${@/--posix.odirect/-g}"')
-    ior_rig.run(*IOR).never_passed("G22: ior", "'-g' where '--posix.odirect'")
+    ior_rig.run(*IOR).never_passed("G22: ior", "'-g' instead of '--posix.odirect'")
 
 
 @pytest.mark.needs_ior
 def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
     ior_rig.program("mdtest", '"$real" "$@" -p 0')
     run = ior_rig.run("-n", "MdtestHard")
-    run.never_passed("G22: mdtest", "'-p' where 'nothing'")
+    run.never_passed("G22: mdtest", "'-p' instead of 'nothing'")
 
 
 @pytest.mark.needs_fio

@@ -983,7 +983,7 @@ CHANGES = {
     ("oss4", 4): ("-E) ;;", r"G10: data\.0000000\d is on target"),
     ("oss8", 4): ("-k) ;;", "G10: no file was found"),
     ("oss12", 4): ("5) words+=(2) ;;", "G1: buffered read by the tasks that wrote"),
-    ("oss4", 1): ("1m) words+=(2m) ;;", "G22: ior.*'2m' where '1m'"),
+    ("oss4", 1): ("1m) words+=(2m) ;;", "G22: ior.*'2m' instead of '1m'"),
     ("oss8", 1): ("16g) words+=(8g) ;;", "G8: 68719476736 bytes moved"),
     ("oss12", 1): ("-C) ;;", "G1: buffered read by the tasks that wrote"),
 }

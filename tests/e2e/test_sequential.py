@@ -68,4 +68,4 @@ def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
         "elbencho",
         'for word in "$@"; do [ "$word" = --direct ] || words+=("$word"); done\nexec "$real" "${words[@]}"',
     )
-    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' where '--direct'")
+    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' instead of '--direct'")
