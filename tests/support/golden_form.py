@@ -374,7 +374,7 @@ def _forms_of_phases(parts: Sequence[_Parts]) -> Forms:
     found: Sequences = defaultdict(list)
     for part in parts:
         for phase in part.phases:
-            shared = phase.command[0] in ("<agent>", "<each>", "<dir>", "lfs")
+            shared = phase.command[0] in ("<agent>", "iog_do", "<each>", "<dir>", "lfs")
             found[EVERY_CHECK if shared else part.form, phase.name].append(phase.command)
     return {key: _form(sequences) for key, sequences in found.items()}
 

@@ -238,7 +238,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
         '    iog_sample write "$IOG_DIR"',
         "}",
         "iog_case() {",
-        '    iog_phase evict-read agent evict "$IOG_DIR" "evict-read.$IOG_REP"',
+        '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read run sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         "}",
@@ -249,7 +249,7 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
     plan = case(writes_first=True, layout=Layout(stripe_count=4))
     assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
     lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
-    facts = 'agent facts "$IOG_DIR"'
+    facts = 'iog_do facts "$IOG_DIR"'
     assert lines[lines.index("iog_write() {") :] == [
         "iog_write() {",
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
@@ -260,7 +260,7 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         '    iog_sample write "$IOG_DIR/$IOG_REP"',
         "}",
         "iog_case() {",
-        '    iog_phase evict-read agent evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
+        '    iog_phase evict-read iog_do evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
         '    iog_phase read run sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR/$IOG_REP"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',

@@ -1,7 +1,8 @@
 """The agent: commands that a job runs on the nodes themselves, by ``python -m iogauge.job.agent``.
 
 ``open CASE.json`` waits for the target's lock, checks the target and makes the case's directory, or
-refuses with status 3. It prints "opened", and keeps the lock until its standard input ends.
+refuses with status 3. It prints "opened", and keeps the lock until its standard input ends. Until then it runs other
+commands, which the job script sends it.
 ``open`` also restores settings of jobs that were killed before they could.
 
 These commands write their answer to ``OUT.<host>.json``, a file for each node, because launchers
@@ -183,7 +184,7 @@ def _command(argv: list[str]) -> int | None:
         case ["open", order_file]:
             from iogauge.job.opening import open_case
 
-            return open_case(order_file)
+            return open_case(order_file, main)
         case ["view", path, out]:
             return _view(expand(path), out)
         case ["evict", directory, out]:

@@ -13,6 +13,7 @@
 #   iog_layouts DIR         after the last write on Lustre: the layouts of the files below DIR
 #   iog_at_close CMD...     run CMD when the job ends, however it ends
 #   iog_reset               empty $IOG_DIR between repetitions
+#   iog_do WORDS...         a command of the agent, on this node, by the agent that runs already
 #
 # Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last six:
 #   RUNS phases.tsv         a line for each execution of a phase
@@ -60,12 +61,17 @@ iog_end() {
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_DIR_MADE$IOG_DIR in
         1*/iogauge/*/*/*)
-            "${IOG_AGENT[@]}" remove "$IOG_DIR" "$IOG_REMOVAL_SECONDS" ||
+            iog_remove "$IOG_DIR" "$IOG_REMOVAL_SECONDS" ||
                 echo "iogauge: left behind: $IOG_DIR; the session removes it, or: iogauge clean" >&2
             ;;
     esac
     iog_stop_keeper
     exit "$status"
+}
+
+# Remove a directory. After a signal there is no time to wait for what the agent may be at.
+iog_remove() {
+    if [ "$2" -eq 0 ]; then iog_do remove "$@"; else "${IOG_AGENT[@]}" remove "$@"; fi
 }
 
 # Tell the agent to give up the lock, and wait until it has.
@@ -183,6 +189,17 @@ iog_ask() {
         echo "$line"
     done
     return 2
+}
+
+# Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it does not
+# answer for an hour, start another one.
+iog_do() {
+    local words status
+    printf -v words '\t%s' "$@"
+    iog_ask 3600 do "${words#?}" >&2
+    status=$?
+    [ "$status" -eq 2 ] || return "$status"
+    "${IOG_AGENT[@]}" "$@"
 }
 
 iog_sample() {

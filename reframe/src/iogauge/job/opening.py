@@ -515,8 +515,11 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         return replace(opened, occupied=str(error))
 
 
-def open_case(order_file: str) -> int:
-    """Open a case by its order and keep the lock until the job script ends; return the status."""
+def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
+    """Open a case by its order and keep the lock until the job script ends; return the status.
+
+    ``run`` runs one of the agent's commands and returns its exit status.
+    """
     order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
     with contextlib.ExitStack() as leaving:
         opened = _prepare(order, leaving)
@@ -534,7 +537,7 @@ def open_case(order_file: str) -> int:
         held_by = opened.directory if order.type in EXACT else None
         recorder = Recorder(view.counters if view else (), held_by)
         try:
-            _serve(recorder, Sampler(order.type))
+            _serve(recorder, Sampler(order.type), run)
         finally:
             recorder.write()
     return 0
@@ -548,31 +551,46 @@ def _heard(recorder: Recorder) -> bytes:
     return os.read(0, 4096)
 
 
-def _serve(recorder: Recorder, sampler: Sampler) -> None:
+def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
     A line ``phase N`` says that a phase begins. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
-    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. The answer is the
-    line, after ``done`` or ``failed``.
+    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``do N WORDS`` runs a command of the
+    agent, with a tab between two words. The answer is the line, after ``done`` or ``failed``.
     """
     waiting = b""
     while chunk := _heard(recorder):
         *lines, waiting = (waiting + chunk).split(b"\n")
-        for line in map(os.fsdecode, lines):
-            if line == "end":
+        for line in lines:
+            if line == b"end":
                 return
-            match line.split(" ", 3):
-                case ["phase", _]:
-                    done = _began(recorder)
-                case ["empty", _]:
-                    done = _emptied()
-                case ["layouts", number, directory]:
-                    done = _noted(int(number), directory)
-                case ["sample", number, after, directory]:
-                    done = _sampled(sampler, int(number), after, directory)
-                case _:
-                    continue
-            _say(f"{'done' if done else 'failed'} {line}")
+            done = _obey(os.fsdecode(line), recorder, sampler, run)
+            if done is not None:
+                sys.stdout.buffer.write(b"done " if done else b"failed ")
+                sys.stdout.buffer.write(line + b"\n")
+                sys.stdout.flush()
+
+
+def _obey(
+    line: str, recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
+) -> bool | None:
+    """Obey a line of the job script and return whether that succeeded; None for other words."""
+    word, _, rest = line.partition(" ")
+    number, _, words = rest.partition(" ")
+    match word:
+        case "phase":
+            return _began(recorder)
+        case "empty":
+            return _emptied()
+        case "layouts":
+            return _noted(int(number), words)
+        case "sample":
+            after, _, directory = words.partition(" ")
+            return _sampled(sampler, int(number), after, directory)
+        case "do":
+            with contextlib.redirect_stderr(sys.stdout):
+                return run(words.split("\t")) == 0
+    return None
 
 
 def _began(recorder: Recorder) -> bool:

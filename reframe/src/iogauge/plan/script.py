@@ -62,6 +62,10 @@ class Launch:
     restore: str = ""
     interface: str | None = None
 
+    def on_each_node(self, *command: str) -> list[str]:
+        """Return words that run a command of the agent on every node."""
+        return [*self.each_node, *self.agent, *command] if self.each_node else ["iog_do", *command]
+
 
 def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     """Return lines of the job script that run one phase on the files of a directory."""
@@ -69,7 +73,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         return []
     lines, more = [], ""
     if phase.access.evict:
-        words = [*launch.each_node, *launch.agent, "evict", directory, evict_stem(phase.name, REP)]
+        words = launch.on_each_node("evict", directory, evict_stem(phase.name, REP))
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
@@ -160,7 +164,7 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         return [f"    {line}" for line in [*start, *out]]
 
     start, first, last = (
-        f"iog_phase {out} {shell_command([*launch.each_node, *launch.agent, 'facts', DIR, out])}"
+        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}"
         for out in FACTS
     )
     prepare = [f"    {start}"]
@@ -168,7 +172,7 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         words = [*launch.agent, "restore", launch.restore]
         prepare.append(f"    iog_at_close {shell_command(words)}")
     if plan.nodes > 1:
-        words = [*launch.each_node, *launch.agent, "view", DIR, VIEW]
+        words = launch.on_each_node("view", DIR, VIEW)
         prepare.append(f"    iog_phase view {shell_command(words)}")
     if any(phase.on_servers for phase in plan.phases):
         words = [plan.tool, str(plan.nodes), launch.interface or "", *launch.each_node]
