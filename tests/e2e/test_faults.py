@@ -427,11 +427,11 @@ def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) ->
 
 
 def wait_for_half(rig: Rig, names: int) -> None:
-    def few() -> bool:
-        left = sum(1 for path in rig.leftovers() if path.name.isdigit())
-        return 0 < left < 0.8 * names
+    def left() -> int:
+        return sum(1 for path in rig.leftovers() if path.name.isdigit())
 
-    wait_for(few, 60, "the removal to be under way")
+    wait_for(lambda: left() > 0.9 * names, 60, "the names")
+    wait_for(lambda: 0 < left() < 0.8 * names, 60, "the removal to be under way")
 
 
 def marked(rig: Rig) -> list[Path]:

@@ -136,7 +136,8 @@ def test_jobs_at_once_work_one_after_the_other(job: Callable[..., Job]) -> None:
 
 #: The job's directory is removed with a pause before and after.
 SLOW_REMOVAL = (
-    'slowly() { sleep 0.5; "$@"; touch removed; sleep 1; }; IOG_AGENT=(slowly "${IOG_AGENT[@]}")'
+    'eval "remove_now() $(declare -f iog_remove | tail -n +2)"; '
+    'iog_remove() { sleep 0.5; remove_now "$@"; touch removed; sleep 1; }'
 )
 
 
@@ -335,6 +336,24 @@ def test_a_directory_that_the_keeper_cannot_empty_ends_the_job(job: Callable[...
     status, printed = one.end()
     assert status == 1 and "iogauge: empty: " in printed
     assert not (one.stage / "after.1.out").exists()
+
+
+@pytest.mark.parametrize("before", ["", 'kill -KILL "$IOG_KEEPER_PID"'], ids=["keeper", "none"])
+def test_a_command_of_the_agent_gets_its_words_as_they_are(
+    job: Callable[..., Job], before: str
+) -> None:
+    folder = "two  words, ü and \\x"
+    body = (
+        f"{before or ':'}\nmkdir \"$IOG_DIR/{folder}\"\necho 1 >\"$IOG_DIR/{folder}/a\"\n"
+        f'iog_phase evict iog_do evict "$IOG_DIR/{folder}" "seen by"\n'
+        f'iog_sample write "$IOG_DIR/{folder}"\niog_do evict'
+    )
+    one = job("one").start(body)
+    status, printed = one.end()
+    assert (status, "usage: python" in printed) == (0, True), printed
+    assert one.said(f"seen by.{os.uname().nodename}.json")["files"] == 1
+    if not before:
+        assert one.said("contents.jsonl")["files"]
 
 
 @pytest.mark.parametrize("signal_", ["KILL", "STOP"])

@@ -172,7 +172,7 @@ def launch(
 
 def test_a_case_of_one_node() -> None:
     started = launch("mpirun -np 2", "mpirun", agent=("agent", "x y"))
-    facts = "agent 'x y' facts \"$IOG_DIR\""
+    facts = 'iog_do facts "$IOG_DIR"'
     assert job_functions(case(), started) == [
         "iog_prepare() {",
         f"    iog_phase facts-start {facts} facts-start",
@@ -182,7 +182,7 @@ def test_a_case_of_one_node() -> None:
         "    iog_reset",
         '    iog_phase write mpirun -np 2 sh /witness.sh tool "$IOG_DIR/write"',
         '    iog_sample write "$IOG_DIR"',
-        '    iog_phase evict-read agent \'x y\' evict "$IOG_DIR" "evict-read.$IOG_REP"',
+        '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
         '    iog_phase read mpirun -np 2 sh /witness.sh tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',

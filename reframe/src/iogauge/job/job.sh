@@ -192,11 +192,11 @@ iog_ask() {
 }
 
 # Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it does not
-# answer for an hour, start another one.
+# answer for ten minutes, start another one.
 iog_do() {
     local words status
     printf -v words '\t%s' "$@"
-    iog_ask 3600 do "${words#?}" >&2
+    iog_ask 600 do "${words#?}" >&2
     status=$?
     [ "$status" -eq 2 ] || return "$status"
     "${IOG_AGENT[@]}" "$@"
