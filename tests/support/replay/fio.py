@@ -8,18 +8,16 @@ are off (``lctl`` beside this), reads go at ``read_iops_unchecked``.
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import re
-import signal
-import socket
 import sys
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import figures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 #: Options of a job file that are replayed.
 _KNOWN = frozenset(
@@ -56,16 +54,15 @@ _KNOWN = frozenset(
 _LAYOUT_BYTES_S = 1 << 30
 
 
-@dataclass(frozen=True)
 class Job:
     """A job file with one section."""
 
-    name: str
-    options: dict[str, str]
+    def __init__(self, name: str, options: dict[str, str]) -> None:
+        self.name, self.options = name, options
 
     @classmethod
     def of(cls, file: str) -> Job:
-        head, *lines = Path(file).read_text().split()
+        head, *lines = figures.text_of(file).split()
         options = dict(line.split("=", 1) for line in lines)
         for name in ("description", "directory"):
             options[name] = re.sub(
@@ -100,13 +97,11 @@ class Job:
         return {os.path.join(self.options["directory"], name): size for name in names}
 
 
-@dataclass(frozen=True)
 class Rate:
     """What one node did: operations in so many milliseconds."""
 
-    operations: int
-    milliseconds: int
-    block: int
+    def __init__(self, operations: int, milliseconds: int, block: int) -> None:
+        self.operations, self.milliseconds, self.block = operations, milliseconds, block
 
     @property
     def iops(self) -> float:
@@ -141,7 +136,7 @@ def rates(job: Job, nodes: int, output: str) -> list[Rate]:
 
 def scaled(recorded: dict[str, Any], job: Job, rate: Rate, processes: int) -> dict[str, Any]:
     """A recorded entry at another rate; the direction is the job's."""
-    entry = copy.deepcopy(recorded)
+    entry = json.loads(json.dumps(recorded))
     moving, still = entry["read"], entry["trim"]
     moved = rate.operations * rate.block
     bytes_s = moved * 1000 // rate.milliseconds
@@ -223,6 +218,9 @@ def use_files(job: Job, clients: list[str]) -> None:
 
 def serve(where: str) -> None:
     """Listen until killed."""
+    import signal
+    import socket
+
     address, port = where.removeprefix("ip:").split(",")
     with socket.create_server((address, int(port))):
         print(f"fio: server listening on {address},{port}", flush=True)
@@ -231,6 +229,8 @@ def serve(where: str) -> None:
 
 def answers(client: tuple[str, int]) -> bool:
     """Whether a server can be reached; one that cannot is left out, as fio does."""
+    import socket
+
     try:
         socket.create_connection(client, timeout=5).close()
     except OSError as error:
@@ -248,7 +248,7 @@ def main(argv: list[str]) -> int:
         name, _, value = word.partition("=")
         if name == "--client":
             # A file with an address on each line, or one server.
-            servers = Path(value).read_text().split() if Path(value).is_file() else [value]
+            servers = figures.text_of(value).split() if os.path.isfile(value) else [value]
             for server in servers:
                 address, _, port = server.partition(",")
                 clients.append((address, int(port)))
@@ -268,5 +268,5 @@ def main(argv: list[str]) -> int:
     reached = [client for client in clients if answers(client)]
     use_files(job, [address for address, _ in reached] if clients else [""])
     found = remote(job, reached, output) if clients else local(job, output)
-    Path(output).write_text(json.dumps(found, indent=1))
+    figures.write(output, json.dumps(found, indent=1))
     return 0

@@ -8,16 +8,16 @@ ranks that write are as many as the hints for Cray MPICH ask for.
 
 from __future__ import annotations
 
-import fnmatch
 import getopt
 import json
 import os
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import figures
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _MIB = 2**20
 _FLAGS = "wrecgCzmkEFWR"
@@ -26,14 +26,14 @@ _VALUES = "a:o:t:b:s:Q:i:d:O:G:"
 _MOVING = 0.9995
 
 
-@dataclass
 class Asked:
     """The command line."""
 
-    words: list[str]
-    flags: dict[str, bool] = field(default_factory=lambda: dict.fromkeys(_FLAGS, False))
-    values: dict[str, str] = field(default_factory=dict)
-    directives: dict[str, str] = field(default_factory=dict)
+    def __init__(self, words: list[str]) -> None:
+        self.words = words
+        self.flags = dict.fromkeys(_FLAGS, False)
+        self.values: dict[str, str] = {}
+        self.directives: dict[str, str] = {}
 
     @classmethod
     def of(cls, argv: list[str]) -> Asked:
@@ -118,7 +118,10 @@ class Asked:
             return int(given)
         if not self.flags["c"]:
             return self.tasks
-        for one in os.environ.get("MPICH_MPIIO_HINTS", "").split(","):
+        told = os.environ.get("MPICH_MPIIO_HINTS", "")
+        if told:
+            import fnmatch
+        for one in told.split(",") if told else ():
             pattern, *hints = one.split(":")
             said = dict(hint.split("=", 1) for hint in hints)
             if fnmatch.fnmatchcase(self.file, pattern) and said.get("romio_cb_write") == "enable":
@@ -126,13 +129,11 @@ class Asked:
         return self.tasks // self.per_node
 
 
-@dataclass
 class Done:
     """One phase: the operation, its bandwidth in MiB/s as printed, and its times."""
 
-    operation: str
-    mib_s: float
-    seconds: float
+    def __init__(self, operation: str, mib_s: float, seconds: float) -> None:
+        self.operation, self.mib_s, self.seconds = operation, mib_s, seconds
 
     @property
     def moving(self) -> float:
@@ -304,7 +305,7 @@ def darshan_log(asked: Asked, done: list[Done]) -> None:
         "seconds": sum(one.seconds for one in done),
         "reduced": os.environ.get("DARSHAN_DISABLE_SHARED_REDUCTION") != "1",
     }
-    Path(os.environ["DARSHAN_LOGFILE"]).write_text(json.dumps(seen))
+    figures.write(os.environ["DARSHAN_LOGFILE"], json.dumps(seen))
 
 
 def main(argv: list[str]) -> int:
@@ -313,8 +314,8 @@ def main(argv: list[str]) -> int:
     print(f"Writing output to {asked.directives['summaryFile']}")
     done = [one for number in range(asked.repetitions) for one in perform(asked, number)]
     output = asked.directives["summaryFile"]
-    Path(output).write_text(json.dumps(document(asked, done), indent=2))
+    figures.write(output, json.dumps(document(asked, done), indent=2))
     if ranks := asked.directives.get("saveRankPerformanceDetailsCSV"):
-        Path(ranks).write_text(rank_rows(asked, done))
+        figures.write(ranks, rank_rows(asked, done))
     darshan_log(asked, done)
     return 0
