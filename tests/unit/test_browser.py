@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iogauge.alarm import collect, page, profile, sweeps
+from iogauge.alarm import charts, collect, page, profile, sweeps
 from iogauge.alarm.sweeps import Plot
 from iogauge.cli import app
 from iogauge.records import journal
@@ -384,3 +384,22 @@ def test_the_published_charts_are_drawn_with_their_points(
         assert dots[x].reference is not None
         assert dots[x].reference.value == pytest.approx(value, rel=0.02)
     assert plots[title].sources
+
+
+def test_what_a_document_shows_only_as_a_graph_is_said_beside_the_chart(
+    plots: dict[str, Plot],
+) -> None:
+    words = "reference (some points have none)"
+    for title, said in {
+        "TaskScaling on azure-cyclecloud:oss12 MiB/s": "With 12 OSS the document has a graph only",
+        "StripeCount on kaust-shaheen2:lustre MiB/s": "Between 1 and 144 the document has a graph",
+        "ServerScaling write_bw on oracle-oci MiB/s": "NVMe by itself is a graph",
+    }.items():
+        plot = plots[title]
+        some = any(dot.reference is None for dot in plot.dots)
+        assert said in plot.caption, plot.caption
+        assert (words in charts.sweep(plot, lambda dot: "r0")) == some
+    assert words in charts.sweep(
+        plots["TaskScaling on azure-cyclecloud:oss12 MiB/s"], lambda d: "r0"
+    )
+    assert not any("…" in plot.caption for plot in plots.values())

@@ -338,9 +338,10 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop: float) ->
     assert states.summary(found) == f"1 series: {word}"
     assert states.chance(found, 0.05).endswith("in 30 runs (1 series)")
     if drop:
-        ((row,),) = states.rows(found, {}).values()
-        assert row[1] == "write_iops, write_bw"
-        assert re.fullmatch(r"[\d.]+ ops/s, [\d.]+ MiB/s", row[3])
+        ((first, second),) = states.rows(found, {}).values()
+        assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(" ops/s")
+        assert second[:3] == ("", "write_bw", "") and second[3].endswith(" MiB/s")
+        assert not any(second[4:])
 
 
 def test_a_bandwidth_that_once_went_its_own_way_is_a_fact_of_its_own() -> None:

@@ -564,7 +564,9 @@ def _legend(plot: Plot) -> Iterator[str]:
     if plot.proportional:
         yield '<path class="ideal" d="M0 0h26"/><text x="34" y="4">proportional to the first point</text>'
     if any(dot.reference for dot in plot.dots):
-        yield '<path class="published" d="M4 0h18"/><text x="34" y="4">reference</text>'
+        every = all(dot.reference for dot in plot.dots)
+        words = "reference" if every else "reference (some points have none)"
+        yield f'<path class="published" d="M4 0h18"/><text x="34" y="4">{words}</text>'
     for value, text in plot.ceilings.items():
         words = f"ceiling {short(round(value))} {plot.unit}"
         if len(words) + len(text) < 34:

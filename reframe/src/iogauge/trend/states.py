@@ -443,23 +443,21 @@ HEADINGS: Final = (
 
 
 def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list[tuple[str, ...]]]:
-    """Return the facts to look at by system and partition, surest alarms first."""
+    """Return the facts to look at by system and partition, surest alarms first.
+
+    A bandwidth that repeats operations per second has a row with its level, which continues theirs.
+    """
     found: dict[str, list[tuple[str, ...]]] = {}
     for series, *others in sorted(
         facts(judged), key=lambda fact: (list(State).index(fact[0].state), fact[0].false_alarms)
     ):
         here = found.setdefault(f"{series.system}:{series.partition}", [])
-        name, change = (short_name(series.case), _names([series, *others])), series.change
+        name, change = (short_name(series.case), series.metric), series.change
+        before = len(here)
         if series.state in _SHOWN:
-            levels = [
-                f"{format_value(s.level)} {s.unit}"
-                for s in (series, *others)
-                if s.level is not None
-            ]
-            was = ", ".join(levels) or "-"
             here.append(
                 (
-                    *(*name, series.state.value, was),
+                    *(*name, series.state.value, _level(series)),
                     "-" if change is None else _size(change),
                     _since(change, series.recovered),
                     one_of(series.false_alarms),
@@ -470,6 +468,8 @@ def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list
             size, since = _size(series.started), _since(series.started, None)
             why = _changed(series.started, fingerprints) or "the series"
             here.append((*name, "changed with", "-", size, since, "-", why))
+        if len(here) > before:
+            here += [("", other.metric, "", _level(other), "", "", "", "") for other in others]
     return {place: lines for place, lines in found.items() if lines}
 
 
@@ -480,6 +480,10 @@ def facts(judged: Sequence[Judged]) -> list[list[Judged]]:
         if series.repeats:
             found[series.line, series.repeats].append(series)
     return list(found.values())
+
+
+def _level(series: Judged) -> str:
+    return "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
 
 
 def _names(fact: Sequence[Judged]) -> str:
