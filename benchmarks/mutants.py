@@ -371,6 +371,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "all-fetched-again", "guards", "witness.py",
+        "        extra = max(extra, *(e.claimed // _DROPPED for e in executions if e), 0)",
+        "        extra = max(extra, *(e.claimed for e in executions if e), 0)",
+        "tests/unit/test_seen.py::test_g8_lets_a_buffered_read_fetch_a_quarter_again",
+        "a tool reads its data twice from storage, and its rate counts them once",
+        passes=True,
+    ),
+    Mutant(
         "requests-not-counted", "guards", "witness.py",
         "            if total and theirs >= FOREIGN_REQUESTS:",
         "            if total and theirs >= FOREIGN_BYTES:",
