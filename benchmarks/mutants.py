@@ -647,6 +647,13 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
+        "children-not-killed", "job", "background.sh",
+        '        [ "$3" != "$1" ] || iog_kill "${line%% *}"\n',
+        "",
+        "tests/unit/test_background.py::test_a_program_that_hangs_in_its_handler_is_killed_with_its_children",
+        "an fio that hangs is killed, its jobs wait for ever, and the target stays locked",
+    ),
+    Mutant(
         "witness-hides-status", "job", "witness.sh",
         '[ "$status" -eq 0 ] || exit "$status"',
         '[ "$status" -eq 0 ] || exit 0',
