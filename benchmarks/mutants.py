@@ -647,6 +647,14 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
+        "disks-not-alone", "job", "opening.py",
+        "            if order.alone:\n",
+        "            if False:\n",
+        "tests/unit/test_job_lock.py::test_jobs_on_one_disk_work_one_after_the_other",
+        "two cases on one disk run at once, and each measures the load of the other",
+        passes=True,
+    ),
+    Mutant(
         "children-not-killed", "job", "background.sh",
         '        [ "$3" != "$1" ] || iog_kill "${line%% *}"\n',
         "",
