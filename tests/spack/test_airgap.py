@@ -44,6 +44,10 @@ def repository(tmp_path):
             shutil.copy2(ROOT / name, suite / name)
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "v1"], ["tag", "v1"]):
         subprocess.run([*GIT, *words], cwd=suite, check=True)
+    (top / "sites/mine").mkdir(parents=True)
+    (top / "sites/mine/settings.yaml").write_text(
+        "systems: [{name: mine, hostnames: [nowhere], partitions: []}]\n"
+    )
     writing.write_repository(top, "mine", "scratch", False)
     pin(top, "v1")
     return top
