@@ -3,11 +3,12 @@
 - ceiling: what the layers below the file system carry
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases: curves, pairs, baselines, sizes
+- elbencho: scenarios that run elbencho
 - fio: scenarios that run fio
 - io500: scenarios that run IO500
 - ior: scenarios that run IOR, also those in which all tasks write one file
 - judged: the base class of every case, measured or computed
-- load: sequential and other loads with fio or elbencho, also on a full target
+- load: sequential and other loads with fio, also on a full target
 - mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
 - storage: the base class of every measured case, and what ReFrame's host writes for its job
@@ -46,8 +47,8 @@ from iogauge.check.ior import (
     SharedFileCheck,
     SizedFileCheck,
 )
+from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.load import (
-    ElbenchoCheck,
     EnduranceCheck,
     FillLevelCheck,
     FioSequentialCheck,
@@ -74,6 +75,7 @@ __all__ = [
     "DefaultWritersCheck",
     "DeviceCeilingCheck",
     "ElbenchoCheck",
+    "ElbenchoFilesCheck",
     "EnduranceCheck",
     "FillLevelCheck",
     "FioCheck",

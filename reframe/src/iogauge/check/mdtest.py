@@ -51,6 +51,25 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
     return parse
 
 
+def files_of_each(check: StorageCheck, share: int, file_bytes: int, directories: int = 1) -> int:
+    """Return the files of each task, as many in each directory; raises ValueError if the limits allow none.
+
+    ``share`` is the fraction of the case's files that all tasks may make, ``file_bytes`` the bytes of a file.
+    """
+    limits, tasks = check.site.limits, check.total_tasks
+    files = limits.case_files // share
+    if file_bytes:
+        files = min(files, limits.case_bytes // max(file_bytes, 4096))
+    items = int(files // tasks // directories * directories)
+    if items < 1:
+        raise ValueError(
+            f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+            f"one file of {file_bytes} bytes at least for each of {tasks} task(s) in each "
+            f"of {directories} directories"
+        )
+    return items
+
+
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
@@ -83,18 +102,7 @@ class MdtestCheck(StorageCheck):
     @property
     def items_per_task(self) -> int:
         """Return the files that each task may make; raises ValueError if the limits allow none."""
-        limits, each = self.site.limits, self.directories
-        files = limits.case_files // self.share
-        if self.file_bytes:
-            files = min(files, limits.case_bytes // max(self.file_bytes, 4096))
-        items = int(files // self.total_tasks // each * each)
-        if items < 1:
-            raise ValueError(
-                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
-                f"one file of {self.file_bytes} bytes at least for each of {self.total_tasks} task(s) in each "
-                f"of {each} directories"
-            )
-        return items
+        return files_of_each(self, self.share, self.file_bytes, self.directories)
 
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove the items."""
