@@ -127,7 +127,9 @@ class ElbenchoFilesCheck(_OnAllNodes):
         data = all_files * self.file_bytes
         shifted = self.nodes > 1
 
-        def phase(action: elbencho.Action, metric: Metric, access: Access, **more: Any) -> PhasePlan:
+        def phase(
+            action: elbencho.Action, metric: Metric, access: Access, **more: Any
+        ) -> PhasePlan:
             output = f"elbencho-{action}.{REP}.json"
             options = elbencho.FilesOptions(
                 directory=DIR,

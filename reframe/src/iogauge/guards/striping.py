@@ -18,7 +18,9 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     """Return how a file's layout differs from the requested layout, or None if it does not."""
     if request.begins_on_metadata and file.parts[0].pattern != "mdt":
         return f"has its first bytes in {file.parts[0]}"
-    last = next((one for one in reversed(file.instantiated) if one.pattern != "mdt"), file.parts[-1])
+    last = next(
+        (one for one in reversed(file.instantiated) if one.pattern != "mdt"), file.parts[-1]
+    )
     if request.pool is not None and last.pool != request.pool:
         return f"is in pool {last.pool or 'none'}"
     components = file.parts if file.composite else ()

@@ -186,7 +186,9 @@ def with_files(top: str) -> dict[str, tuple[int, ...]]:
     holding = sorted(folder for folder, _, names in os.walk(top) if names)
     chosen = random.sample(holding, min(_DIRECTORIES, len(holding)))
     return {
-        os.path.relpath(path, top): lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[0]
+        os.path.relpath(path, top): lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[
+            0
+        ]
         for path in chosen
     }
 

@@ -162,7 +162,6 @@ class Layout:
             words += ["-i", str(self.start)]
         return words + pool
 
-
     @property
     def begins_on_metadata(self) -> bool:
         """Return whether the first bytes of each file lie with its metadata."""

@@ -210,16 +210,18 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
             f"found {excerpt(' '.join(rest))}"
         )
     done = member(data, "last_done", "elbencho")
-    entries, rate, shown_ms = (_count(done, key) for key in ("entries", "entries/s", "elapsed_time_ms"))
+    (entries, rate), shown_ms = (
+        (_count(done, key) for key in ("entries", "entries/s")),
+        _milliseconds(done),
+    )
     if entries != files:
         raise ToolOutputError(f"elbencho: {action}: {entries} files, expected {files}")
     # It cuts both numbers to whole ones.
-    most, least = 1000 * entries / shown_ms, 1000 * entries / (shown_ms + 1)
-    if not least - 1 <= rate <= most:
+    if not 1000 * entries / (shown_ms + 1) - 1 <= rate or rate * shown_ms > 1000 * entries:
         raise ToolOutputError(
             f"elbencho: {action}: {entries} files in {shown_ms} ms, but it says {rate} a second"
         )
-    seconds = shown_ms / 1000
+    seconds = min(entries / rate, (shown_ms + 1) / 1000)
     if rest:
         seconds += _milliseconds(member(lines[at + 1], "last_done", "elbencho")) / 1000
     phase = Phase(
