@@ -28,6 +28,7 @@ from iogauge.check.derived import (
     baseline_checks,
     sized_checks,
 )
+from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.fio import (
     ChecksumCheck,
     FioCheck,
@@ -47,7 +48,6 @@ from iogauge.check.ior import (
     SharedFileCheck,
     SizedFileCheck,
 )
-from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.load import (
     EnduranceCheck,
     FillLevelCheck,
@@ -56,11 +56,11 @@ from iogauge.check.load import (
     QueueDepthCheck,
     SampleReadCheck,
 )
-from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
+from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck, MdWorkbenchCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
-from iogauge.node.layouts import Layout
+from iogauge.node.layouts import Component, DirectoryLayout, Layout
 from iogauge.node.mounts import traits
 from iogauge.records import derive
 
@@ -71,9 +71,11 @@ __all__ = [
     "BoxScalingCheck",
     "CheckpointCheck",
     "ChecksumCheck",
+    "Component",
     "CurveCheck",
     "DefaultWritersCheck",
     "DeviceCeilingCheck",
+    "DirectoryLayout",
     "ElbenchoCheck",
     "ElbenchoFilesCheck",
     "EnduranceCheck",
@@ -90,6 +92,7 @@ __all__ = [
     "MdWorkbenchCheck",
     "MdtNeedleCheck",
     "MdtestCheck",
+    "MdtestOnMdtsCheck",
     "MemoryCeilingCheck",
     "NetworkCeilingCheck",
     "NodeNeedleCheck",

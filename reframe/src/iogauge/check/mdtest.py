@@ -9,15 +9,18 @@ client's own cache, which an ordinary user cannot empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.check.storage import StorageCheck
-from iogauge.core import words
-from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.core import untrusted, words
+from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.evidence.model import DIRECTORIES_FOUND
+from iogauge.node.layouts import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import STRIPE_DIRECTORY
 from iogauge.tools import mdtest
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
@@ -80,6 +83,8 @@ class MdtestCheck(StorageCheck):
     file_bytes: int = 0
     #: Options of mdtest for the tree, see :class:`iogauge.tools.mdtest.MdtestOptions`.
     tree: Mapping[str, Any] = MappingProxyType({})
+    #: Layout that is requested for the files, read back from each of them; None means the target's own.
+    layout: Layout | None = None
     #: Only reads are measured, each task's files in a shuffled order. All files are made.
     random_reads: bool = False
 
@@ -141,6 +146,7 @@ class MdtestCheck(StorageCheck):
                 stored_bytes=data if "create" in does else 0,
                 # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
                 syncs=name in ("create", "remove") and metric in self.promise(),
+                lays_out=name == "create" and self.layout is not None,
             )
             phases.append(plan)
 
@@ -163,6 +169,7 @@ class MdtestCheck(StorageCheck):
             repeat=phases,
             held_bytes=max(data, 4096 * files if self.file_bytes else 0),
             files=files + self.total_tasks + 1 + self.directories,
+            layout=self.layout,
         )
 
     def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
@@ -170,6 +177,58 @@ class MdtestCheck(StorageCheck):
         if not self.random_reads:
             return read
         return replace(read, parse=_counting(self.file_bytes), data_bytes=data)
+
+
+class MdtestOnMdtsCheck(MdtestCheck):
+    """mdtest in directories that lie on chosen metadata targets of Lustre, or over several of them.
+
+    A subclass sets ``directory_layout``. The job asks for it as the default of the directory that holds mdtest's own, and
+    reads back where those with files lie, after they were made.
+    """
+
+    directory_layout: DirectoryLayout
+
+    def plan(self) -> CasePlan:
+        """Make the directory, create, and ask where the files are; then as every mdtest."""
+        topology = self.site.topology
+        known = topology.metadata_targets if topology else None
+        if self.site.target.striped_by != "lustre" or known is None or known < 2:
+            raise ValueError(
+                f"topology.metadata_targets is {known}, and the target is striped by {self.site.target.striped_by}: "
+                "expected two metadata targets or more of a Lustre file system; there is nothing to choose from"
+            )
+        case, tree = super().plan(), f"{DIR}/tree"
+        create, *others = case.repeat
+        asked = _by_agent(STRIPE_DIRECTORY, [*self.directory_layout.arguments(), tree])
+        found = replace(_by_agent(DIRECTORIES_FOUND, [tree]), parse=parse_with_files)
+        return replace(
+            case,
+            repeat=[asked, create, found, *others],
+            directory_layout=self.directory_layout,
+        )
+
+
+def _by_agent(name: str, words: Sequence[str]) -> PhasePlan:
+    return PhasePlan(
+        name=name,
+        command=[name, *words],
+        launch="agent",
+        parse=None,
+        rates={},
+        access=Access(direction="none"),
+    )
+
+
+def parse_with_files(printed: Printed) -> ToolOutput:
+    """Return the metadata targets that the agent printed, by directory; raises :class:`ToolOutputError`."""
+    try:
+        told: Any = untrusted.parse_json(printed.result)
+        found = {str(path): tuple(int(index) for index in on) for path, on in told.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ToolOutputError(
+            f"{DIRECTORIES_FOUND}: not the metadata targets of directories: {error}"
+        ) from error
+    return ToolOutput("lustre", "", (), parameters={"directories": found})
 
 
 #: Directories of each task, as in IO500.
