@@ -371,6 +371,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "all-fetched-again", "guards", "witness.py",
+        "        extra = max(extra, *(e.claimed // _DROPPED for e in executions if e), 0)",
+        "        extra = max(extra, *(e.claimed for e in executions if e), 0)",
+        "tests/unit/test_seen.py::test_g8_lets_a_buffered_read_fetch_a_quarter_again",
+        "a tool reads its data twice from storage, and its rate counts them once",
+        passes=True,
+    ),
+    Mutant(
         "requests-not-counted", "guards", "witness.py",
         "            if total and theirs >= FOREIGN_REQUESTS:",
         "            if total and theirs >= FOREIGN_BYTES:",
@@ -637,6 +645,21 @@ MUTANTS = (
         '"$IOG_REP" "$name" 0 "$started"',
         "tests/unit/test_job_script.py::test_a_tool_that_is_killed_ends_the_job_as_killed",
         "`phases.tsv` says that a tool that was killed ended well",
+    ),
+    Mutant(
+        "disks-not-alone", "job", "opening.py",
+        "            if order.alone:\n",
+        "            if False:\n",
+        "tests/unit/test_job_lock.py::test_jobs_on_one_disk_work_one_after_the_other",
+        "two cases on one disk run at once, and each measures the load of the other",
+        passes=True,
+    ),
+    Mutant(
+        "children-not-killed", "job", "background.sh",
+        '        [ "$3" != "$1" ] || iog_kill "${line%% *}"\n',
+        "",
+        "tests/unit/test_background.py::test_a_program_that_hangs_in_its_handler_is_killed_with_its_children",
+        "an fio that hangs is killed, its jobs wait for ever, and the target stays locked",
     ),
     Mutant(
         "witness-hides-status", "job", "witness.sh",

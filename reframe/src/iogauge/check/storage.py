@@ -70,7 +70,7 @@ from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current
 from iogauge.site import references as marks
-from iogauge.site.extras import Budget, Doubt, PartitionExtras
+from iogauge.site.extras import DOUBTFUL_LIMIT, Budget, Doubt, PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
 from iogauge.workspace.directory import session_dir
@@ -118,6 +118,8 @@ def order_of(
         process=(pid, start),
         case=case,
         lock=target.lock_place,
+        # A site that names a lock, or allows for any load of others, says itself who may work at once.
+        alone=target.lock is None and limits.max_foreign <= DOUBTFUL_LIMIT,
         # The job's time includes the waiting: half of it is left for the case.
         lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
         lock_lease_s=limits.lock_lease,
