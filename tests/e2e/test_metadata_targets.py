@@ -5,11 +5,11 @@ Lustre is not real: ``lfs`` is a stand-in (tests/support/lustre). mdtest is real
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.rig import Rig, Run
 from e2e.test_scenarios import run, striped
@@ -28,8 +28,12 @@ TOPOLOGY = {
 def measured(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
     """Runs checks on a site with two metadata targets; ``knobs`` are those of the stand-ins."""
 
-    def measure(names: str, **knobs: str) -> Run:
+    def measure(names: str, files: int = 24_000, **knobs: str) -> Run:
         rig = striped(make_rig, topology=TOPOLOGY, sweeps={"metadata_targets": [1]})
+        data = yaml.safe_load((rig.site / "settings.yaml").read_text())
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["limits"]["case_files"] = files
+        rig.write_settings(data)
         knobs.setdefault("LCTL_USER", "0")
         done = run(rig, "-n", names, "--exec-policy=serial", "--keep-stage-files", **knobs)
         rig.assert_clean()
@@ -82,12 +86,14 @@ def test_what_lustre_did_not_give_is_not_believed(
 
 
 def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
-    done = measured("^MdtestDom")
+    # The stand-in tells the layout of a file slowly, so there are few, and their phases may be too short (G4).
+    done = measured("^MdtestDom", files=800)
     by_size = {one["parameters"]["size"]: one for one in done.records}
     assert sorted(by_size) == [0, 3901, 65536], done.out
     for size, record in by_size.items():
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
         lines = said(record)
+        wrong = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
+        assert wrong <= {"G4"}, record["reason"]
         assert any("as asked (lfs setstripe -E 64k -L mdt -E -1 -c 1)" in line for line in lines), (
             lines
         )
@@ -98,9 +104,9 @@ def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
 
 
 def test_data_on_storage_targets_are_none_with_the_metadata(
-    measured: Callable[..., Run], tmp_path: os.PathLike[str]
+    measured: Callable[..., Run],
 ) -> None:
     """Servers that allow no data with the metadata make an ordinary file of it."""
-    done = measured("^MdtestDom.*size=3901$", LFS_NO_DOM="1")
-    done.never_passed(r"G10: .*has its first bytes in 1 x 4 MiB")
+    done = measured("^MdtestDom.*size=3901$", files=400, LFS_NO_DOM="1")
+    done.never_passed(r"G10: .*has its first bytes in 1 x 64 KiB")
     assert done.record["verdict"] == "INVALID"
