@@ -81,12 +81,14 @@ class MdtestOnMdts(MdtestOnMdtsCheck):
 
     @run_after("init")
     def choose(self):
-        if self.mdts == _ALL:
-            self.directory_layout = DirectoryLayout(stripes=-1)
-            self.valid_systems = sweep.partitions_of(_several_metadata_targets)
-        else:
-            self.directory_layout = DirectoryLayout(target=int(self.mdts))
-            self.valid_systems = sweep.partitions("metadata_targets", int(self.mdts))
+        one = None if self.mdts == _ALL else int(self.mdts)
+        self.directory_layout = DirectoryLayout(target=one, stripes=-1 if one is None else 1)
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: (
+                _several_metadata_targets(extras)
+                and (one is None or one in extras.sweeps.metadata_targets)
+            )
+        )
 
 
 #: Data of each file up to here lie with its metadata.

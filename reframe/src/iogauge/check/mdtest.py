@@ -31,6 +31,8 @@ REMOVE = Metric("remove_rate", "ops/s")
 
 #: Seed of the data pattern (-G), the same in the writing and the verifying execution.
 _SIGNATURE = 1181783497
+#: How most phases touch data.
+_METADATA: Final = Access(direction="metadata")
 #: Seed of the order of reads; each task adds its number.
 _SEED = 7
 
@@ -112,20 +114,19 @@ class MdtestCheck(StorageCheck):
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove the items."""
         phases: list[PhasePlan] = []
-        shifted = self.nodes >= 2
         # mdtest has a stonewall only without branches: a tree is made in full.
         branched = self.directories > 1
         whole = branched or self.random_reads
         wall = 0 if whole else max(1, int(self.site.limits.phase_seconds))
-        each = self.items_per_task // self.directories
-        data = self.items_per_task * self.total_tasks * self.file_bytes
+        files = self.items_per_task * self.total_tasks
+        data = files * self.file_bytes
 
         def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
             options = MdtestOptions(
                 directory=f"{DIR}/tree",
                 items=None if branched else self.items_per_task,
-                items_per_directory=each if branched else None,
+                items_per_directory=self.items_per_task // self.directories if branched else None,
                 files_only=True,
                 stride=1,
                 data_type="timestamp",
@@ -135,32 +136,31 @@ class MdtestCheck(StorageCheck):
                 **does,
                 **self.tree,
             )
-            plan = PhasePlan(
-                name=name,
-                command=["mdtest", *options.arguments()],
-                launch="tasks",
-                parse=_parse,
-                rates={metric.name: (name, "rate")} if metric in self.promise() else {},
-                access=access,
-                ranks=ranks,
-                stored_bytes=data if "create" in does else 0,
-                # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
-                syncs=name in ("create", "remove") and metric in self.promise(),
-                lays_out=name == "create" and self.layout is not None,
+            phases.append(
+                PhasePlan(
+                    name=name,
+                    command=["mdtest", *options.arguments()],
+                    launch="tasks",
+                    parse=_parse,
+                    rates={metric.name: (name, "rate")} if metric in self.promise() else {},
+                    access=access,
+                    ranks=ranks,
+                    stored_bytes=data if "create" in does else 0,
+                    # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
+                    syncs=name in ("create", "remove") and metric in self.promise(),
+                    lays_out=name == "create" and self.layout is not None,
+                )
             )
-            phases.append(plan)
 
-        metadata = Access(direction="metadata")
-        phase("create", CREATE, metadata, create=True, sync_phase=True, stonewall_s=wall)
+        phase("create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall)
         if STAT in self.promise():
             phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
-            access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
-            seed = _SEED if self.random_reads else None
-            phase("read", READ, access, read=True, verify_read=True, random_seed=seed)
+            offset = 1 if self.nodes >= 2 else None
+            access = Access(direction="read", task_offset=offset, evict=offset is None)
+            phase("read", READ, access, read=True, verify_read=True, random_seed=self._seed)
             phases[-1] = self._counted(phases[-1], data)
-        phase("remove", REMOVE, metadata, remove=True)
-        files = self.items_per_task * self.total_tasks
+        phase("remove", REMOVE, _METADATA, remove=True)
         return CasePlan(
             tool="mdtest",
             repetitions=self.repetitions,
@@ -171,6 +171,11 @@ class MdtestCheck(StorageCheck):
             files=files + self.total_tasks + 1 + self.directories,
             layout=self.layout,
         )
+
+    @property
+    def _seed(self) -> int | None:
+        """Return the seed of the order of reads, None for the order of creation."""
+        return _SEED if self.random_reads else None
 
     def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
         """Return the phase of the reads, which claims bytes if each file is read once."""

@@ -293,8 +293,9 @@ def on_metadata_targets(
             right = on == [request.target] if request.target is not None else len(on) == count
             if not right:
                 return rule.invalid(f"{path} lies on metadata target(s) {', '.join(map(str, on))}")
-    looked = sum(map(len, found))
-    return rule.decide(bool(found) and all(found), f"{looked} director(ies), each as asked")
+    if not found or not all(found):
+        return rule.invalid("no directory with files was found")
+    return rule.ok(f"{sum(map(len, found))} director(ies), each as asked")
 
 
 def on_metadata_targets_of(seen: CaseSeen) -> Iterator[Finding]:
