@@ -184,7 +184,7 @@ def parse(text: str) -> ToolOutput:
             f"elbencho: the phase is {excerpt(repr(name))}, expected {' or '.join(_PHASES)}"
         )
     config = _config(data)
-    return _output(data, _phase(_PHASES[name], member(data, "last_done", "elbencho"), config))
+    return _output(data, _phase(_PHASES[name], _done(data), config))
 
 
 def parse_files(text: str, action: Action, files: int) -> ToolOutput:
@@ -209,7 +209,7 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
             f"elbencho: {action}: after {wanted} expected {' '.join(expected) or 'no phase'}, "
             f"found {excerpt(' '.join(rest))}"
         )
-    done = member(data, "last_done", "elbencho")
+    done = _done(data)
     (entries, rate), shown_ms = (
         (_count(done, key) for key in ("entries", "entries/s")),
         _milliseconds(done),
@@ -223,7 +223,7 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
         )
     seconds = min(entries / rate, (shown_ms + 1) / 1000)
     if rest:
-        seconds += _milliseconds(member(lines[at + 1], "last_done", "elbencho")) / 1000
+        seconds += _milliseconds(_done(lines[at + 1])) / 1000
     phase = Phase(
         action,
         {"rate": Quantity(entries / seconds, "ops/s")},
@@ -243,6 +243,11 @@ def _line(text: str) -> dict[str, Any]:
     if end != len(text.strip()):
         raise ToolOutputError(f"elbencho: text after its JSON: {excerpt(text.strip()[end:])}")
     return data
+
+
+def _done(data: Mapping[str, Any]) -> Any:
+    """Return the state when the last process was done."""
+    return member(data, "last_done", "elbencho")
 
 
 def _config(data: Mapping[str, Any]) -> Any:
