@@ -75,6 +75,19 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[...
 
 
 @pytest.mark.slow
+def test_two_targets_on_one_disk_are_measured_one_after_the_other(
+    make_rig: Callable[..., Rig],
+) -> None:
+    """Unless the site allows for any load of others; on a busy disk there may be some."""
+    rigs = [make_rig(limits={"max_foreign": "10 %"}) for _ in range(2)]
+    assert rigs[0].target != rigs[1].target
+    running = [start(rig, *RANDOM_READ) for rig in rigs]
+    runs = [rig.finish(process) for rig, process in zip(rigs, running, strict=True)]
+    (one,), (other,) = map(intervals, runs)
+    assert one[1] <= other[0] or other[1] <= one[0], [run.out for run in runs]
+
+
+@pytest.mark.slow
 def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig, Rig]) -> None:
     first, second = pair
     first.limits["phase_seconds"] = "60 s"

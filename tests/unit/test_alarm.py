@@ -259,6 +259,14 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fault(
     assert trouble.metric == "write_bw"
 
 
+def test_operations_and_bandwidth_are_one_figure_that_says_both(tmp_path: Path) -> None:
+    (curve,) = collected(tmp_path, doubled(series(0.08))).curves
+    assert curve.title.endswith(" write_iops")
+    assert re.search(r"write_bw is proportional, newest 9\d\.\d+ MiB/s", curve.caption)
+    (alone,) = collected(tmp_path / "alone", series(0.08)).curves
+    assert alone.title.endswith(" write_bw") and "proportional" not in alone.caption
+
+
 @pytest.mark.parametrize(("operations", "troubles"), [(12800.0, 1), (10000.0, 2)])
 def test_single_samples_that_miss_alike_are_one_fault(
     tmp_path: Path, operations: float, troubles: int

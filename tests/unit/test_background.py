@@ -20,7 +20,7 @@ from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES
 
 LIBRARY = JOB_FILES
-SOURCE = Path(__file__).parents[1] / "support" / "atfork.c"
+SUPPORT = Path(__file__).parents[1] / "support"
 FIO_JOB = """[write]
 rw=write
 bs=64k
@@ -52,7 +52,8 @@ def at_fork(tmp_path_factory: pytest.TempPathFactory) -> str:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc on PATH")
     file = tmp_path_factory.mktemp("atfork") / "atfork.so"
-    words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), str(SOURCE), "-ldl"]
+    source = str(SUPPORT / "atfork.c")
+    words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
     subprocess.run(words, check=True, timeout=60)
     return str(file)
 
@@ -120,6 +121,25 @@ def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
         # A program that does not obey has a minute, and is then killed.
         assert process.wait(100) in (143, -signal.SIGTERM)
         assert scripts.left() == []
+
+
+@pytest.mark.parametrize("how", ["witness", "job"])
+def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
+    scripts: Scripts, how: str
+) -> None:
+    """fio 3.33 does, if TERM comes while it starts one of its jobs; these have sessions of their own."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc on PATH")
+    program = scripts.base / "hangs"
+    words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
+    subprocess.run(words, check=True, timeout=60)
+    (scripts.base / "job").write_text(JOB.replace("sleep 60", str(program)))
+    process = scripts.start(["bash", "job"] if how == "job" else [*WITNESS[:2], str(program)])
+    wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
+    time.sleep(0.2)
+    process.terminate()
+    assert process.wait(30) == 143
+    wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
 @pytest.mark.parametrize(

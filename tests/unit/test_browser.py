@@ -9,17 +9,21 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from iogauge.alarm import collect, page, sweeps
+from iogauge.alarm import charts, collect, page, profile, sweeps
 from iogauge.alarm.sweeps import Plot
+from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import ceilings, history_table
+from iogauge.report import ceilings, history_table, sides
 from iogauge.report.outcome import SessionRecords
+from iogauge.tools import darshan
 from support import browser, records
 from support.browser import Browser
 
@@ -40,17 +44,31 @@ def published() -> list[Record]:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -> Path:
     """The page of the newest run of every case, after the disk was slowed."""
-    folder = tmp_path_factory.mktemp("page")
+    folder = tmp_path_factory.mktemp("page") / "history"
     slowed = of("real_series")[:-28]
     odd = records.record("FAIL", partition=NASTY, case=f"IorPosix %files={NASTY}", reason=NASTY)
     for record in [*published, *slowed, odd]:
         journal.append(folder / record.system / f"{record.session}.jsonl", record.to_line())
     found, _ = history_table.newest_records(folder)
     alarm = collect.collect(folder, SessionRecords(found), gate=False)
-    file = folder / "page.html"
+    file = folder.with_name("page.html")
     layers = ceilings.of_systems(folder, sorted({record.system for record in found}))
     file.write_text(page.page(alarm, found, layers), encoding="utf-8")
     return file
+
+
+@pytest.fixture(scope="module")
+def others(written: Path) -> dict[str, Path]:
+    """The page of a comparison of two spans of the same history, and that of two Darshan logs."""
+    spans = ("system=capped,until=2026-11-21T19:50", "system=capped,since=2026-11-21T19:50")
+    contrast = sides.contrast(*(sides.read(written.parent / "history", span) for span in spans))
+    names = ("lustre", "romio-3-aggregators")
+    logs = [darshan.parse((DATA.parent / "darshan" / f"{n}.txt").read_text()) for n in names]
+    made = [profile.Profile.of(f"{n} {NASTY}", log) for n, log in zip(names, logs, strict=True)]
+    pages = {"compare": page.comparison(contrast), "profile": profile.page(made)}
+    for name, text in pages.items():
+        (written.parent / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: written.parent / f"{name}.html" for name in pages}
 
 
 @pytest.fixture(scope="module")
@@ -189,15 +207,155 @@ def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> N
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "print"])
-def test_axe_finds_no_violation(chromium: Browser, look: str) -> None:
+@pytest.mark.parametrize("name", ["report", "compare", "profile"])
+def test_axe_finds_no_violation(
+    chromium: Browser, written: Path, others: dict[str, Path], name: str, look: str
+) -> None:
     axe = os.environ.get("IOGAUGE_AXE", "")
     if not axe:
         pytest.skip("npm install axe-core, then IOGAUGE_AXE=node_modules/axe-core/axe.min.js")
-    chromium.look(look)
-    chromium.ask(f"{Path(axe).read_text(encoding='utf-8')}; 1")
-    found = chromium.ask("axe.run().then(r => r.violations.map(v => v.id + ': ' + v.help))")
-    chromium.look("light")
+    if name != "report":
+        chromium.open(others[name])
+    try:
+        # What is folded is looked at as well.
+        chromium.ask("for (const e of document.querySelectorAll('details.runs')) e.open = true; 1")
+        chromium.look(look)
+        chromium.ask(f"{Path(axe).read_text(encoding='utf-8')}; 1")
+        found = chromium.ask("axe.run().then(r => r.violations.map(v => v.id + ': ' + v.help))")
+    finally:
+        chromium.look("light")
+        if name != "report":
+            chromium.open(written)
+        chromium.ask("for (const e of document.querySelectorAll('details.runs')) e.open = false; 1")
     assert found == []
+
+
+@pytest.mark.parametrize("name", ["compare", "profile"])
+def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
+    chromium: Browser, written: Path, others: dict[str, Path], name: str
+) -> None:
+    before = len(chromium.requests)
+    chromium.open(others[name])
+    try:
+        assert chromium.requests[before:] == [others[name].as_uri()]
+        assert chromium.complaints == []
+        assert chromium.ask("document.title") != "obeyed"
+        assert visible(chromium, "svg") >= (1 if name == "compare" else 4)
+        assert chromium.ask(OVERLAPPING) == []
+        chromium.wide(390)
+        assert chromium.ask("document.documentElement.scrollWidth") <= 390
+    finally:
+        chromium.wide(1280)
+        chromium.open(written)
+
+
+# --- every run leads to its record ----------------------------------------------------------------
+
+RUNS = "[...document.querySelectorAll('details.runs tbody tr')]"
+
+
+def test_each_dot_of_a_control_chart_leads_to_its_run(chromium: Browser) -> None:
+    dots = chromium.ask(
+        "[...document.querySelectorAll('svg a .run')].map(e => [e.closest('a').getAttribute('href').slice(1),"
+        " e.querySelector('title') ? e.querySelector('title').textContent : e.dataset.tip])"
+    )
+    rows = {
+        row[0]: row[1:]
+        for row in chromium.ask(f"{RUNS}.map(e => [e.id, ...[...e.cells].map(c => c.textContent)])")
+    }
+    assert len(dots) == len(rows) > 100 and visible(chromium, "svg .run") == len(rows)
+    for name, tip in dots:
+        time, value, verdict, session, *_ = rows[name]
+        words = f"{time[:16].replace('T', ' ')} {value} "
+        assert words in tip and session in tip and verdict.split()[-1] in tip
+    assert chromium.ask(
+        "[...document.querySelectorAll('a[href^=\"#\"]')].every(e => document.getElementById(e.getAttribute('href').slice(1)))"
+    )
+
+
+def test_a_run_that_is_not_on_the_page_is_shown_by_the_commands_that_it_names(
+    chromium: Browser, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first row of a chart is the newest record, here; the last row is in the history alone."""
+    chart = "[...document.querySelectorAll('details.runs')].find(e => e.textContent.includes('history/capped/'))"
+    rows = chromium.ask(
+        f"[...{chart}.querySelectorAll('tbody tr')].map(e => [...e.cells].map(c => c.textContent))"
+    )
+    linked = chromium.ask(
+        f"[...{chart}.querySelectorAll('tbody tr')].map(e => !!e.cells[3].querySelector('a'))"
+    )
+    assert linked == [True] + [False] * 59
+    time, _, _, session, fingerprint = rows[-1]
+    commands = chromium.ask(f"{chart}.querySelector('pre').textContent").splitlines()
+    monkeypatch.setenv("IOGAUGE_HOME", str(written.parent))
+    file = written.parent / "run.html"
+    asked = [
+        command.replace("TIME", time)
+        .replace("SESSION", session)
+        .replace("FILE", str(file))
+        .split()[1:]
+        for command in commands
+    ]
+    assert [words[0] for words in asked] == ["report", "history"]
+    assert CliRunner().invoke(app.app, asked[0]).exit_code in (0, 1)
+    page_of_it = file.read_text(encoding="utf-8")
+    assert f'id="f{fingerprint}"' in page_of_it and "<dt>commands</dt>" in page_of_it
+    shown = CliRunner().invoke(app.app, asked[1])
+    (line,) = shown.stdout.splitlines()
+    record = Record.from_line(line.encode())
+    assert record.session == session and record.commands
+
+
+# --- without scripts ------------------------------------------------------------------------------
+
+#: What a reader sees of each part: all its text, without the buttons that only a script obeys.
+SEEN = """[...document.querySelectorAll('header, h2, h3, p, dl, ul.legend, ol.notes, table, figure')].filter(
+  e => !e.closest('#tools') && !e.closest('dialog') && e.checkVisibility()).map(e => e.innerText.replace(/⤢\\s*/g, '').trim())"""
+
+
+def test_without_scripts_all_is_there_to_be_read(chromium: Browser, written: Path) -> None:
+    chromium.open(written)
+    with_script = chromium.ask(SEEN)
+    chromium.call("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        chromium.open(written)
+        assert chromium.ask("document.documentElement.className") == ""  # page.js did not run
+        assert chromium.ask(SEEN) == with_script
+        assert len(with_script) > 100 and visible(chromium, "#tools, figure button") == 0
+        assert visible(chromium, ".conclusion, .tiles li") == 6
+        for part in (
+            ".results",
+            ".results tbody tr",
+            "main > section > .figures > figure",
+            ".trouble",
+        ):
+            every = chromium.ask(f"document.querySelectorAll('{part}').length")
+            assert visible(chromium, part) == every > 0, part
+        empty = "[...document.querySelectorAll('main svg')].filter(e => e.getBoundingClientRect().height < 5).length"
+        assert chromium.ask(empty) == 0
+        # A folded part opens by a click, and by a link to what it holds.
+        chromium.ask("document.querySelector('.results td a').click()")
+        shows = "(e => !!e && e.checkVisibility() && e.closest('details').open)(document.querySelector('dl:target'))"
+        assert until(chromium, shows)
+        chromium.ask(
+            "location.hash = document.querySelector('svg a .run').closest('a').getAttribute('href')"
+        )
+        assert until(
+            chromium,
+            "(e => !!e && e.checkVisibility() && e.closest('details').open)(document.querySelector('tr:target'))",
+        )
+    finally:
+        chromium.call("Emulation.setScriptExecutionDisabled", value=False)
+        chromium.open(written)
+
+
+def until(chromium: Browser, script: str) -> bool:
+    """Whether a script becomes true within some seconds."""
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
+        if chromium.ask(script):
+            return True
+    return False
 
 
 # --- the published charts -------------------------------------------------------------------------
@@ -228,3 +386,22 @@ def test_the_published_charts_are_drawn_with_their_points(
         assert dots[x].reference is not None
         assert dots[x].reference.value == pytest.approx(value, rel=0.02)
     assert plots[title].sources
+
+
+def test_what_a_document_shows_only_as_a_graph_is_said_beside_the_chart(
+    plots: dict[str, Plot],
+) -> None:
+    words = "reference (some points have none)"
+    for title, said in {
+        "TaskScaling on azure-cyclecloud:oss12 MiB/s": "With 12 OSS the document has a graph only",
+        "StripeCount on kaust-shaheen2:lustre MiB/s": "Between 1 and 144 the document has a graph",
+        "ServerScaling write_bw on oracle-oci MiB/s": "NVMe by itself is a graph",
+    }.items():
+        plot = plots[title]
+        some = any(dot.reference is None for dot in plot.dots)
+        assert said in plot.caption, plot.caption
+        assert (words in charts.sweep(plot, lambda dot: "r0")) == some
+    assert words in charts.sweep(
+        plots["TaskScaling on azure-cyclecloud:oss12 MiB/s"], lambda d: "r0"
+    )
+    assert not any("…" in plot.caption for plot in plots.values())

@@ -961,3 +961,33 @@ def test_a_long_reason_folds_and_leaves_the_other_columns_their_widths(width: in
     )
     assert "[1] " + " ".join(reason.split()) in " ".join(text.split())
     assert "[2] nothing" in text
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "lines"),
+    [
+        ({}, ["read_iops, read_bw 80.20 ops/s, 10.02 MiB/s ±0.2% PASS"]),
+        ({"spread": 0.3}, ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±30.0% PASS"]),
+        (
+            {"verdict": "FAIL"},
+            ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±0.2% FAIL"],
+        ),
+    ],
+)
+def test_operations_and_bandwidth_of_one_block_size_are_one_line(
+    bandwidth: dict[str, Any], lines: list[str]
+) -> None:
+    fixed = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
+    both = {"verdict": "PASS", "reason": "", "spread": 0.002}
+    metrics = [
+        both | {"name": "read_bw", "unit": "MiB/s", "median": 10.02} | bandwidth,
+        both | {"name": "read_iops", "unit": "ops/s", "median": 80.2},
+    ]
+    record = fixed | {"case": "FioRandomRead", "verdict": "PASS", "metrics": metrics}
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(history_table.table([(record, {"read_iops", "read_bw"})]), soft_wrap=True)
+    text = " ".join(console.export_text().split())
+    assert all(line in text for line in lines), text
+    assert text.count("FioRandomRead") == 1
+    console.print(history_table.table([(record, {"read_bw"})]), soft_wrap=True)
+    assert "read_iops" not in console.export_text()

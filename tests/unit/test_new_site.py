@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -262,6 +263,39 @@ def test_a_repository_names_the_project_and_no_password(
     remote: str, source: str, project: str
 ) -> None:
     assert writing.origin(remote) == (source, project)
+
+
+def test_a_repository_names_a_tag_and_says_so_if_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = tmp_path / "suite"
+    shutil.copytree(paths.project_root() / "ci" / "repository", suite / "ci" / "repository")
+    monkeypatch.setattr(writing, "project_root", lambda: suite)
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-C", str(suite)]
+
+    def does(*words: str) -> str:
+        return subprocess.check_output([*git, *words], text=True).strip()
+
+    def ref(folder: str) -> str:
+        writing.write_repository(tmp_path / folder, "mine", "scratch", False)
+        (include,) = yaml.safe_load((tmp_path / folder / ".gitlab-ci.yml").read_text())["include"]
+        return str(include["ref"])
+
+    assert ref("none") == "main"
+    assert "no clone" in writing.not_a_tag() and "which moves" in writing.not_a_tag()
+    does("init", "-q", "-b", "main")
+    does("commit", "-q", "--allow-empty", "-m", "1")
+    commit = does("rev-parse", "HEAD")
+    assert ref("commit") == commit
+    assert writing.not_a_tag() == (
+        f"names iogauge by commit {commit[:12]}, which has no tag. A tag shows which release it is: write "
+        "one after ref (none is here yet: git fetch --tags), and run ./setup"
+    )
+    does("tag", "v1.2.0")
+    assert (ref("tag"), writing.not_a_tag()) == ("v1.2.0", "")
+    does("commit", "-q", "--allow-empty", "-m", "2")
+    assert ref("later") == does("rev-parse", "HEAD")
+    assert "(the newest here is v1.2.0)" in writing.not_a_tag()
 
 
 def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Path) -> None:

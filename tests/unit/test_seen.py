@@ -16,7 +16,7 @@ from iogauge.guards import cache, figures, nodes, preflight
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
-from iogauge.guards.witness import targets_witnessed_of
+from iogauge.guards.witness import bytes_witnessed_of, targets_witnessed_of
 from iogauge.judge.case import findings_of
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Traits
@@ -346,6 +346,52 @@ def test_others_on_a_partitions_disk_are_load(
     seen = case(dataclasses.replace(left, views=views))
     assert seen.shared_counters == {"n1": (disk,) if disk else below.devices}
     assert seen.counters == {"n1": below.devices}
+
+
+@pytest.mark.parametrize(
+    ("o_direct", "share", "outcome"),
+    [
+        (False, 1.29, Outcome.OK),
+        (False, 1.31, Outcome.INVALID),
+        (True, 1.04, Outcome.OK),
+        (True, 1.10, Outcome.INVALID),
+    ],
+)
+def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
+    left: Evidence, o_direct: bool, share: float, outcome: Outcome
+) -> None:
+    """Memory was short: pages that were read ahead were dropped. A direct read drops none."""
+    views = tuple(
+        dataclasses.replace(view, below=Below(devices=("8:0",), disks=("8:0",)))
+        for view in left.views
+    )
+    claimed = 8 << 30
+    fetched = Moved(round(share * claimed), 0)
+    heard = Witness(
+        host=views[0].host,
+        started=1.0,
+        ended=2.0,
+        synced=None,
+        asked=Moved(claimed, 0),
+        moved=fetched,
+        counters={"8:0": fetched},
+    )
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    outputs = [
+        dataclasses.replace(
+            output,
+            phases=(dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=1024),),
+        )
+        for output in left.outputs["read"]
+    ]
+    evidence = dataclasses.replace(
+        left,
+        views=views,
+        outputs={**left.outputs, "read": outputs},
+        testimony={"read": (testimony,) * len(outputs)},
+    )
+    (finding,) = bytes_witnessed_of(phase(evidence, 1, o_direct=o_direct))
+    assert finding.outcome is outcome, finding
 
 
 def told(left: Evidence, *written: int) -> Evidence:

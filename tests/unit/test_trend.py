@@ -315,6 +315,70 @@ def test_the_surest_alarm_comes_first() -> None:
     assert text.count("alarm") >= 2 and f"1 of {1 / max(1e-4, found[1].false_alarms):.0f}" in text
 
 
+# Operations and bandwidth of one block size.
+
+
+def two(values: Sequence[float], bandwidth: Sequence[float]) -> pl.DataFrame:
+    """The operations and the bandwidth of the same runs."""
+    operations = frame(values, metric="write_iops", unit="ops/s")
+    return pl.concat([frame(bandwidth), operations])
+
+
+@pytest.mark.parametrize("drop", [0.15, 0.0])
+def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop: float) -> None:
+    values = dropped(1, drop)
+    found = states.states_of(
+        two(values, [v * 0.004 * (1 + 1e-5 * (-1) ** k) for k, v in enumerate(values)])
+    )
+    assert {one.metric: one.repeats for one in found} == {
+        "write_bw": "write_iops",
+        "write_iops": "",
+    }
+    word = "1 alarm" if drop else "1 steady"
+    assert states.summary(found) == f"1 series: {word}"
+    assert states.chance(found, 0.05).endswith("in 30 runs (1 series)")
+    if drop:
+        ((first, second),) = states.rows(found, {}).values()
+        assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(" ops/s")
+        assert second[:3] == ("", "write_bw", "") and second[3].endswith(" MiB/s")
+        assert not any(second[4:])
+
+
+def test_a_bandwidth_that_once_went_its_own_way_is_a_fact_of_its_own() -> None:
+    """As that of mixed block sizes does."""
+    values = dropped(1, 0.15)
+    found = states.states_of(
+        two(values, [v * (0.0041 if k == 7 else 0.004) for k, v in enumerate(values)])
+    )
+    assert not any(one.repeats for one in found)
+    assert states.summary(found) == "2 series: 2 alarm"
+
+
+def test_a_bandwidth_without_its_operations_stands_alone() -> None:
+    values = dropped(1, 0.15)
+    other = frame(values, metric="read_iops", unit="ops/s")
+    assert not any(one.repeats for one in states.states_of(pl.concat([frame(values), other])))
+    short = states.states_of(two(values[1:], values))
+    assert not any(one.repeats for one in short)
+
+
+def test_too_few_runs_of_both_are_said_once() -> None:
+    assert states.too_few_runs(states.states_of(two([1.0] * 5, [4.0] * 5))) == [
+        "site:scratch Ior direct write_iops, write_bw: 5 of 20 runs of a baseline"
+    ]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_name_of_a_session_is_not_cut(width: int) -> None:
+    session = "20261121T200024-vm-21165"
+    row = ("Ior direct", "read_iops", "alarm", "320.8 ops/s", "-15.4% (-16.4% to -14.4%)")
+    rows = {"site:scratch": [(*row, f"2026-11-21 {session}", "1 of > 10000", "-")]}
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(drawn(False, states.HEADINGS, rows), soft_wrap=True)
+    text = console.export_text()
+    assert session in text and max(map(len, text.splitlines())) <= width
+
+
 # The command.
 
 

@@ -232,13 +232,14 @@ def arrow(x: float, y: float, up: bool, kind: str, label: str) -> str:
     )
 
 
-def svg(curve: Curve, *, alone: bool = False) -> str:
+def svg(curve: Curve, *, alone: bool = False, anchors: Sequence[str] = ()) -> str:
     """Return the curve as SVG, with runs at equal distances; escapes text from outside.
 
-    With ``alone`` the SVG is a complete file, with its own style.
+    With ``alone`` the SVG is a complete file, with its own style. ``anchors`` are where a page
+    tells of each run; the marks are links to them.
     """
     scale = Ordinate(*scale_of(curve))
-    head = begin(curve.title)
+    head = begin(curve.title, role="group" if anchors else "img")
     if alone:
         paper = f'<rect class="paper" width="{WIDE}" height="{HIGH}"/>'
         head = head.replace("<text", f"<style>{FIGURE_STYLE}</style>{paper}<text", 1)
@@ -252,7 +253,7 @@ def svg(curve: Curve, *, alone: bool = False) -> str:
             *scale.line("limit", curve.low, "lower control limit: level - 3 s of the baseline"),
             *scale.line("limit", curve.high, "upper control limit: level + 3 s of the baseline"),
             *_marks(curve),
-            *_runs(curve, scale),
+            *_runs(curve, scale, anchors),
             "</svg>",
         ]
     )
@@ -301,7 +302,7 @@ def _marks(curve: Curve) -> Iterator[str]:
         )
 
 
-def _runs(curve: Curve, scale: Ordinate) -> Iterator[str]:
+def _runs(curve: Curve, scale: Ordinate, anchors: Sequence[str]) -> Iterator[str]:
     """Yield the line through the runs, a mark for each run, and the first and last time."""
     runs = curve.points
     line = " ".join(f"{_x(curve, k):.1f},{scale.y(run.value):.1f}" for k, run in enumerate(runs))
@@ -315,12 +316,16 @@ def _runs(curve: Curve, scale: Ordinate) -> Iterator[str]:
         )
         x, y = _x(curve, k), scale.y(run.value)
         if beyond := scale.beyond(run.value):
-            yield arrow(x, y, beyond > 0, kind, f"beyond the axis: {label}")
-            continue
-        yield (
-            f'<circle class="run {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">'
-            f"<title>{escape(visible(label))}</title></circle>"
+            mark = arrow(x, y, beyond > 0, kind, f"beyond the axis: {label}")
+        else:
+            mark = f'<circle class="run {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip_of(label)}</circle>'
+        # The table below the figure has the same links for the keyboard.
+        link = (
+            f'<a href="#{anchors[k]}" tabindex="-1" aria-label="{escape(visible(label))}">'
+            if anchors
+            else ""
         )
+        yield f"{link}{mark}</a>" if link else mark
     ends = [(run, LEFT, "start") for run in runs[:1]]
     ends += [(run, WIDE - RIGHT, "end") for run in runs[1:][-1:]]
     for run, place, anchor in ends:
@@ -559,7 +564,9 @@ def _legend(plot: Plot) -> Iterator[str]:
     if plot.proportional:
         yield '<path class="ideal" d="M0 0h26"/><text x="34" y="4">proportional to the first point</text>'
     if any(dot.reference for dot in plot.dots):
-        yield '<path class="published" d="M4 0h18"/><text x="34" y="4">reference</text>'
+        every = all(dot.reference for dot in plot.dots)
+        words = "reference" if every else "reference (some points have none)"
+        yield f'<path class="published" d="M4 0h18"/><text x="34" y="4">{words}</text>'
     for value, text in plot.ceilings.items():
         words = f"ceiling {short(round(value))} {plot.unit}"
         if len(words) + len(text) < 34:

@@ -7,7 +7,7 @@ sends it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from itertools import takewhile
@@ -112,6 +112,11 @@ class History:
         """Return line and metric of everything that has a value."""
         return [(line, metric) for line, metric in self._rows if metric]
 
+    def repeats(self, line: str, metric: str) -> bool:
+        """Return whether a metric repeats another one, whose curve then shows both."""
+        series = self.judged.get((line, metric))
+        return series is not None and bool(series.repeats)
+
     def _refer(self, line: str, metric: MetricRecord) -> None:
         """Remember the reference of a newest record's metric."""
         if metric.reference:
@@ -171,9 +176,19 @@ class History:
             since=series.change.session if alarmed and series and series.change else since or None,
             system=visible(str(last["system"])),
             key=line,
-            under=self._under(last),
+            under="; ".join(filter(None, [*self._repeating(line, metric), self._under(last)])),
             **self._limits(every, series),
         )
+
+    def _repeating(self, line: str, metric: str) -> Iterator[str]:
+        """Yield the newest value of each metric that repeats one: ``read_bw is proportional, newest 9.971 MiB/s``."""
+        for name in [
+            name for (of, name), s in self.judged.items() if (of, s.repeats) == (line, metric)
+        ]:
+            last = self._rows[line, name][-1]
+            if last["median"] is not None:
+                value = f"{format_value(last['median'])} {last['unit']}"
+                yield visible(f"{name} is proportional, newest {value}")
 
     def _limits(self, rows: Sequence[Mapping[str, Any]], series: Judged | None) -> dict[str, Any]:
         """Return level, control limits and steps of the newest series, if it has a baseline."""
@@ -385,7 +400,9 @@ def collect(
         systems=tuple(sorted({visible(r.system) for r in records})),
         ending=ending,
         troubles=tuple(troubles),
-        curves=tuple(history.curve(*key) for key in history.measured()),
+        curves=tuple(
+            history.curve(*key) for key in history.measured() if not history.repeats(*key)
+        ),
         days=history.days(),
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
@@ -408,14 +425,8 @@ def _of_trend(history: History, named: Collection[tuple[str, str]]) -> list[Trou
     return [
         _drift(series, history)
         for (line, metric), series in worse.items()
-        if (line, metric) not in named and not _told(line, metric, {*worse, *named})
+        if (line, metric) not in named and (line, series.repeats) not in {*worse, *named}
     ]
-
-
-def _told(line: str, metric: str, told: Collection[tuple[str, str]]) -> bool:
-    """Return whether the alarm of a bandwidth is that of the operations per second it repeats."""
-    operations = metric.removesuffix("_bw") + "_iops"
-    return metric.endswith("_bw") and (line, operations) in told
 
 
 def _of_absent(records: Iterable[Record], expected: Iterable[str]) -> list[Trouble]:

@@ -31,7 +31,7 @@ from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record
+from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
 from iogauge.report.ceilings import Shown, beside
 from iogauge.report.history_table import MARKS
@@ -104,6 +104,8 @@ RUNS_LEGEND: Final = (
     ),
 )
 
+_Anchor = Callable[[Record], str]
+
 #: What a page without a script may do.
 NO_SCRIPT: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -130,10 +132,10 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         name: shown for name, shown in (layers or {}).items() if name in set(map(_where, records))
     }
     found = SessionRecords(records)
-    anchors = {(r.session, r.time, r.line): f"r{n}" for n, r in enumerate(records)}
+    anchors = {_key(record): f"r{n}" for n, record in enumerate(records)}
 
     def anchor(record: Record) -> str:
-        return anchors[record.session, record.time, record.line]
+        return anchors[_key(record)]
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     others = [c for c in alarm.curves if len(c.points) > 1 and c.points not in drawn]
@@ -171,13 +173,45 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         minute=_minute,
         signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
         by_line=by_line,
-        svg=lambda curve: Markup(charts.svg(curve)),
+        chart=_Charts(records, anchor),
         gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
         style=page_style(),
         script=Markup(script),
         policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'",
     )
+
+
+class _Charts:
+    """Makes the control charts of a page; each run leads to its row, and the row to its record."""
+
+    def __init__(self, records: Sequence[Record], anchor: _Anchor) -> None:
+        """Remember the records that the page has."""
+        self._here = {(r.session, r.line, microseconds(r.time)): anchor(r) for r in records}
+        self._fingerprints = {identity(r.fingerprint) for r in records if r.fingerprint}
+        self._count = 0
+
+    def __call__(self, curve: charts.Curve) -> dict[str, Any]:
+        """Return the figure, and a row for each run."""
+        self._count += 1
+        names = [f"u{self._count}-{number}" for number in range(len(curve.points))]
+        rows = []
+        for name, run in zip(names, curve.points, strict=True):
+            time = run.time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+            known = run.fingerprint or ""
+            rows.append(
+                {
+                    "id": name,
+                    "time": time,
+                    "value": format_value(run.value),
+                    "verdict": run.verdict.value,
+                    "session": run.session,
+                    "record": self._here.get((run.session, curve.key, microseconds(time)), ""),
+                    "fingerprint": known,
+                    "known": known in self._fingerprints,
+                }
+            )
+        return {"svg": Markup(charts.svg(curve, anchors=names)), "rows": rows[::-1]}
 
 
 #: What a mark of a comparison says of B.
@@ -327,6 +361,15 @@ def _fact(key: str, value: object) -> str:
     return f"{name} {known}".strip()
 
 
+def _key(record: Record) -> tuple[str, str, str]:
+    """Return what tells a record from all others."""
+    return record.session, record.time, record.line
+
+
+def _file(record: Record) -> str:
+    return f"history/{record.system}/{record.session}.jsonl"
+
+
 def _where(record: Record) -> str:
     return f"{record.system}:{record.partition}"
 
@@ -359,9 +402,6 @@ def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
         facts["records"] = f"{len(mine)}, {_span(mine)}"
         places.append((where, {name: text for name, text in facts.items() if text}))
     return places
-
-
-_Anchor = Callable[[Record], str]
 
 
 def _results(
@@ -454,14 +494,22 @@ def _layers(
         for chain in shown.chains:
             if not chain.limit:
                 continue
-            best = chain.reached
-            of = [r for r in records if best and r.time == best.time and _where(r) == name]
-            more = f"; n = {count(best.samples, 'sample')}; {sweeps.stack_of(of)}" if best else ""
+            best = chain.reached.record if chain.reached else None
+            here = best is not None and any(_key(record) == _key(best) for record in records)
+            said = [chain.sentence]
+            if chain.reached:
+                said.append(f"n = {count(chain.reached.samples, 'sample')}")
+            if best:
+                said.append(sweeps.stack_of([best]))
+            if best and not here:
+                said.append(
+                    f"record in {_file(best)}, shown by: iogauge report {best.session} --html FILE"
+                )
             yield {
                 "svg": Markup(bars.layers(chain, name)),
-                "caption": chain.sentence + more.removesuffix("; "),
+                "caption": "; ".join(filter(None, said)),
                 "where": name,
-                "record": anchor(of[0]) if of else "",
+                "record": anchor(best) if best and here else "",
             }
 
 
@@ -513,7 +561,7 @@ def _detail(record: Record, anchor: str) -> dict[str, Any]:
         "anchor": anchor,
         "record": record,
         "where": _where(record),
-        "file": f"history/{record.system}/{record.session}.jsonl",
+        "file": _file(record),
         "samples": [
             (
                 metric,

@@ -31,6 +31,9 @@ LARGEST: Final = 1e300
 #: Most curves in one plot.
 _MOST: Final = 6
 
+#: Most characters of a reference's source beside a plot: it says which points a document shows only as a graph.
+_LONGEST: Final = 480
+
 #: Quantities whose curves are drawn together, by unit; others have a plot of their own.
 _TOGETHER: Final = ("MiB/s", "MB/s", "GiB/s", "GB/s", "ops/s")
 
@@ -123,7 +126,7 @@ class Plot:
                 f"{_range(nodes)} node{'s' * (nodes != [1])}" if nodes else "",
                 stack_of(records),
                 *(
-                    f"reference: {shorten(source, 160, placeholder=' …')}"
+                    f"reference: {shorten(source, _LONGEST, placeholder=' …')}"
                     for source in self.sources
                 ),
             )

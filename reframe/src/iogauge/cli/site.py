@@ -549,9 +549,7 @@ def new(
 def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> int:
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
-    if into:
-        partition = writing.partition_name(found.seen)
-        writing.write_repository(into, answers.name, partition, found.seen.view.on_lustre)
+    pinned = _write_repository(into, answers.name, found) if into else ""
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
         paths = [str(folder.parent), *([before] if before else [])]
@@ -561,6 +559,8 @@ def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> i
         folder, lambda limit: writing.settings_text(answers, found, limit), answers.queue, tier
     )
     _say(f"{folder / folders.SETTINGS}: written")
+    if pinned:
+        _say(pinned)
     free = format_bytes(found.seen.view.space.bytes_free)
     _say(f"looked at: {found.seen.host}, {found.seen.cores} cores; {answers.target}, {free} free")
     for text in writing.unknown(answers, found):
@@ -576,6 +576,15 @@ def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> i
     for command in next_commands(answers.name, tier, into, folder.parent):
         _say(f"    {command}")
     return 0 if fits else 1
+
+
+def _write_repository(into: Path, name: str, found: Found) -> str:
+    """Write the repository; return what its pipeline names instead of a tag of iogauge, if it does."""
+    partition = writing.partition_name(found.seen)
+    written = writing.write_repository(into, name, partition, found.seen.view.on_lustre)
+    pipeline = into / ".gitlab-ci.yml"
+    why = writing.not_a_tag() if pipeline in written else ""
+    return f"{pipeline} {why}" if why else ""
 
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:

@@ -164,8 +164,8 @@ def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
 
 def exclusive(*, objection: str) -> Finding:
     """G19: the case held the target's lock before it looked at the free space, and until its
-    directory was removed. A case that does not get the lock within ``limits.lock_wait`` measures
-    nothing.
+    directory was removed. No other case on its first node used the disks of the target meanwhile, unless ``limits.max_foreign``
+    is above 50 % or the site names a lock. A case that does not get all this within ``limits.lock_wait`` measures nothing.
 
     ``objection`` says why the case did not hold the lock, or why that is not known; empty if it
     did.

@@ -5,10 +5,11 @@
 #   iog_start CMD...         start CMD; $IOG_TOOL is its process. To keep it while others run, move
 #                            it in one line: OTHER=$IOG_TOOL IOG_TOOL=
 #   iog_stop_tool TENTHS     end the process of iog_start unless it was moved, as iog_stop does
-#   iog_stop PID TENTHS      end a process: TERM, and KILL after TENTHS tenths of a second; fails if
-#                            it has not ended as long after that. Does nothing if PID is empty
+#   iog_stop PID TENTHS      end a process: TERM, and KILL for it and its descendants after TENTHS tenths of a second,
+#                            or if it hangs in its handler of TERM; fails if it has not ended as long after that. Does
+#                            nothing if PID is empty
 #   iog_end_on_signal        at a signal, end the program of iog_run and then this script; the program
-#                            has a minute, as fio and scripts leave processes behind if killed
+#                            has a minute to end
 #
 # A shell acts on a signal at once only while it waits for a program in the background. The signal
 # may come at any moment, even between a start and the next line. But the shell sets $! with the
@@ -50,23 +51,48 @@ iog_stop_tool() {
 
 # Does not use wait(1p): in a trap, bash 5.2 may wait forever for a process that has ended.
 iog_stop() {
-    local signal sent tenths
+    local tenths sent blocked='' hangs=0
     [ -n "$1" ] || return 0
-    for signal in TERM KILL; do
-        sent='' tenths=$2
-        while [ "$tenths" -gt 0 ]; do
-            kill -0 "$1" 2>/dev/null || return 0
-            if [ -z "$sent" ]; then
-                # A signal before this shell's copy becomes the program is lost: send it again.
-                iog_is_copy "$1" || sent=1
-                kill "-$signal" "$1" 2>/dev/null
-            fi
-            sleep 0.1
-            tenths=$((tenths - 1))
-        done
+    sent='' tenths=$2
+    while [ "$tenths" -gt 0 ]; do
+        kill -0 "$1" 2>/dev/null || return 0
+        if [ -z "$sent" ]; then
+            # A signal before this shell's copy becomes the program is lost: send it again.
+            iog_is_copy "$1" || sent=1
+            blocked=''
+            ! iog_blocks_term "$1" || blocked=1
+            kill -TERM "$1" 2>/dev/null
+        elif [ -z "$blocked" ]; then
+            # fio 3.33 allocates memory in its handler. If TERM comes during fork(2), it waits there for ever.
+            if iog_blocks_term "$1"; then hangs=$((hangs + 1)); else hangs=0; fi
+            [ "$hangs" -lt 5 ] || break
+        fi
+        sleep 0.1
+        tenths=$((tenths - 1))
+    done
+    iog_kill "$1"
+    tenths=$2
+    while [ "$tenths" -gt 0 ]; do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.1
+        tenths=$((tenths - 1))
     done
     ! kill -0 "$1" 2>/dev/null
 }
+
+# KILL a process and all that descend from it: fio's jobs have their own sessions, and wait for a dead fio for ever.
+iog_kill() (
+    set +f
+    # While it stops it starts no other.
+    kill -STOP "$1" 2>/dev/null || exit 0
+    for file in /proc/[0-9]*/stat; do
+        read -r line 2>/dev/null <"$file" || continue
+        # shellcheck disable=SC2086 # one word for each field
+        set -- "$1" ${line##*) }
+        [ "$3" != "$1" ] || iog_kill "${line%% *}"
+    done
+    kill -KILL "$1" 2>/dev/null
+)
 
 # Succeeds if a process is still a mere fork: PF_FORKNOEXEC among its flags, proc(5).
 iog_is_copy() {
@@ -75,4 +101,13 @@ iog_is_copy() {
     # shellcheck disable=SC2086 # one word for each field
     set -- ${line##*) }
     [ $(($7 & 64)) -ne 0 ]
+}
+
+# Succeeds if a process blocks TERM, as it does while it handles one.
+iog_blocks_term() {
+    local key value
+    while read -r key value; do
+        [ "$key" != SigBlk: ] || return $(((0x${value#????????????} & 0x4000) == 0))
+    done 2>/dev/null <"/proc/$1/status"
+    return 1
 }

@@ -70,7 +70,7 @@ from iogauge.plan.stage import (
     LockKept,
     Opened,
 )
-from iogauge.workspace import directory, lock, permission
+from iogauge.workspace import alone, directory, lock, permission
 
 #: Lines that may wait before they are written.
 _WAITING: Final = 50
@@ -401,7 +401,7 @@ def _lock(order: JobOrder) -> lock.Lock | None:
         content,
         wait_s=order.lock_wait_s,
         pause=_ended,
-        say=lambda text: print(visible(f"iogauge: lock: {text}"), flush=True),
+        say=_tell_of_lock,
     )
 
 
@@ -445,14 +445,19 @@ def _release(held: lock.Lock) -> None:
     Path(LOCKED).write_text(json.dumps(LockKept(lost).to_json()), encoding="utf-8")
 
 
-def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
-    """Return whether the target is the declared file system, and permitted: only then lock it."""
-    if identify([look(target)], order).outcome is not finding.Outcome.OK:
-        return False
+def _may_lock(order: JobOrder, target: str, of_job: bool) -> View | None:
+    """Return the target's view if it is the declared file system, and permitted: only then lock it."""
+    view = look(target)
+    if identify([view], order).outcome is not finding.Outcome.OK:
+        return None
     for place in {target, expand(order.lock or target)}:
         with permission.permitted(place, of_job):
             pass
-    return True
+    return view
+
+
+def _tell_of_lock(text: str) -> None:
+    print(visible(f"iogauge: lock: {text}"), flush=True)
 
 
 def _enter(
@@ -494,14 +499,23 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        if processes.call_in_time(
+        locked = processes.call_in_time(
             target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS
-        ):
+        )
+        if locked is not None:
+            wait_until = time.monotonic() + order.lock_wait_s
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
+            if order.alone:
+                # Whoever waits here waits for nobody who waits: each needs the lock of its target first.
+                wait_s = max(0.0, wait_until - time.monotonic())
+                wanted = alone.names(locked)
+                leaving.enter_context(
+                    alone.alone(wanted, wait_s=wait_s, pause=_ended, say=_tell_of_lock)
+                )
             restore_settings(order.restore)
         view, seen, refused = processes.call_in_time(
             target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS

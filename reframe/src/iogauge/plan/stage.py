@@ -86,6 +86,9 @@ PINNED: Final = "pinned"
 #: The step that makes a directory on each metadata target.
 SPREAD: Final = "spread"
 
+#: The step that makes a directory whose new directories lie on chosen metadata targets.
+STRIPE_DIRECTORY: Final = "stripe-directory"
+
 #: The step that fills the target up to a level.
 FILL: Final = "fill"
 
@@ -121,7 +124,7 @@ class JobOrder:
     """The agent's order to open a case: the declared target, the case's size, the limits.
 
     ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
-    needs no lock. ``process`` identifies ReFrame's process on ``host``, see
+    needs no lock. ``alone`` means that no other case of this suite may use its disks on this node. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
     target each. ``layout`` is the requested layout, ``pool`` the declared pool, ``shared_bytes`` the
@@ -166,6 +169,7 @@ class JobOrder:
     mdts: int = 0
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
+    alone: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -50,13 +50,17 @@ _METRICS: Final[Mapping[str, tuple[tuple[str, str, tuple[Way, ...]], ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A valid figure of a record, in bytes/s, with its case, the time, its nodes and samples."""
+    """A valid figure of a record, in bytes/s, with its case, the time, its nodes and samples.
+
+    ``record`` is known of the highest figure of a direction.
+    """
 
     case: str
     time: str
     nodes: int
     samples: int
     bytes_s: float
+    record: Record | None = field(default=None, compare=False, repr=False)
 
     @property
     def day(self) -> str:
@@ -215,6 +219,7 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
         ):  # a damaged line: iogauge history --damaged
             ours.append(Record.from_json(values))
     others: list[tuple[Way, Figure]] = []
+    places: dict[Figure, int] = {}
     for row in rows.filter(~measuring).iter_rows(named=True):
         for way in WAYS:
             if row["metric"].startswith(f"{way}_"):
@@ -226,7 +231,21 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
                     bytes_s=convert(row["median"], row["unit"], "B/s"),
                 )
                 others.append((way, figure))
-    return look(ours, others, declared, time.time())
+                places[figure] = row["record"]
+    seen = look(ours, others, declared, time.time())
+    reached = {
+        way: replace(figure, record=_record(folder, rows.filter(record=places[figure]).head(1)))
+        for way, figure in seen.reached.items()
+    }
+    return replace(seen, reached=reached)
+
+
+def _record(folder: Path, row: pl.DataFrame) -> Record | None:
+    """Return the record of a row; None if it is damaged, or gone meanwhile."""
+    for values in query.records(folder, row).values():
+        with contextlib.suppress(TypeError, ValueError):
+            return Record.from_json(values)
+    return None
 
 
 def of_partition(system: str, partition: str, declared: Ceilings) -> MeasuredCeilings:

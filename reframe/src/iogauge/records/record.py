@@ -552,6 +552,22 @@ def short_name(case: str) -> str:
     return re.sub(r"%[\w.]+=", "", ADDED.sub("", case))
 
 
+def operations_of(metric: str) -> str:
+    """Return the operations per second that a bandwidth may repeat: ``read_iops`` of ``read_bw``.
+
+    With blocks of one size the bandwidth is the operations times the block: both are one fact. The
+    text is empty for other metrics.
+    """
+    return metric.removesuffix("_bw") + "_iops" if metric.endswith("_bw") else ""
+
+
+def same_spread(one: float | None, other: float | None) -> bool:
+    """Return whether two spreads can be those of proportional samples; None is a single sample."""
+    if one is None or other is None:
+        return one is other
+    return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6)
+
+
 @dataclass(frozen=True, slots=True)
 class Excerpt:
     """What the history shows of a metric, or of a case without metrics, as texts from the record.

@@ -14,7 +14,15 @@ import polars as pl
 from iogauge.core.units import format_value, in_order
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
-from iogauge.records.record import ADDED, Excerpt, Record, excerpts, short_name
+from iogauge.records.record import (
+    ADDED,
+    Excerpt,
+    Record,
+    excerpts,
+    operations_of,
+    same_spread,
+    short_name,
+)
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import STYLE
 
@@ -132,7 +140,7 @@ def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool =
     reasons: list[str] = []
     shown: tuple[int, str] | None = None
     for record, names in chosen:
-        for excerpt in excerpts(record, names):
+        for excerpt, *others in _facts(list(excerpts(record, names))):
             reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
             if reason and reason not in reasons:
                 reasons.append(reason)
@@ -141,18 +149,36 @@ def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool =
             rows = groups.setdefault(heading, [])
             case = "" if shown == (id(record), excerpt.case) else excerpt.case
             shown = (id(record), excerpt.case)
-            rows.append((case, *_measured(excerpt), why))
+            rows.append((case, *_measured([excerpt, *others]), why))
     return Table(_COLUMNS, [Group(name, rows) for name, rows in groups.items()], reasons, wide=wide)
 
 
-def _measured(excerpt: Excerpt) -> tuple[str, str, str]:
-    """Return metric, median and verdict."""
-    if excerpt.metric is None:
-        return ("-", "-", excerpt.verdict)
-    measured = "-" if excerpt.median is None else f"{format_value(excerpt.median)} {excerpt.unit}"
-    if excerpt.spread is not None:
-        measured += f" ±{excerpt.spread:.1%}"
-    return (excerpt.metric, measured, excerpt.verdict)
+def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
+    """Yield each excerpt with the bandwidth that repeats it: both are one fact, and one line."""
+
+    def repeats(one: Excerpt, other: Excerpt) -> bool:
+        return (
+            (one.metric is not None and operations_of(one.metric) == other.metric)
+            and one.verdict == other.verdict
+            and same_spread(one.spread, other.spread)
+        )
+
+    for excerpt in found:
+        if not any(repeats(excerpt, other) for other in found):
+            yield [excerpt, *(other for other in found if repeats(other, excerpt))]
+
+
+def _measured(fact: Sequence[Excerpt]) -> tuple[str, str, str]:
+    """Return metrics, medians and verdict of a fact."""
+    first = fact[0]
+    if first.metric is None:
+        return ("-", "-", first.verdict)
+    measured = ", ".join(
+        "-" if one.median is None else f"{format_value(one.median)} {one.unit}" for one in fact
+    )
+    if first.spread is not None:
+        measured += f" ±{first.spread:.1%}"
+    return (", ".join(str(one.metric) for one in fact), measured, first.verdict)
 
 
 #: Runs of a case that are shown.

@@ -32,7 +32,9 @@ from iogauge.records.record import (
     MetricRecord,
     PriceRecord,
     Record,
+    operations_of,
     parameters_in,
+    same_spread,
     short_name,
 )
 from iogauge.records.selected import Unmeasured, UnrunCase
@@ -241,17 +243,18 @@ def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     Samples that are proportional have the same spread. Single samples miss their references by
     the same share.
     """
-    if metric.verdict is not Verdict.FAIL or not metric.name.endswith("_bw"):
+    if metric.verdict is not Verdict.FAIL:
         return metric
     for other in record.metrics:
         fails = other.verdict is Verdict.FAIL and other.is_trouble(gate=False)
-        alike = other.name == metric.name.removesuffix("_bw") + "_iops"
+        alike = other.name == operations_of(metric.name) and same_spread(
+            other.spread, metric.spread
+        )
         if not (alike and fails):
             continue
-        if metric.spread is not None and other.spread is not None:
-            if math.isclose(other.spread, metric.spread, rel_tol=1e-3, abs_tol=1e-6):
-                return other
-        elif metric.spread is other.spread and metric.reference and other.reference:
+        if metric.spread is not None:
+            return other
+        if metric.reference and other.reference:
             shares = (m.median / m.reference.value for m in (metric, other) if m.reference)
             if math.isclose(*shares, rel_tol=1e-3):
                 return other

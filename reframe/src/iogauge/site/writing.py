@@ -310,6 +310,8 @@ _REPOSITORY: Final = {
 
 def _git(*words: str) -> str:
     """Return what git says of the clone; empty if it is none."""
+    if not (project_root() / ".git").exists():  # git would answer for a repository around it
+        return ""
     command = ["git", "-C", str(project_root()), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
@@ -326,6 +328,29 @@ def origin(url: str) -> tuple[str, str]:
     return url, "/".join(path.split("/")[-2:])
 
 
+def version() -> str:
+    """Return the version of iogauge that a repository names: a tag, else a commit's id, else ``main``."""
+    return _git("describe", "--tags", "--exact-match") or _git("rev-parse", "HEAD") or "main"
+
+
+def not_a_tag() -> str:
+    """Return what a repository names instead of a tag, and how to name one; empty for a tag."""
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    if not commit:
+        return (
+            "names iogauge's branch main, which moves, since this iogauge is no clone: write a tag or a "
+            "commit's id after ref, and run ./setup"
+        )
+    if _git("describe", "--tags", "--exact-match"):
+        return ""
+    newest = _git("describe", "--tags", "--abbrev=0")
+    tag = f"the newest here is {newest}" if newest else "none is here yet: git fetch --tags"
+    return (
+        f"names iogauge by commit {commit}, which has no tag. A tag shows which release it is: write one "
+        f"after ref ({tag}), and run ./setup"
+    )
+
+
 def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
     """Write the files of a site's repository that are not there yet; return them.
 
@@ -336,9 +361,7 @@ def write_repository(into: Path, site: str, partition: str, lustre: bool) -> lis
         "SITE": site,
         "PARTITION": partition,
         "LUSTRE": "+lustre" if lustre else "~lustre",
-        "VERSION": _git("describe", "--tags", "--exact-match")
-        or _git("rev-parse", "HEAD")
-        or "main",
+        "VERSION": version(),
         "SOURCE": source,
         "PROJECT": project,
     }

@@ -29,7 +29,7 @@ from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import short_name
+from iogauge.records.record import operations_of, short_name
 from iogauge.trend import detector
 from iogauge.trend.detector import LEAST_CHANGE, METHODS, Counts, Doubles
 
@@ -80,7 +80,9 @@ class Judged:
     the baseline's level in ``unit``. ``false_alarms`` is the share of stable series that show
     evidence as strong within 30 runs (1 if the series was not judged). ``change`` describes an
     alarm or an improvement. ``recovered`` is the time of the last run above the limit, of a series
-    that has recovered. ``started`` is the step from the previous series.
+    that has recovered. ``started`` is the step from the previous series. ``repeats`` is the metric of
+    the same line that this one repeats: a bandwidth that was proportional to the operations per
+    second in every run. Both are one fact, which is listed and counted once.
     """
 
     line: str
@@ -99,6 +101,7 @@ class Judged:
     change: LevelChange | None
     recovered: datetime | None
     started: LevelChange | None
+    repeats: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ def states_of(
     if rows.is_empty():
         return []
     table, split = _sorted(rows)
-    started = _started(table, split)
+    started, repeats = _started(table, split), _repeats(table, split)
     last = table.order[split.current[split.start + split.count - 1]]
     heads = rows[last].select(HEAD).to_dicts()
 
@@ -163,6 +166,7 @@ def states_of(
             state=state,
             runs=int(split.count[key]),
             started=started.get(key),
+            repeats=repeats.get(key, ""),
             **(_UNJUDGED | more),
         )
 
@@ -232,14 +236,44 @@ def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
 
 
 def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yield the head and the valid runs, oldest first, of each metric's newest series."""
+    """Yield the head and the valid runs, oldest first, of each metric's newest series.
+
+    A series that repeats another one is left out.
+    """
     rows = _valid(frame)
     if rows.is_empty():
         return
     table, split = _sorted(rows)
-    for start, count in zip(split.start, split.count, strict=True):
-        runs = rows[table.order[split.current[start : start + count]]]
-        yield runs.select(HEAD).row(-1, named=True), runs
+    repeats = _repeats(table, split)
+    for key, (start, count) in enumerate(zip(split.start, split.count, strict=True)):
+        if key not in repeats:
+            runs = rows[table.order[split.current[start : start + count]]]
+            yield runs.select(HEAD).row(-1, named=True), runs
+
+
+#: Proportional values differ by a constant factor, but for what the tools round.
+_ROUNDED: Final = 1e-3
+
+
+def _repeats(table: _Rows, split: _Series) -> dict[int, str]:
+    """Return, by the key of a bandwidth, the operations per second that it repeats."""
+    first = table.order[split.current[split.start]]
+    names = list(zip(table.frame["line"][first], table.frame["metric"][first], strict=True))
+    keys = {name: key for key, name in enumerate(names)}
+    times = table.frame["time"].to_physical().to_numpy()
+    found = {}
+    for key, (line, metric) in enumerate(names):
+        other = keys.get((line, operations_of(metric)), key)
+        if other == key or split.count[other] != split.count[key]:
+            continue
+        mine, its = (
+            split.current[split.start[k] : split.start[k] + split.count[k]] for k in (key, other)
+        )
+        if (times[table.order[mine]] == times[table.order[its]]).all() and float(
+            np.ptp(table.values[mine] - table.values[its])
+        ) < _ROUNDED:
+            found[key] = names[other][1]
+    return found
 
 
 def _judge_rows(
@@ -409,18 +443,21 @@ HEADINGS: Final = (
 
 
 def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list[tuple[str, ...]]]:
-    """Return the series to look at by system and partition, surest alarms first."""
+    """Return the facts to look at by system and partition, surest alarms first.
+
+    A bandwidth that repeats operations per second has a row with its level, which continues theirs.
+    """
     found: dict[str, list[tuple[str, ...]]] = {}
-    for series in sorted(
-        judged, key=lambda series: (list(State).index(series.state), series.false_alarms)
+    for series, *others in sorted(
+        facts(judged), key=lambda fact: (list(State).index(fact[0].state), fact[0].false_alarms)
     ):
         here = found.setdefault(f"{series.system}:{series.partition}", [])
         name, change = (short_name(series.case), series.metric), series.change
+        before = len(here)
         if series.state in _SHOWN:
-            was = "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
             here.append(
                 (
-                    *(*name, series.state.value, was),
+                    *(*name, series.state.value, _level(series)),
                     "-" if change is None else _size(change),
                     _since(change, series.recovered),
                     one_of(series.false_alarms),
@@ -431,7 +468,27 @@ def rows(judged: Sequence[Judged], fingerprints: Fingerprints) -> dict[str, list
             size, since = _size(series.started), _since(series.started, None)
             why = _changed(series.started, fingerprints) or "the series"
             here.append((*name, "changed with", "-", size, since, "-", why))
+        if len(here) > before:
+            here += [("", other.metric, "", _level(other), "", "", "", "") for other in others]
     return {place: lines for place, lines in found.items() if lines}
+
+
+def facts(judged: Sequence[Judged]) -> list[list[Judged]]:
+    """Return each series with those that repeat it, in the order of the first ones."""
+    found = {(s.line, s.metric): [s] for s in judged if not s.repeats}
+    for series in judged:
+        if series.repeats:
+            found[series.line, series.repeats].append(series)
+    return list(found.values())
+
+
+def _level(series: Judged) -> str:
+    return "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
+
+
+def _names(fact: Sequence[Judged]) -> str:
+    """Return the metrics of a fact: ``read_iops, read_bw``."""
+    return ", ".join(series.metric for series in fact)
 
 
 def _changed(change: LevelChange | None, fingerprints: Fingerprints) -> str:
@@ -454,31 +511,38 @@ def one_of(share: float) -> str:
 
 
 def too_few_runs(judged: Sequence[Judged]) -> list[str]:
-    """Return a line for each series with too few runs.
+    """Return a line for each fact with too few runs.
 
     For example ``case metric: 7 of 20 runs of a baseline``.
     """
     return [
         visible(
-            f"{series.system}:{series.partition} {short_name(series.case)} {series.metric}: "
-            f"{series.runs} of {LEAST} runs of a baseline"
+            f"{fact[0].system}:{fact[0].partition} {short_name(fact[0].case)} {_names(fact)}: "
+            f"{fact[0].runs} of {LEAST} runs of a baseline"
         )
-        for series in judged
-        if series.state is State.FEW
+        for fact in facts(judged)
+        if fact[0].state is State.FEW
     ]
 
 
 def summary(judged: Sequence[Judged]) -> str:
-    """Return the number of series by state: ``12 series: 1 alarm, 11 steady``."""
-    counts = [(state.value, sum(series.state is state for series in judged)) for state in State]
-    return f"{len(judged)} series: " + (
+    """Return the number of series by state: ``12 series: 1 alarm, 11 steady``.
+
+    A series that repeats another one does not count.
+    """
+    counted = [series for series in judged if not series.repeats]
+    counts = [(state.value, sum(series.state is state for series in counted)) for state in State]
+    return f"{len(counted)} series: " + (
         ", ".join(f"{n} {word}" for word, n in counts if n) or "none"
     )
 
 
 def chance(judged: Sequence[Judged], false_alarms: float) -> str:
-    """Say how many alarms chance alone raises in the judged series; returns "" without any."""
-    count = sum(series.state is not State.FEW for series in judged)
+    """Say how many alarms chance alone raises in the judged series; returns "" without any.
+
+    A series that repeats another one raises no alarm of its own.
+    """
+    count = sum(series.state is not State.FEW and not series.repeats for series in judged)
     if not count:
         return ""
     return (
