@@ -98,6 +98,20 @@ def kill(*pids: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+def stands(pid: int) -> bool:
+    """Whether a process was stopped in the middle of its work."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
+
+
+def has_read(pid: int) -> bool:
+    """Whether a process has begun its work: fio waits for ever for one that dies before."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/io").read_text().split()[1]) > 1 << 20
+    return False
+
+
 @contextlib.contextmanager
 def stopped(rig: Rig) -> Iterator[None]:
     """The tools stand still meanwhile, in the middle of their work."""
@@ -358,12 +372,17 @@ class TestKilled:
 
     def test_one_process_of_the_tool(self, rig: Rig) -> None:
         process = self.begin(rig)
-        rank = wait_for(
-            lambda: [p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"][1:],
-            30,
-            "a process for each task",
-        )[-1]
-        kill(rank)
+
+        def halted() -> list[int]:
+            found = [p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"][1:]
+            ranks = [pid for pid in found if has_read(pid)][-1:]
+            for rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGSTOP)
+            # A process that has ended its work meanwhile could not be killed any more.
+            return [rank for rank in ranks if stands(rank)]
+
+        kill(*wait_for(halted, 30, "a process for each task"))
         run = rig.finish(process)
         run.never_passed("ERROR", "randread|job timed out")
         assert run.record["verdict"] == "ERROR"

@@ -386,7 +386,7 @@ def test_a_command_of_the_agent_gets_its_words_as_they_are(
 ) -> None:
     folder = "two  words, ü and \\x"
     body = (
-        f"{before or ':'}\nmkdir \"$IOG_DIR/{folder}\"\necho 1 >\"$IOG_DIR/{folder}/a\"\n"
+        f'{before or ":"}\nmkdir "$IOG_DIR/{folder}"\necho 1 >"$IOG_DIR/{folder}/a"\n'
         f'iog_phase evict iog_do evict "$IOG_DIR/{folder}" "seen by"\n'
         f'iog_sample write "$IOG_DIR/{folder}"\niog_do evict'
     )

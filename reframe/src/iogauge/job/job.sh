@@ -196,7 +196,7 @@ iog_ask() {
 iog_do() {
     local words status
     printf -v words '\t%s' "$@"
-    iog_ask 600 do "${words#?}" >&2
+    iog_ask 600 run "${words#?}" >&2
     status=$?
     [ "$status" -eq 2 ] || return "$status"
     "${IOG_AGENT[@]}" "$@"

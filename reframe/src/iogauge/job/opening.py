@@ -569,7 +569,7 @@ def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
     """Obey the job script until it says "end", or is gone with all its children.
 
     A line ``phase N`` says that a phase begins. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
-    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``do N WORDS`` runs a command of the
+    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``run N WORDS`` runs a command of the
     agent, with a tab between two words. The answer is the line, after ``done`` or ``failed``.
     """
     waiting = b""
@@ -601,7 +601,7 @@ def _obey(
         case "sample":
             after, _, directory = words.partition(" ")
             return _sampled(sampler, int(number), after, directory)
-        case "do":
+        case "run":
             with contextlib.redirect_stderr(sys.stdout):
                 return run(words.split("\t")) == 0
     return None

@@ -164,8 +164,7 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         return [f"    {line}" for line in [*start, *out]]
 
     start, first, last = (
-        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}"
-        for out in FACTS
+        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}" for out in FACTS
     )
     prepare = [f"    {start}"]
     if plan.restores:
