@@ -1097,6 +1097,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "fio-lost-a-process", "tools", "fio/output.py",
+        "    if lost := _LOST.search(around):",
+        "    if lost := _LOST.search(\"\"):",
+        "tests/unit/tools/test_fio.py::test_a_process_that_was_lost_leaves_no_result",
+        "the rates of a job of which fio lost a process count",
+        passes=True,
+    ),
+    Mutant(
         "ior-complained", "tools", "ior/output.py",
         "        warnings=warnings,",
         "        warnings=(),",

@@ -75,6 +75,10 @@ _PERCENTILES: Final = {
 
 #: fio's own messages; a server's begin with its host's name.
 _COMPLAINT: Final = re.compile(r"(<[^<>]*> )?fio:")
+#: What fio says of a process that it lost (backend.c, reap_threads). Its results and its exit status do not tell.
+_LOST: Final = re.compile(
+    r"^.*fio: (?:pid=\d+, got signal=\d+|pid=\d+ disappeared .*|job .* appears to be stuck.*)", re.M
+)
 _ALL: Final = "All clients"
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -102,7 +106,8 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
 
     ``bw``, ``bw_bytes``, ``iops``, ``io_bytes`` and ``runtime`` must agree within 1 %, and the
     rounding of ``runtime`` to ms. Otherwise :class:`ToolOutputError` is raised. It is also raised
-    for a job with an error, a run without I/O, and a document that is missing, cut or invalid.
+    for a job with an error, a process that was killed, a run without I/O, and a document that is missing, cut or
+    invalid.
 
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
     the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
@@ -267,7 +272,13 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
             f"fio JSON is cut off or invalid ({error}); last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         ) from None
-    return document, text[: starts[0]] + "\n" + text[end:]
+    around = text[: starts[0]] + "\n" + text[end:]
+    if lost := _LOST.search(around):
+        raise ToolOutputError(
+            f"fio lost a process of its job, and reports the others as a success: {excerpt(lost[0])!r}. Find out who "
+            "ended it; signal 9 may be the kernel, out of memory (dmesg)"
+        )
+    return document, around
 
 
 def _check_error(entry: object, where: str) -> None:
