@@ -647,6 +647,14 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
+        "short-phase-not-timed", "job", "opening.py",
+        "            return FIRST_S\n",
+        "            return CLOSE_S\n",
+        "tests/unit/test_witness.py::test_a_short_phase_has_enough_looks",
+        "a tool whose clock goes at a third of its speed is believed in short phases",
+        passes=True,
+    ),
+    Mutant(
         "disks-not-alone", "job", "opening.py",
         "            if order.alone:\n",
         "            if False:\n",
