@@ -824,6 +824,14 @@ MUTANTS = (
     ),
     # node
     Mutant(
+        "barriers-not-asked", "node", "below.py",
+        'option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")',
+        'option = _option(mount, "barrier=0|fsync_mode=nobarrier")',
+        "tests/unit/test_below.py::test_fsync_without_barriers_proves_nothing",
+        "writes count as stored that lie in the write cache of a disk",
+        passes=True,
+    ),
+    Mutant(
         "no-file-is-empty", "node", "files.py",
         "        return not self.problem and self.resident_after == 0 and self.files > 0",
         "        return not self.problem and self.resident_after == 0",
