@@ -240,6 +240,23 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told()[0] == 2
 
 
+def test_what_a_repository_of_the_site_has_installed_counts(project: Project) -> None:
+    """After `ci/build-stack environments/mine` in it, ./setup and ./activate bring what was built."""
+    repository = project.root.parent / "repository"
+    (repository / "sites/mine").mkdir(parents=True)
+    for name in ("ior", "mdtest", "fio"):
+        stub(repository / "environments/mine/.spack-env/view/bin" / name)
+    (repository / "environments/mine/spack.yaml").touch()
+    stub(project.bin / "ior")
+    stub(project.bin / "mpirun", OPEN_MPI)
+    project.stack()
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
+    sites = str(repository / "sites")
+    project.stack(env={"IOGAUGE_SITES": f"{sites}:{sites}"})
+    mine = f"{repository}/environments/mine"
+    assert project.decision()["IOGAUGE_STACK_NAME"] == f"Spack environment {mine}"
+
+
 def test_stack_of_another_checkout_is_pinned_too(project: Project, tmp_path: Path) -> None:
     view = tmp_path / "elsewhere/.spack-env/view"
     for name in ("ior", "mdtest", "fio", "mpirun"):

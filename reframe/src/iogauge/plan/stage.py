@@ -88,6 +88,9 @@ PINNED: Final = "pinned"
 #: The step that makes a directory on each metadata target.
 SPREAD: Final = "spread"
 
+#: The step that makes a directory whose new directories lie on chosen metadata targets.
+STRIPE_DIRECTORY: Final = "stripe-directory"
+
 #: The step that fills the target up to a level.
 FILL: Final = "fill"
 

@@ -1,0 +1,145 @@
+"""A site's own repository, carried to where there is no network: what is refused, and the whole way with Spack."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from iogauge.site import writing
+
+ROOT = Path(__file__).resolve().parents[2]
+GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "advice.detachedHead=false"]
+
+
+def text_of(*words, cwd, **more):
+    """What a command printed, with its status."""
+    done = subprocess.run(
+        words,
+        cwd=cwd,
+        env={**os.environ, **more},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """The repository of the site `mine`, with this project, as it is, in the version v1 that it pins."""
+    top = tmp_path / "storage"
+    suite = top / "iogauge"
+    suite.mkdir(parents=True)
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
+    )
+    for name in listed.split("\0"):
+        if name and (ROOT / name).is_file():
+            (suite / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, suite / name)
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "v1"], ["tag", "v1"]):
+        subprocess.run([*GIT, *words], cwd=suite, check=True)
+    (top / "sites/mine").mkdir(parents=True)
+    (top / "sites/mine/settings.yaml").write_text(
+        "systems: [{name: mine, hostnames: [nowhere], partitions: []}]\n"
+    )
+    writing.write_repository(top, "mine", "scratch", False)
+    pin(top, "v1")
+    return top
+
+
+def pin(top, version):
+    pipeline = top / ".gitlab-ci.yml"
+    pipeline.write_text(re.sub(r"ref: \S+", f"ref: {version}", pipeline.read_text()))
+
+
+def pack(top, *words, **more):
+    return text_of("iogauge/ci/airgap", "pack", *words, "environments/mine", cwd=top, **more)
+
+
+def test_another_version_than_the_pinned_is_not_carried(repository, tmp_path):
+    for words in (["commit", "-q", "--allow-empty", "-m", "2"], ["tag", "v2"]):
+        subprocess.run([*GIT, *words], cwd=repository / "iogauge", check=True)
+    status, said = pack(repository, tmp_path / "carried.sh")
+    assert status == 1
+    assert f"{repository}/iogauge is v2, but {repository}/.gitlab-ci.yml pins v1" in said
+    assert f"cd {repository} && ./setup --fetch" in said
+
+
+def test_an_environment_that_is_no_repositorys_is_not_carried(repository, tmp_path):
+    folder = tmp_path / "elsewhere/environments/mine"
+    folder.mkdir(parents=True)
+    (folder / "spack.yaml").write_text("spack: {}\n")
+    command = [repository / "iogauge/ci/airgap", "pack", tmp_path / "carried.sh", folder]
+    status, said = text_of(*command, cwd=tmp_path)
+    assert status == 1
+    assert f"{tmp_path}/elsewhere/iogauge is not {repository}/iogauge" in said
+
+
+def test_a_cache_of_another_state_is_not_carried(repository, tmp_path):
+    status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
+    assert status == 1
+    assert f"{tmp_path}: expected a directory that ci/binary-cache push has filled" in said
+    (tmp_path / "iogauge").mkdir()
+    (tmp_path / "iogauge/mine-debian12-x86_64-0123456789ab.lock").touch()
+    status, said = pack(repository, "--cache", tmp_path, tmp_path / "carried.sh")
+    assert status == 1
+    assert f"{tmp_path} does not hold this state of {repository}/environments/mine" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cached", [False, True], ids=["sources", "cache"])
+def test_a_sites_repository_is_built_without_a_network(
+    spack, builtin, repository, tmp_path, cached
+):
+    alone = ["unshare", "-rn", "sh", "-c", 'ip link set lo up && exec "$@"', "alone"]
+    status, said = text_of(*alone, "true", cwd=tmp_path)
+    if status:
+        pytest.skip(f"no network name space with a loopback: {said.strip()}")
+    # The two programs that nothing can be measured without; the others take minutes more.
+    manifest = repository / "environments/mine/spack.yaml"
+    manifest.write_text(manifest.read_text().replace("+io500+darshan", "~io500~darshan"))
+    find = ["iogauge/ci/find_externals.py", "-o", "environments/mine/packages.yaml"]
+    assert text_of(*find, cwd=repository)[0] == 0
+    words = []
+    if cached:
+        words = ["--cache", tmp_path / "cache"]
+        push = ["iogauge/ci/binary-cache", "push", "--unsigned", tmp_path / "cache"]
+        status, said = text_of(*push, "environments/mine", cwd=repository)
+        if status and "All fetchers failed" in said:
+            pytest.skip("no mirror with the sources, and no network to fetch them")
+        assert status == 0, said[-3000:]
+        (repository / "environments/mine/spack.lock").unlink()
+    status, said = pack(repository, *words, tmp_path / "carried.sh")
+    if status and re.search("some sources could not be had|No matching distribution", said):
+        pytest.skip(f"sources or wheels are not here: {said[-300:]}")
+    assert status == 0, said[-3000:]
+    assert sorted(f.name for f in manifest.parent.iterdir() if not f.name.startswith(".")) == [
+        "packages.yaml",
+        "spack.yaml",
+    ]
+    # On the other side neither this machine's Spack nor its settings are known.
+    there = tmp_path / "below/a/longer/path"
+    home = tmp_path / "home"
+    home.mkdir()
+    path = ":".join(p for p in os.environ["PATH"].split(":") if not (Path(p) / "spack").exists())
+    known = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
+    bare = ["env", "-i", f"PATH={path}", f"HOME={home}"]
+    bare += [f"{name}=1" for name in known]
+    command = [*alone, *bare, "sh", tmp_path / "carried.sh", there]
+    status, said = text_of(*command, cwd=tmp_path)
+    assert status == 0, said[-3000:]
+    assert ("from the binary cache that was carried" in said) == cached
+    assert ("from the sources that were carried" in said) != cached
+    assert re.search(r"^check_stack: stack [0-9a-f]{12}; wrote ", said, re.MULTILINE), said[-3000:]
+    # The repository is whole: its own two commands, and the programs that were built.
+    use = "./setup && . ./activate && command -v ior && iogauge --version"
+    status, said = text_of(*alone, *bare, "sh", "-c", use, cwd=there)
+    assert status == 0, said
+    assert f"{there}/environments/mine/.spack-env/view/bin/ior" in said
+    assert "iogauge 0." in said
