@@ -647,6 +647,14 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
+        "short-phase-not-timed", "job", "opening.py",
+        "            return FIRST_S\n",
+        "            return CLOSE_S\n",
+        "tests/unit/test_witness.py::test_a_short_phase_has_enough_looks",
+        "a tool whose clock goes at a third of its speed is believed in short phases",
+        passes=True,
+    ),
+    Mutant(
         "disks-not-alone", "job", "opening.py",
         "            if order.alone:\n",
         "            if False:\n",
@@ -815,6 +823,14 @@ MUTANTS = (
         "a drift that all storage targets share makes one of them slow",
     ),
     # node
+    Mutant(
+        "barriers-not-asked", "node", "below.py",
+        'option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")',
+        'option = _option(mount, "barrier=0|fsync_mode=nobarrier")',
+        "tests/unit/test_below.py::test_fsync_without_barriers_proves_nothing",
+        "writes count as stored that lie in the write cache of a disk",
+        passes=True,
+    ),
     Mutant(
         "no-file-is-empty", "node", "files.py",
         "        return not self.problem and self.resident_after == 0 and self.files > 0",
@@ -1122,10 +1138,38 @@ MUTANTS = (
     ),
     Mutant(
         "elbencho-trailing", "tools", "elbencho.py",
-        "    if end != len(lines[0].strip()):",
+        "    if end != len(text.strip()):",
         "    if False:",
         "tests/unit/tools/test_elbencho.py::test_what_is_no_whole_phase_is_refused",
         "text after elbencho's JSON is ignored",
+    ),
+    Mutant(
+        "elbencho-fewer-files", "tools", "elbencho.py",
+        "    if entries != files:",
+        "    if entries > files:",
+        "tests/unit/tools/test_elbencho.py::test_an_execution_over_files_that_is_not_whole",
+        "elbencho worked on fewer files than asked",
+    ),
+    Mutant(
+        "elbencho-sync", "tools", "elbencho.py",
+        "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if rest:",
+        "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if False:",
+        "tests/unit/tools/test_elbencho.py::test_the_time_of_the_sync_counts",
+        "files count as created before they are on storage",
+    ),
+    Mutant(
+        "dom-on-storage", "guards", "striping.py",
+        'if request.begins_on_metadata and file.parts[0].pattern != "mdt":',
+        "if False:",
+        "tests/unit/test_guards.py::test_g10_of_files_whose_data_lie_with_the_metadata",
+        "data that shall lie with the metadata lie on a storage target",
+    ),
+    Mutant(
+        "directories-on-fewer-mdts", "guards", "striping.py",
+        "else len(on) == count",
+        "else True",
+        "tests/unit/test_guards.py::test_g10_of_directories_with_the_tool_s_files",
+        "a directory lies on fewer metadata targets than asked",
     ),
     Mutant(
         "io500-score", "tools", "io500.py",

@@ -1,8 +1,8 @@
-"""Sequential writes and reads with elbencho, where it is installed: a second tool for one pattern."""
+"""elbencho, where it is installed: a second tool for sequential writes and reads, and for many small files."""
 
-from reframe.core.builtins import parameter
+from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import ElbenchoCheck, sweep, words
+from iogauge.check import ElbenchoCheck, ElbenchoFilesCheck, sweep, words
 
 
 @sweep.simple_test_if(sweep.environments(words.ELBENCHO))
@@ -12,3 +12,24 @@ class Elbencho(ElbenchoCheck):
     tags = {"elbencho", "daily", "weekly", "acceptance"}
 
     block = parameter(["1MiB", "4MiB"], loggable=True)
+
+
+#: Bytes of a file, a directory for each process, and the fraction of the case's files: as MdtestEasy, MdtestHard and
+#: MdtestShape have them.
+_SHAPES = {
+    "unique-empty": (0, True, 1),
+    "shared-3901": (3901, False, 4),
+    "unique-64KiB": (65536, True, 4),
+}
+
+
+@sweep.simple_test_if(sweep.environments(words.ELBENCHO))
+class ElbenchoFiles(ElbenchoFilesCheck):
+    descr = "Many files with elbencho, in the pattern of mdtest"
+    tags = {"elbencho", "weekly", "acceptance"}
+
+    shape = parameter(list(_SHAPES), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.file_bytes, self.own_directory, self.share = _SHAPES[self.shape]

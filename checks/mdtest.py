@@ -3,7 +3,15 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import MdtestCheck, MdWorkbenchCheck, sweep
+from iogauge.check import (
+    Component,
+    DirectoryLayout,
+    Layout,
+    MdtestCheck,
+    MdtestOnMdtsCheck,
+    MdWorkbenchCheck,
+    sweep,
+)
 
 
 @rfm.simple_test
@@ -47,6 +55,66 @@ class MdtestShape(MdtestCheck):
         self.share = 1 if "depth" in tree else 4
         sizes = {"write_bytes": self.file_bytes, "read_bytes": self.file_bytes}
         self.tree = {**tree, **(sizes if self.file_bytes else {})}
+
+
+def _on_lustre(extras):
+    return extras.target.striped_by == "lustre"
+
+
+def _several_metadata_targets(extras):
+    declared = extras.topology.metadata_targets if extras.topology else None
+    return _on_lustre(extras) and declared and declared > 1
+
+
+#: Words for a directory that is striped over all metadata targets.
+_ALL = "all"
+
+
+@rfm.simple_test
+class MdtestOnMdts(MdtestOnMdtsCheck):
+    descr = "Empty files in a directory over all metadata targets, or on one of them"
+    tags = {"mdtest", "weekly", "acceptance"}
+    share = 4
+
+    #: All, or the number of one.
+    mdts = parameter([_ALL, *map(str, sweep.points("metadata_targets"))], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        one = None if self.mdts == _ALL else int(self.mdts)
+        self.directory_layout = DirectoryLayout(target=one, stripes=-1 if one is None else 1)
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: (
+                _several_metadata_targets(extras)
+                and (one is None or one in extras.sweeps.metadata_targets)
+            )
+        )
+
+
+#: Data of each file up to here lie with its metadata.
+_WITH_METADATA = 65536
+
+
+@rfm.simple_test
+class MdtestDom(MdtestCheck):
+    descr = "Small files whose data lie with their metadata"
+    tags = {"mdtest", "weekly", "acceptance"}
+    share = 4
+    layout = Layout(
+        components=(
+            Component(end_bytes=_WITH_METADATA, stripe_count=0, on_metadata=True),
+            Component(end_bytes=None, stripe_count=1),
+        )
+    )
+
+    size = parameter([0, 3901, _WITH_METADATA], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(_on_lustre)
+        self.file_bytes = self.size
+        sizes = {"write_bytes": self.size, "read_bytes": self.size}
+        self.tree = sizes if self.size else {}
 
 
 @rfm.simple_test

@@ -82,6 +82,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
             "aggregators": [2, 4],
             "tasks_per_client": [tasks],
             "queue_depths": [1, 16],
+            "metadata_targets": [1],
             "fill_levels": [0, 90],
             "file_sizes": ["2 GB"],
             "striping_hints": ["2 MiB"],

@@ -84,7 +84,7 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
         for name in re.findall(r"simple_test.*\nclass (\w+)", file.read_text())
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
-    striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup"}
+    striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup", "MdtestOnMdts", "MdtestDom"}
     several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
     classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}

@@ -69,3 +69,44 @@ def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
         'for word in "$@"; do [ "$word" = --direct ] || words+=("$word"); done\nexec "$real" "${words[@]}"',
     )
     rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' instead of '--direct'")
+
+
+@pytest.mark.skipif(not shutil.which("elbencho"), reason="no elbencho on PATH")
+@pytest.mark.needs_ior
+def test_many_files_with_elbencho_beside_mdtest(make_rig: Callable[..., Rig]) -> None:
+    """Both tools work on as many files of the same size, each in a series of its own."""
+    rig = make_rig(tools=("elbencho", "ior", "mdtest"), tasks=2, limits={"case_files": 8000})
+    names = "^(ElbenchoFiles|MdtestHard)"
+    run = rig.run("-n", names, "--exec-policy=serial", "--keep-stage-files")
+    found = {record["parameters"].get("shape", record["check"]): record for record in run.records}
+    assert sorted(found) == ["MdtestHard", "shared-3901", "unique-64KiB", "unique-empty"], run.out
+    for name, record in found.items():
+        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), (name, record["reason"])
+    assert len({record["series"] for record in run.records}) == 4
+    rates = {n: [m["name"] for m in record["metrics"]] for n, record in found.items()}
+    assert (
+        rates["shared-3901"] == rates["MdtestHard"] == ["create_rate", "read_rate", "remove_rate"]
+    )
+    assert rates["unique-empty"] == ["create_rate", "remove_rate"]
+    said = [f"{f['guard']} {f['outcome']} {f['saw']}" for f in found["shared-3901"]["findings"]]
+    assert any(one.startswith("G8 ok elbencho checked its data in the warm-up") for one in said)
+    assert any(one.startswith("G1 ok page cache emptied") for one in said), said
+    # Their metrics stand side by side in one report.
+    report = rig.iogauge("report").out
+    assert "ElbenchoFiles" in report
+    assert "MdtestHard" in report
+    rig.assert_clean()
+    # Files that elbencho did not create are no measurement.
+    rig.program(
+        "elbencho",
+        'words=("$@"); for n in "${!words[@]}"; do [ "${words[n]}" != -N ] || words[n+1]=$((words[n+1] / 2)); done\n'
+        'exec "$real" "${words[@]}"',
+    )
+    rig.run("-n", "^ElbenchoFiles.*shape=shared-3901").never_passed(r"1000 files, expected 2000")
+    # A file that is not the one that was written.
+    rig.program(
+        "elbencho",
+        'case " $* " in *" -r "*) printf XXXX >"$IOG_DIR/r1-f7"; truncate -s 3901 "$IOG_DIR/r1-f7";; esac\n'
+        'exec "$real" "$@"',
+    )
+    rig.run("-n", "^ElbenchoFiles.*shape=shared-3901").never_passed("Data verification failed")

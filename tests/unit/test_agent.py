@@ -457,6 +457,24 @@ def test_a_directory_is_made_on_each_metadata_target(
     assert not any((lustre / "other").iterdir())
 
 
+@pytest.mark.slow
+def test_directories_with_files_are_found_where_they_lie(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = lustre / "tree"
+    assert agent.main(["stripe-directory", "-D", "-c", "1", "-i", "1", str(tree), "keep"]) == 0
+    (tree / "empty").mkdir()
+    (tree / "full" / "below").mkdir(parents=True)
+    (tree / "full" / "below" / "file").touch()
+    assert agent.main(["on-metadata-targets", str(tree), "keep"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"full/below": [1]}
+    monkeypatch.setenv("LCTL_USER", "1")
+    assert agent.main(["stripe-directory", "-D", "-c", "-1", str(lustre / "o"), "keep"]) == REFUSED
+    said = capsys.readouterr().err
+    assert "iogauge: refused: G10: lfs setdirstripe" in said
+    assert "Operation not permitted" in said
+
+
 FILES = Pins(names=tuple(f"sub/f.{i:08d}" for i in range(9)), kind="file", stripe_bytes=1 << 20)
 DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 

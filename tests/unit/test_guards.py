@@ -20,7 +20,15 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.node import host, lustre
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
-from iogauge.node.layouts import Component, FileLayout, Layout, Layouts, Part, last_with_data
+from iogauge.node.layouts import (
+    Component,
+    DirectoryLayout,
+    FileLayout,
+    Layout,
+    Layouts,
+    Part,
+    last_with_data,
+)
 from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
 from iogauge.tools import mpi
@@ -932,6 +940,91 @@ def test_g10_tells_the_component_that_was_measured(
     finding = striping.components(files=files)
     assert finding is not None
     assert (finding.outcome, finding.saw) == (outcome, saw)
+
+
+@pytest.mark.parametrize(
+    ("parts", "outcome"),
+    [((ON_MDT,), OK), ((ON_MDT, FIRST.within(MIB, 16 * MIB)), INVALID), ((FIRST,), INVALID)],
+)
+def test_g10_of_data_that_shall_lie_with_the_metadata(
+    parts: tuple[Part, ...], outcome: Outcome
+) -> None:
+    finding = striping.components(
+        files=[grown_to(2 * MIB if len(parts) > 1 else MIB, *parts)], on_metadata=True
+    )
+    assert finding is not None
+    assert (finding.outcome, finding.demands) == (outcome, "all bytes with the metadata")
+    assert outcome is OK or "lod.*.dom_stripesize" in str(finding)
+
+
+#: Data up to 64 KiB with the metadata, the others on a storage target.
+DOM = Layout(
+    components=(
+        Component(end_bytes=1 << 16, stripe_count=0, on_metadata=True),
+        Component(end_bytes=None, stripe_count=1),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "request_", "saw"),
+    [
+        ({"pattern": "mdt", "stripe_count": 0}, DOM, "1 file(s) as asked"),
+        (
+            {"pattern": "mdt", "stripe_count": 0},
+            replace(DOM, pool="flash"),
+            "f is in pool none; 1 of 1",
+        ),
+        ({"stripe_count": 1, "objects": (2,)}, DOM, "f has its first bytes in 1 x 1 MiB; 1 of 1"),
+    ],
+)
+def test_g10_of_files_whose_data_lie_with_the_metadata(
+    first: dict[str, Any], request_: Layout, saw: str
+) -> None:
+    begins = Part(stripe_bytes=MIB, instantiated=True, **first).within(0, 1 << 16)
+    rest = Part(stripe_count=1, stripe_bytes=4 * MIB).within(1 << 16, None)
+    file = FileLayout(path="f", parts=(begins, rest), composite=True, size=3901)
+    finding = striping.layout(request=request_, placed={}, noted=noted([file]), usable=[0, 1])
+    assert finding.saw.startswith(saw)
+    assert (finding.outcome is OK) == saw.endswith("as asked")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "outcome", "saw"),
+    [
+        (
+            {"stripes": -1},
+            [{"d": (0, 1, 2)}, {"d": (2, 1, 0)}],
+            OK,
+            "2 director(ies), each as asked",
+        ),
+        (
+            {"stripes": -1},
+            [{"d": (0, 1, 2)}, {"d": (0, 1)}],
+            INVALID,
+            "d lies on metadata target(s) 0, 1",
+        ),
+        ({"stripes": 2}, [{"d": (0, 1)}], OK, "1 director(ies), each as asked"),
+        ({"target": 2}, [{"a": (2,), "b": (2,)}], OK, "2 director(ies), each as asked"),
+        ({"target": 2}, [{"a": (2,), "b": (1,)}], INVALID, "b lies on metadata target(s) 1"),
+        ({"target": 2}, [{"a": (2, 1)}], INVALID, "a lies on metadata target(s) 1, 2"),
+        ({"target": 2}, [{"a": (2,)}, {}], INVALID, "no directory with files was found"),
+        ({"target": 2}, [], INVALID, "no directory with files was found"),
+    ],
+)
+def test_g10_of_directories_with_the_tool_s_files(
+    asked: dict[str, int], found: list[dict[str, tuple[int, ...]]], outcome: Outcome, saw: str
+) -> None:
+    request = DirectoryLayout(**asked)
+    finding = striping.on_metadata_targets(request=request, found=found, every=3)
+    assert (finding.outcome, finding.saw) == (outcome, saw)
+
+
+@pytest.mark.parametrize(("problem", "outcome"), [("", OK), ("not permitted", INVALID)])
+def test_g10_of_the_default_of_directories(problem: str, outcome: Outcome) -> None:
+    finding = preflight.metadata_default(words=["-D", "-c", "-1"], problem=problem)
+    assert finding.outcome is outcome
+    assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
 
 
 def test_g10_says_what_the_target_did_not_answer() -> None:

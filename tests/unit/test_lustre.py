@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
 from iogauge.node import layouts, lustre
-from iogauge.node.layouts import Component, FileLayout, Layout, LustreError, Part, Pins
+from iogauge.node.layouts import (
+    Component,
+    DirectoryLayout,
+    FileLayout,
+    Layout,
+    LustreError,
+    Part,
+    Pins,
+)
 from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import StorageTarget
 from support import hanging
@@ -66,10 +74,45 @@ PFL = Layout(
             ),
             "-E 1m -c 1 -p flash -E -1 -c 2 -p flash",
         ),
+        (
+            Layout(
+                pool="flash",
+                components=(
+                    Component(end_bytes=1 << 16, stripe_count=0, on_metadata=True),
+                    Component(end_bytes=None, stripe_count=1),
+                ),
+            ),
+            "-E 64k -L mdt -E -1 -c 1 -p flash",
+        ),
     ],
 )
 def test_words_for_lfs(layout: Layout, words: str) -> None:
     assert layout.arguments() == words.split()
+
+
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (DirectoryLayout(stripes=-1), "-D -c -1"),
+        (DirectoryLayout(stripes=4), "-D -c 4"),
+        (DirectoryLayout(target=3), "-D -c 1 -i 3"),
+    ],
+)
+def test_words_for_the_default_of_directories(layout: DirectoryLayout, words: str) -> None:
+    assert layout.arguments() == words.split()
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        ({"stripes": 0}, "stripes is 0"),
+        ({"target": -1}, "target is -1"),
+        ({"stripes": 2, "target": 0}, "target is 0 with 2 stripe"),
+    ],
+)
+def test_directories_that_lustre_would_not_make(bad: dict[str, int], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        DirectoryLayout(**bad)
 
 
 def parts(*ends: int | None, **change: Any) -> dict[str, Any]:
@@ -98,6 +141,9 @@ def parts(*ends: int | None, **change: Any) -> dict[str, Any]:
         (parts(MIB, MIB, None), "above 1048576"),
         (parts(2 * MIB, MIB, None), "above 2097152"),
         (parts(4096, None), "multiple of 65536"),
+        (parts(MIB, 2 * MIB, None, on_metadata=True), "it has an end, and 0 stripes"),
+        (parts(None, on_metadata=True, stripe_count=0), "it has an end, and 0 stripes"),
+        (parts(MIB, 2 * MIB, on_metadata=True, stripe_count=0), "for the last one only"),
         (parts(MIB, None, stripe_bytes=2 * MIB), "multiple of 2097152"),
         (parts(MIB, None, stripe_count=0), "stripe_count of a component is 0"),
         (parts(MIB, None, stripe_bytes=1), "stripe_bytes of a component is 1"),

@@ -19,7 +19,9 @@ Environment:
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
-* ``LFS_MDTS``: number of metadata targets (2). ``LFS_MDT_FULL``: metadata targets without inodes.
+* ``LFS_MDTS``: number of metadata targets (2). ``LFS_LIE_MDTS``: number of them that new directories get by a default,
+  whatever was asked. ``LFS_MDT_FULL``: metadata targets without inodes.
+* ``LFS_NO_DOM``: 1 means that the servers allow no data on metadata targets, and put them on a storage target.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
   wanted, the soft limit of the kilobytes and its grace. ``LFS_PROJECT_QUOTA``: the same of every project.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
@@ -250,6 +252,8 @@ PLAIN: dict[str, Any] = {"composite": False, "parts": [new_part()]}
 def allocate(state: dict[str, Any], part: dict[str, Any]) -> None:
     """Give a part its objects."""
     wanted: list[int]
+    if part["pattern"] == "mdt" and os.environ.get("LFS_NO_DOM"):
+        part["pattern"] = "raid0"
     if part["pattern"] == "mdt":
         wanted = []
     elif part["osts"]:
@@ -802,6 +806,36 @@ def mkdir(words: list[str]) -> int:
     return 0
 
 
+def setdirstripe(words: list[str]) -> int:
+    """``lfs setdirstripe -D -c N [-i INDEX] DIR``: where new directories in one lie. From Lustre's sources, not from a run."""
+    options, names = getopt.gnu_getopt(words, "Dc:i:")
+    of = dict(options)
+    if "-D" not in of or "-c" not in of or len(names) != 1 or not on_lustre(names[0]):
+        raise not_covered(f"lfs setdirstripe {' '.join(words)}")
+    if is_user():
+        raise Refused(
+            1,
+            f"lfs setdirstripe: cannot set default dirstripe on '{names[0]}': Operation not permitted",
+        )
+    with remembered() as state:
+        kept = state.setdefault("directory_defaults", {})
+        kept[identity(names[0])] = [int(of["-c"]), int(of.get("-i", "-1"))]
+    return 0
+
+
+def default_mdts(state: dict[str, Any], path: str) -> list[int] | None:
+    """Where a directory lies by the default of the nearest one above it. A new directory takes it; an older one keeps its own."""
+    kept = state.get("directory_defaults", {})
+    while path not in (mount(), "/"):
+        path = os.path.dirname(path)
+        if identity(path) in kept:
+            count, first = kept[identity(path)]
+            lie = os.environ.get("LFS_LIE_MDTS")
+            count = int(lie) if lie else mdt_count() if count == -1 else min(count, mdt_count())
+            return [(max(first, 0) + n) % mdt_count() for n in range(count)]
+    return None
+
+
 def getdirstripe(words: list[str]) -> int:
     """``lfs getdirstripe -y DIR``: a directory without a layout of its own lies where that above it lies."""
     if words[:1] != ["-y"] or len(words) != 2 or not on_lustre(words[1]):
@@ -809,7 +843,7 @@ def getdirstripe(words: list[str]) -> int:
     path = os.path.realpath(words[1])
     with remembered() as state:
         kept = state.get("metadata", {})
-    mdts = kept.get(identity(path))
+        mdts = kept.get(identity(path)) or default_mdts(state, path)
     while mdts is None and path not in (mount(), "/"):
         path = os.path.dirname(path)
         mdts = kept.get(identity(path), [])[:1] or None
@@ -987,7 +1021,7 @@ def getname(words: list[str]) -> int:
 
 #: Commands of lfs that the stand-in does not have.
 OTHERS = (
-    "setdirstripe rm_entry rmentry unlink_foreign mdts setquota project flushctx "
+    "rm_entry rmentry unlink_foreign mdts setquota project flushctx "
     "changelog changelog_clear fid2path path2fid rmfid data_version hsm_state hsm_set hsm_clear hsm_action "
     "hsm_archive hsm_restore hsm_release hsm_remove hsm_cancel hsm swap_layouts migrate mv ladvise mirror "
     "getsom somsync heat_get heat_set pcc"
@@ -1002,6 +1036,7 @@ def lfs(argv: list[str]) -> int:
         "find": find,
         "mkdir": mkdir,
         "getdirstripe": getdirstripe,
+        "setdirstripe": setdirstripe,
         "pool_list": pool_list,
         "df": df,
         "osts": osts,

@@ -11,7 +11,7 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.tools import elbencho
-from iogauge.tools.elbencho import ElbenchoOptions
+from iogauge.tools.elbencho import ElbenchoOptions, FilesOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 MIB = 1 << 20
@@ -132,3 +132,90 @@ def test_what_is_no_whole_phase_is_refused(pattern: str, text: str, said: str) -
     assert damaged != whole
     with pytest.raises(ToolOutputError, match=re.escape(said)):
         elbencho.parse(damaged)
+
+
+# Many files.
+
+ACTIONS = ("create", "stat", "read", "remove")
+
+
+def many(action: Any, **more: Any) -> FilesOptions:
+    given: dict[str, Any] = {
+        "directory": "/tmp/scratch/data",
+        "action": action,
+        "threads": 2,
+        "files": 1000,
+        "file_bytes": 3901,
+        "own_directory": False,
+        "json_file": f"files_{action}.json",
+    }
+    return FilesOptions(**given | more)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_recorded_execution_over_many_files(action: Any) -> None:
+    text = sample(f"files_{action}")
+    output = elbencho.parse_files(text, action, 2000)
+    assert output.command.split() == ["elbencho", *many(action).arguments()]
+    assert (output.tasks, output.nodes) == (2, 1)
+    (phase,) = output.phases
+    assert (phase.name, phase.operations) == (action, 2000)
+    assert phase.rates["rate"].value == pytest.approx(2000 / phase.seconds)
+    assert phase.bytes_moved == (2000 * 3901 if action == "read" else None)
+
+
+def test_the_time_of_the_sync_counts() -> None:
+    """272 ms of creation and 23 ms of syncfs(2), cut to whole milliseconds; the sync before is none of them."""
+    (phase,) = elbencho.parse_files(sample("files_create"), "create", 2000).phases
+    assert 0.295 <= phase.seconds < 0.297
+    (phase,) = elbencho.parse_files(sample("files_stat"), "stat", 2000).phases
+    assert phase.seconds == pytest.approx(2000 / 1125492)  # finer than its 1 ms
+
+
+def test_directories_are_made_before_the_files() -> None:
+    words = ["-d", "-w", "-t", "2", "-n", "1", "-N", "500", "-s", "0", "--sync", "--nolive"]
+    given = many("create", own_directory=True, files=500, file_bytes=0).arguments()
+    assert given[: len(words)] == words
+    output = elbencho.parse_files(sample("files_unique_create"), "create", 1000)
+    assert output.phases[0].operations == 1000
+
+
+@pytest.mark.parametrize(
+    ("action", "pattern", "text", "said"),
+    [
+        ("create", r"RMFILES", "RMFILES", "expected one phase WRITE, found SYNC RMFILES SYNC"),
+        ("remove", r'("phase_type":")RMFILES', r"\1STAT", "expected one phase RMFILES"),
+        ("remove", r"(?s)(RMFILES.*?\n).*", r"\1", "after RMFILES expected SYNC, found (nothing)"),
+        ("remove", r'("RMFILES".*"entries":")2000', r"\g<1>1999", "1999 files, expected 2000"),
+        (
+            "remove",
+            r'("RMFILES".*"entries.{2}s":")19044',
+            r"\g<1>29044",
+            "but it says 29044 a second",
+        ),
+        (
+            "remove",
+            r'("RMFILES".*"entries.{2}s":")19044',
+            r"\g<1>18000",
+            "but it says 18000 a second",
+        ),
+        ("remove", r'(?s)(.*"elapsed_time_ms":")1', r"\g<1>x", "expected a whole number"),
+        ("remove", r"\}\}\n$", "}} and more\n", "text after its JSON"),
+    ],
+)
+def test_an_execution_over_files_that_is_not_whole(
+    action: Any, pattern: str, text: str, said: str
+) -> None:
+    whole = sample("files_remove")
+    damaged = re.sub(pattern, text, whole, count=1)
+    assert damaged != whole or action == "create"
+    with pytest.raises(ToolOutputError, match=re.escape(said)):
+        elbencho.parse_files(damaged, action, 2000)
+
+
+@pytest.mark.parametrize(
+    "more", [{"threads": 0}, {"files": 0}, {"file_bytes": -1}], ids=lambda more: next(iter(more))
+)
+def test_numbers_of_files_that_elbencho_would_refuse(more: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(more))} is "):
+        many("create", **more)

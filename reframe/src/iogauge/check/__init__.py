@@ -3,11 +3,12 @@
 - ceiling: what the layers below the file system carry
 - configuration: ReFrame's configuration of all sites
 - derived: cases that are computed from records of other cases: curves, pairs, baselines, sizes
+- elbencho: scenarios that run elbencho
 - fio: scenarios that run fio
 - io500: scenarios that run IO500
 - ior: scenarios that run IOR, also those in which all tasks write one file
 - judged: the base class of every case, measured or computed
-- load: sequential and other loads with fio or elbencho, also on a full target
+- load: sequential and other loads with fio, also on a full target
 - mdtest: scenarios that run mdtest, or md-workbench
 - needle: every storage target alone, every metadata target alone, every node alone
 - storage: the base class of every measured case, and what ReFrame's host writes for its job
@@ -27,6 +28,7 @@ from iogauge.check.derived import (
     baseline_checks,
     sized_checks,
 )
+from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.fio import (
     ChecksumCheck,
     FioCheck,
@@ -47,7 +49,6 @@ from iogauge.check.ior import (
     SizedFileCheck,
 )
 from iogauge.check.load import (
-    ElbenchoCheck,
     EnduranceCheck,
     FillLevelCheck,
     FioSequentialCheck,
@@ -55,11 +56,11 @@ from iogauge.check.load import (
     QueueDepthCheck,
     SampleReadCheck,
 )
-from iogauge.check.mdtest import MdtestCheck, MdWorkbenchCheck
+from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck, MdWorkbenchCheck
 from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
-from iogauge.node.layouts import Layout
+from iogauge.node.layouts import Component, DirectoryLayout, Layout
 from iogauge.node.mounts import traits
 from iogauge.records import derive
 
@@ -70,10 +71,13 @@ __all__ = [
     "BoxScalingCheck",
     "CheckpointCheck",
     "ChecksumCheck",
+    "Component",
     "CurveCheck",
     "DefaultWritersCheck",
     "DeviceCeilingCheck",
+    "DirectoryLayout",
     "ElbenchoCheck",
+    "ElbenchoFilesCheck",
     "EnduranceCheck",
     "FillLevelCheck",
     "FioCheck",
@@ -88,6 +92,7 @@ __all__ = [
     "MdWorkbenchCheck",
     "MdtNeedleCheck",
     "MdtestCheck",
+    "MdtestOnMdtsCheck",
     "MemoryCeilingCheck",
     "NetworkCeilingCheck",
     "NodeNeedleCheck",

@@ -1,4 +1,4 @@
-"""Base classes of the scenarios that load storage without MPI, with fio or elbencho: sequential writes and reads, a target
+"""Base classes of the scenarios that load storage without MPI, with fio: sequential writes and reads, a target
 that is filled up, latency over requests in flight, bandwidth over hours, one load beside another, random reads of samples.
 
 Each process writes its own file, or its own part of a file that all share, and reads it again, on one node.
@@ -24,14 +24,13 @@ from iogauge.check.fio import (
     FioRandomReadCheck,
     OneNodeFioCheck,
 )
-from iogauge.check.storage import StorageCheck
-from iogauge.core import untrusted, words
+from iogauge.check.storage import share_of_bytes
+from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
 from iogauge.evidence.witness import SERIES, Series
-from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
-from iogauge.plan.stage import FILL, SERVERS_HOSTS, SERVERS_NEXT, SERVERS_SECRET
-from iogauge.tools import elbencho
+from iogauge.plan.case import DIR, Access, CasePlan, Computed, PhasePlan, Printed, Verification
+from iogauge.plan.stage import FILL
 from iogauge.tools.fio.options import (
     LEAD_S,
     MISMATCH,
@@ -45,22 +44,6 @@ from iogauge.tools.fio.options import (
     verification,
 )
 from iogauge.tools.fio.output import parse_disturbed
-
-
-def _share(check: StorageCheck, size: str) -> int:
-    """Return the bytes of each process, whole requests; raises ValueError if they do not fit.
-
-    ``limits.case_bytes`` is for all nodes of the site's scale.
-    """
-    block, limits = parse_bytes(size), check.site.limits
-    shares = max(check.nodes, check.site.scale.nodes) * check.tasks_per_node
-    each = int(limits.case_bytes // shares // block * block)
-    if each < 2 * block:
-        raise ValueError(
-            f"limits.case_bytes is {format_bytes(limits.case_bytes)}: less than two requests of {size} for each "
-            f"of {shares} task(s). Raise it to {format_bytes(2 * block * shares)} or lower the tasks"
-        )
-    return each
 
 
 class FioSequentialCheck(FioCheck):
@@ -104,7 +87,7 @@ class FioSequentialCheck(FioCheck):
             raise ValueError(
                 f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
             )
-        block, each = parse_bytes(self.block), _share(self, self.block)
+        block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
         write = sequential_job(
             "write",
             block_bytes=block,
@@ -193,73 +176,6 @@ def parse_filled(printed: Printed) -> ToolOutput:
     return ToolOutput(
         "target", "", (), parameters={"filled": {"level": level, "fill": share, "bytes": taken}}
     )
-
-
-class ElbenchoCheck(StorageCheck):
-    """Write and read a file for each process with O_DIRECT, as FioSequential and IorPosix do.
-
-    A subclass sets ``block``, the size of a request as text with a unit.
-    """
-
-    needs = words.ELBENCHO
-    block: str
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the bandwidths of write and read."""
-        return (WRITE_BW, READ_BW)
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
-
-    @builtins.run_after("setup")
-    def _one_process_a_node(self) -> None:
-        # elbencho starts its threads itself.
-        self.num_tasks = self.nodes
-        self.num_tasks_per_node = 1
-        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
-
-    def _phase(self, name: Literal["read", "write"], file_bytes: int) -> PhasePlan:
-        output = f"elbencho-{name}.{REP}.json"
-        served = self.nodes > 1
-        # The order of the servers decides who works on which file: each node reads what another one wrote.
-        hosts = SERVERS_HOSTS if name == "write" else SERVERS_NEXT
-        options = elbencho.ElbenchoOptions(
-            directory=DIR,
-            write=name == "write",
-            threads=self.tasks_per_node,
-            file_bytes=file_bytes,
-            block_bytes=parse_bytes(self.block),
-            direct=True,
-            json_file=output,
-            hosts=hosts if served else "",
-            secret=SERVERS_SECRET if served else "",
-        )
-        whole = self.nodes >= self.site.scale.nodes
-        return PhasePlan(
-            name=name,
-            command=["elbencho", *options.arguments()],
-            launch="servers" if served else "once",
-            parse=lambda printed: elbencho.parse(printed.result),
-            rates={f"{name}_bw": (name, "bw")},
-            access=Access(direction=name, o_direct=True, saturates="bandwidth" if whole else None),
-            output=output,
-            data_bytes=file_bytes * self.total_tasks,
-            verifies=Verification(elbencho.verification(), elbencho.MISMATCH),
-        )
-
-    def plan(self) -> CasePlan:
-        """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
-        each = _share(self, self.block)
-        return CasePlan(
-            tool="elbencho",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=[self._phase("write", each), self._phase("read", each)],
-            held_bytes=each * self.total_tasks,
-            files=self.total_tasks,
-        )
 
 
 class QueueDepthCheck(FioRandomReadCheck):

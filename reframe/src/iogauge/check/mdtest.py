@@ -9,15 +9,18 @@ client's own cache, which an ordinary user cannot empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.check.storage import StorageCheck
-from iogauge.core import words
-from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.core import untrusted, words
+from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.evidence.model import DIRECTORIES_FOUND
+from iogauge.node.layouts import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import STRIPE_DIRECTORY
 from iogauge.tools import mdtest
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
@@ -28,6 +31,8 @@ REMOVE = Metric("remove_rate", "ops/s")
 
 #: Seed of the data pattern (-G), the same in the writing and the verifying execution.
 _SIGNATURE = 1181783497
+#: How most phases touch data.
+_METADATA: Final = Access(direction="metadata")
 #: Seed of the order of reads; each task adds its number.
 _SEED = 7
 
@@ -51,6 +56,25 @@ def _counting(file_bytes: int) -> Callable[[Printed], ToolOutput]:
     return parse
 
 
+def files_of_each(check: StorageCheck, share: int, file_bytes: int, directories: int = 1) -> int:
+    """Return the files of each task, as many in each directory; raises ValueError if the limits allow none.
+
+    ``share`` is the fraction of the case's files that all tasks may make, ``file_bytes`` the bytes of a file.
+    """
+    limits, tasks = check.site.limits, check.total_tasks
+    files = limits.case_files // share
+    if file_bytes:
+        files = min(files, limits.case_bytes // max(file_bytes, 4096))
+    items = int(files // tasks // directories * directories)
+    if items < 1:
+        raise ValueError(
+            f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+            f"one file of {file_bytes} bytes at least for each of {tasks} task(s) in each "
+            f"of {directories} directories"
+        )
+    return items
+
+
 class MdtestCheck(StorageCheck):
     """mdtest over files; a subclass sets the layout of the tree and the size of a file."""
 
@@ -61,6 +85,8 @@ class MdtestCheck(StorageCheck):
     file_bytes: int = 0
     #: Options of mdtest for the tree, see :class:`iogauge.tools.mdtest.MdtestOptions`.
     tree: Mapping[str, Any] = MappingProxyType({})
+    #: Layout that is requested for the files, read back from each of them; None means the target's own.
+    layout: Layout | None = None
     #: Only reads are measured, each task's files in a shuffled order. All files are made.
     random_reads: bool = False
 
@@ -83,36 +109,24 @@ class MdtestCheck(StorageCheck):
     @property
     def items_per_task(self) -> int:
         """Return the files that each task may make; raises ValueError if the limits allow none."""
-        limits, each = self.site.limits, self.directories
-        files = limits.case_files // self.share
-        if self.file_bytes:
-            files = min(files, limits.case_bytes // max(self.file_bytes, 4096))
-        items = int(files // self.total_tasks // each * each)
-        if items < 1:
-            raise ValueError(
-                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
-                f"one file of {self.file_bytes} bytes at least for each of {self.total_tasks} task(s) in each "
-                f"of {each} directories"
-            )
-        return items
+        return files_of_each(self, self.share, self.file_bytes, self.directories)
 
     def plan(self) -> CasePlan:
         """Create until the stonewall or the last item, then stat, read and remove the items."""
         phases: list[PhasePlan] = []
-        shifted = self.nodes >= 2
         # mdtest has a stonewall only without branches: a tree is made in full.
         branched = self.directories > 1
         whole = branched or self.random_reads
         wall = 0 if whole else max(1, int(self.site.limits.phase_seconds))
-        each = self.items_per_task // self.directories
-        data = self.items_per_task * self.total_tasks * self.file_bytes
+        files = self.items_per_task * self.total_tasks
+        data = files * self.file_bytes
 
         def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
             options = MdtestOptions(
                 directory=f"{DIR}/tree",
                 items=None if branched else self.items_per_task,
-                items_per_directory=each if branched else None,
+                items_per_directory=self.items_per_task // self.directories if branched else None,
                 files_only=True,
                 stride=1,
                 data_type="timestamp",
@@ -122,31 +136,31 @@ class MdtestCheck(StorageCheck):
                 **does,
                 **self.tree,
             )
-            plan = PhasePlan(
-                name=name,
-                command=["mdtest", *options.arguments()],
-                launch="tasks",
-                parse=_parse,
-                rates={metric.name: (name, "rate")} if metric in self.promise() else {},
-                access=access,
-                ranks=ranks,
-                stored_bytes=data if "create" in does else 0,
-                # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
-                syncs=name in ("create", "remove") and metric in self.promise(),
+            phases.append(
+                PhasePlan(
+                    name=name,
+                    command=["mdtest", *options.arguments()],
+                    launch="tasks",
+                    parse=_parse,
+                    rates={metric.name: (name, "rate")} if metric in self.promise() else {},
+                    access=access,
+                    ranks=ranks,
+                    stored_bytes=data if "create" in does else 0,
+                    # The tool syncs what it creates (-Y); nothing is left then, unless its sync did nothing.
+                    syncs=name in ("create", "remove") and metric in self.promise(),
+                    lays_out=name == "create" and self.layout is not None,
+                )
             )
-            phases.append(plan)
 
-        metadata = Access(direction="metadata")
-        phase("create", CREATE, metadata, create=True, sync_phase=True, stonewall_s=wall)
+        phase("create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall)
         if STAT in self.promise():
             phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
-            access = Access(direction="read", task_offset=1 if shifted else None, evict=not shifted)
-            seed = _SEED if self.random_reads else None
-            phase("read", READ, access, read=True, verify_read=True, random_seed=seed)
+            offset = 1 if self.nodes >= 2 else None
+            access = Access(direction="read", task_offset=offset, evict=offset is None)
+            phase("read", READ, access, read=True, verify_read=True, random_seed=self._seed)
             phases[-1] = self._counted(phases[-1], data)
-        phase("remove", REMOVE, metadata, remove=True)
-        files = self.items_per_task * self.total_tasks
+        phase("remove", REMOVE, _METADATA, remove=True)
         return CasePlan(
             tool="mdtest",
             repetitions=self.repetitions,
@@ -155,13 +169,71 @@ class MdtestCheck(StorageCheck):
             repeat=phases,
             held_bytes=max(data, 4096 * files if self.file_bytes else 0),
             files=files + self.total_tasks + 1 + self.directories,
+            layout=self.layout,
         )
+
+    @property
+    def _seed(self) -> int | None:
+        """Return the seed of the order of reads, None for the order of creation."""
+        return _SEED if self.random_reads else None
 
     def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
         """Return the phase of the reads, which claims bytes if each file is read once."""
         if not self.random_reads:
             return read
         return replace(read, parse=_counting(self.file_bytes), data_bytes=data)
+
+
+class MdtestOnMdtsCheck(MdtestCheck):
+    """mdtest in directories that lie on chosen metadata targets of Lustre, or over several of them.
+
+    A subclass sets ``directory_layout``. The job asks for it as the default of the directory that holds mdtest's own, and
+    reads back where those with files lie, after they were made.
+    """
+
+    directory_layout: DirectoryLayout
+
+    def plan(self) -> CasePlan:
+        """Make the directory, create, and ask where the files are; then as every mdtest."""
+        topology = self.site.topology
+        known = topology.metadata_targets if topology else None
+        if self.site.target.striped_by != "lustre" or known is None or known < 2:
+            raise ValueError(
+                f"topology.metadata_targets is {known}, and the target is striped by {self.site.target.striped_by}: "
+                "expected two metadata targets or more of a Lustre file system; there is nothing to choose from"
+            )
+        case, tree = super().plan(), f"{DIR}/tree"
+        create, *others = case.repeat
+        asked = _by_agent(STRIPE_DIRECTORY, [*self.directory_layout.arguments(), tree])
+        found = replace(_by_agent(DIRECTORIES_FOUND, [tree]), parse=parse_with_files)
+        return replace(
+            case,
+            repeat=[asked, create, found, *others],
+            directory_layout=self.directory_layout,
+        )
+
+
+def _by_agent(name: str, words: Sequence[str]) -> PhasePlan:
+    return PhasePlan(
+        name=name,
+        command=[name, *words],
+        launch="agent",
+        parse=None,
+        rates={},
+        access=Access(direction="none"),
+    )
+
+
+def parse_with_files(printed: Printed) -> ToolOutput:
+    """Return the metadata targets that the agent printed, by directory; raises :class:`ToolOutputError`."""
+    try:
+        told: Any = untrusted.parse_json(printed.result)
+        found = {str(path): tuple(int(index) for index in on) for path, on in told.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ToolOutputError(
+            f"{DIRECTORIES_FOUND}: not the metadata targets of directories: {error}"
+        ) from error
+    return ToolOutput("lustre", "", (), parameters={"directories": found})
 
 
 #: Directories of each task, as in IO500.

@@ -38,6 +38,7 @@ from iogauge.core import paths, processes
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import visible_lines
+from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
@@ -629,3 +630,19 @@ class StorageCheck(JudgedCheck):
 
     def _cold_value(self, metric: Metric) -> float | None:
         return self._cold.get(metric.name)
+
+
+def share_of_bytes(check: StorageCheck, size: str) -> int:
+    """Return the bytes of each process, whole requests; raises ValueError if they do not fit.
+
+    ``limits.case_bytes`` is for all nodes of the site's scale.
+    """
+    block, limits = parse_bytes(size), check.site.limits
+    shares = max(check.nodes, check.site.scale.nodes) * check.tasks_per_node
+    each = int(limits.case_bytes // shares // block * block)
+    if each < 2 * block:
+        raise ValueError(
+            f"limits.case_bytes is {format_bytes(limits.case_bytes)}: less than two requests of {size} for each "
+            f"of {shares} task(s). Raise it to {format_bytes(2 * block * shares)} or lower the tasks"
+        )
+    return each

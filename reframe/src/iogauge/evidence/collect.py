@@ -51,6 +51,7 @@ from iogauge.plan.stage import (
     RUNS,
     SIGNAL,
     SPREAD,
+    STRIPE_DIRECTORY,
     VIEW,
     Instant,
     LockKept,
@@ -193,7 +194,8 @@ def cause_of_end(stage: Path, state: str | None) -> list[str]:
 
 def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
     """Return why nodes refused the case before the first byte, after the first node had opened it."""
-    failed = [run for run in runs if run.status != 0 and run.name in (VIEW, SPREAD, FILL)]
+    steps = (VIEW, SPREAD, STRIPE_DIRECTORY, FILL)
+    failed = [run for run in runs if run.status != 0 and run.name in steps]
     texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
     said = [line for text in texts for line in text.splitlines()]
     return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)

@@ -214,3 +214,17 @@ def passed_on_in(
     for output in outputs.get(DIRECTORIES_READ, ()):
         found.update(output.parameters["directories"])  # type: ignore[call-overload]
     return found
+
+
+#: The phase that asks on which metadata targets the directories with the tool's files lie.
+DIRECTORIES_FOUND: Final = "on-metadata-targets"
+
+
+def on_metadata_targets_in(
+    outputs: Mapping[str, Sequence[ToolOutput]],
+) -> list[dict[str, tuple[int, ...]]]:
+    """Return the metadata targets of each directory with files, of each repetition."""
+    return [
+        output.parameters["directories"]  # type: ignore[misc]
+        for output in outputs.get(DIRECTORIES_FOUND, ())
+    ]

@@ -540,6 +540,19 @@ def metadata_placement(
     return rule.ok("each is as asked")
 
 
+def metadata_default(*, words: Sequence[str], problem: str) -> Finding:
+    """G10: a case that asks for directories on certain metadata targets may ask Lustre for them.
+
+    ``words`` are those of the request, ``problem`` is why Lustre refused it, empty if it did not.
+    """
+    return Rule(
+        "G10",
+        f"lfs setdirstripe {' '.join(words)}",
+        "If it is not permitted, root runs on each metadata server: lctl set_param "
+        "mdt.*.enable_remote_dir_gid=-1 (or the number of your group); or run the case as root",
+    ).decide(not problem, problem or "as asked")
+
+
 #: How far the fill may be from its level, as a share of the target.
 _OFF_LEVEL: Final = 0.01
 

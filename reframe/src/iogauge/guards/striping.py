@@ -8,22 +8,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
+from iogauge.evidence.model import DIRECTORIES_READ, on_metadata_targets_in, passed_on_in
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
-from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
+from iogauge.node.layouts import DirectoryLayout, FileLayout, Layout, Layouts, Part
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     """Return how a file's layout differs from the requested layout, or None if it does not."""
-    if request.pool is not None and file.last.pool != request.pool:
-        return f"is in pool {file.last.pool or 'none'}"
+    if request.begins_on_metadata and file.parts[0].pattern != "mdt":
+        return f"has its first bytes in {file.parts[0]}"
+    last = next(
+        (one for one in reversed(file.instantiated) if one.pattern != "mdt"), file.parts[-1]
+    )
+    if request.pool is not None and last.pool != request.pool:
+        return f"is in pool {last.pool or 'none'}"
     components = file.parts if file.composite else ()
     if len(components) != len(request.components):
         return f"has {len(components)} components"
     for number, (want, got) in enumerate(zip(request.components, components, strict=True), start=1):
         if got.end_bytes != want.end_bytes:
             return f"has component {number} up to {got.end_bytes}"
+        if want.on_metadata:
+            continue
         # A component without objects repeats the request: -1 still means all targets.
         if got.stripe_count not in (want.stripe_count, _wanted(want.stripe_count, active)):
             return f"has {got.stripe_count} stripe(s) in component {number}"
@@ -215,10 +222,12 @@ def directories_of(seen: CaseSeen) -> Iterator[Finding]:
     )
 
 
-def components(*, files: Sequence[FileLayout]) -> Finding | None:
+def components(*, files: Sequence[FileLayout], on_metadata: bool = False) -> Finding | None:
     """G10: in a progressive layout, the finding names the component that holds the measured bytes.
     If bytes lie in several components, or on metadata targets, you get a remark, because the figure
-    does not belong to a single layout.
+    does not belong to a single layout. If the case asks for data with the metadata, all bytes must lie there.
+
+    ``on_metadata`` tells that it does.
     """
     held: Counter[Part] = Counter()
     for file in files:
@@ -228,23 +237,75 @@ def components(*, files: Sequence[FileLayout]) -> Finding | None:
         return None
     ordered = sorted(held.items(), key=lambda item: item[0].begin_bytes)
     whole = held.total()
-    on_metadata = any(part.pattern == "mdt" for part in held)
+    there = {part.pattern == "mdt" for part in held}
     texts = [
         f"{size / whole:.0%} of {format_bytes(whole)} in the component from {format_bytes(part.begin_bytes)} on "
         f"({part})"
         for part, size in ordered
     ]
+    if on_metadata:
+        return Rule(
+            "G10",
+            "all bytes with the metadata",
+            "The servers may allow less there: lctl get_param lod.*.dom_stripesize (as root, on the "
+            "metadata servers)",
+        ).decide(there == {True}, "; ".join(texts))
     return Rule(
         "G10",
         "all bytes in one component, on storage targets",
         "To measure one layout, set a plain layout on the target (lfs setstripe -c N DIR), or use larger "
         "files",
-    ).decide(len(held) == 1 and not on_metadata, "; ".join(texts), Outcome.WARN)
+    ).decide(len(held) == 1 and there == {False}, "; ".join(texts), Outcome.WARN)
 
 
 def components_of(seen: LayoutSeen) -> Iterator[Finding]:
-    if finding := components(files=seen.noted.files):
+    asked = seen.case.plan.layout
+    there = asked is not None and asked.begins_on_metadata
+    if finding := components(files=seen.noted.files, on_metadata=there):
         yield finding
+
+
+def on_metadata_targets(
+    *, request: DirectoryLayout, found: Sequence[Mapping[str, Collection[int]]], every: int | None
+) -> Finding:
+    """G10: the directories in which the tool made its files lie on the metadata targets that the case asks for. The job
+    asks for their layout after the files were made. ``lfs setdirstripe -D`` promises nothing: it holds for new
+    directories alone, and the servers may give fewer stripes.
+
+    ``found`` maps each directory with files to its metadata targets, in each repetition. ``every`` is the declared
+    number of metadata targets, for which -1 stripes stand.
+    """
+    count = every if request.stripes == -1 else request.stripes
+    where = (
+        f"on metadata target {request.target}"
+        if request.target is not None
+        else f"over {count} metadata target(s)"
+    )
+    rule = Rule(
+        "G10",
+        f"each directory with files {where}",
+        "Compare topology.metadata_targets with lfs df -i, and the directories with lfs getdirstripe; the metadata "
+        "servers must allow it: lctl get_param mdt.*.enable_striped_dir mdt.*.enable_remote_dir",
+    )
+    for of_repetition in found:
+        for path, targets in of_repetition.items():
+            on = sorted(set(targets))
+            right = on == [request.target] if request.target is not None else len(on) == count
+            if not right:
+                return rule.invalid(f"{path} lies on metadata target(s) {', '.join(map(str, on))}")
+    if not found or not all(found):
+        return rule.invalid("no directory with files was found")
+    return rule.ok(f"{sum(map(len, found))} director(ies), each as asked")
+
+
+def on_metadata_targets_of(seen: CaseSeen) -> Iterator[Finding]:
+    request, topology = seen.plan.directory_layout, seen.extras.topology
+    if request is not None:
+        yield on_metadata_targets(
+            request=request,
+            found=on_metadata_targets_in(seen.evidence.outputs),
+            every=topology.metadata_targets if topology else None,
+        )
 
 
 def coverage(
@@ -308,6 +369,8 @@ def _coverage_of_one(saw: str, *, everywhere: bool, saturates: bool) -> Finding:
 
 def coverage_of(seen: LayoutSeen) -> Iterator[Finding]:
     plan, striping = seen.case.plan, seen.striping
+    if plan.layout is not None and plan.layout.begins_on_metadata:
+        return  # They need no storage target.
     targets = sorted(set(striping.placed.values())) if plan.pins else seen.active
     yield coverage(
         noted=striping.noted,

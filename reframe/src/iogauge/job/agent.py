@@ -9,7 +9,8 @@ mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and 
 it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
-Lustre, and refuses the case if one does not lie there. ``passed-on DIR... KEEP`` prints the layouts that directories on
+Lustre, and refuses the case if one does not lie there. ``stripe-directory WORD... DIR KEEP`` makes a directory and asks
+``lfs setdirstripe`` for where those in it lie, ``on-metadata-targets DIR KEEP`` prints where those with files lie. ``passed-on DIR... KEEP`` prints the layouts that directories on
 Lustre pass on to new files. ``fill LEVEL MOST NEED DIR KEEP`` fills the target up to a level in percent, with files in
 DIR of so many bytes at most, if so many that the case needs are left. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
 fails.
@@ -154,6 +155,11 @@ def _on_lustre(argv: list[str]) -> int | None:
             return _answer(out, target.pin(pins_file, expand(directory)))
         case ["spread", count, directory]:
             return _refuse(target.spread(int(count), expand(directory)))
+        case ["stripe-directory", *words, directory, _]:
+            return _refuse(target.stripe_directory(words, expand(directory)))
+        case ["on-metadata-targets", directory, _]:
+            print(json.dumps(target.with_files(expand(directory))))
+            return 0
         case ["passed-on", *paths, _]:
             print(json.dumps(target.passed_on_by([expand(path) for path in paths])))
             return 0
@@ -208,7 +214,17 @@ def _command(argv: list[str]) -> int | None:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [("pin" | "spread" | "passed-on" | "checksums"), *_]:
+        case [
+            (
+                "pin"
+                | "spread"
+                | "stripe-directory"
+                | "on-metadata-targets"
+                | "passed-on"
+                | "checksums"
+            ),
+            *_,
+        ]:
             return _on_lustre(argv)
     return None
 
@@ -224,7 +240,7 @@ def main(argv: list[str]) -> int:
         return status
     usage = (
         "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
-        "passed-on DIR... KEEP | fill LEVEL MOST NEED DIR KEEP | facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
+        "stripe-directory WORD... DIR KEEP | on-metadata-targets DIR KEEP | passed-on DIR... KEEP | fill LEVEL MOST NEED DIR KEEP | facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
         "turns JOBFILE ROUNDS MEASURED [SERVERS] | streams PLAN OUT INTERFACE START..."
     )
     print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)

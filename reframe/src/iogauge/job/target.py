@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,7 +17,12 @@ from iogauge.core import processes
 from iogauge.core.paths import expand
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.preflight import expected_settings, identity, metadata_placement
+from iogauge.guards.preflight import (
+    expected_settings,
+    identity,
+    metadata_default,
+    metadata_placement,
+)
 from iogauge.node import layouts, lustre
 from iogauge.node.layouts import Layouts, LustreError, Pins
 from iogauge.node.lustre import NAMES_PER_COMMAND, look, run_lfs
@@ -153,6 +159,38 @@ def spread(count: int, directory: str) -> str:
         problem = str(error)
     found = metadata_placement(count=count, placed=placed, problem=problem)
     return "" if found.outcome is Outcome.OK else str(found)
+
+
+def stripe_directory(words: Sequence[str], directory: str) -> str:
+    """Make a directory whose new directories lie on metadata targets as words for ``lfs setdirstripe`` say.
+
+    Returns the objection if Lustre does not allow it, or "".
+    """
+    os.makedirs(directory, exist_ok=True)
+    try:
+        run_lfs("setdirstripe", *words, directory)
+    except LustreError as error:
+        return str(metadata_default(words=words, problem=str(error)))
+    return ""
+
+
+#: Most directories that are asked where they lie: one for each task would start as many programs.
+_DIRECTORIES: Final = 32
+
+
+def with_files(top: str) -> dict[str, tuple[int, ...]]:
+    """Return the metadata targets of the directories below ``top`` that hold files, by their relative paths.
+
+    Of more than 32 those of a random sample. Raises LustreError, OSError.
+    """
+    holding = sorted(folder for folder, _, names in os.walk(top) if names)
+    chosen = random.sample(holding, min(_DIRECTORIES, len(holding)))
+    return {
+        os.path.relpath(path, top): lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[
+            0
+        ]
+        for path in chosen
+    }
 
 
 def _targets() -> tuple[StorageTarget, ...]:

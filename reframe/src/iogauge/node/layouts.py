@@ -63,12 +63,14 @@ def _check_count(what: str, count: int) -> None:
 class Component:
     """One part of a progressive layout: up to ``end_bytes`` of the file (None: to its end).
 
-    ``stripe_count`` -1 means all targets; ``stripe_bytes`` None the file system's default.
+    ``stripe_count`` -1 means all targets; ``stripe_bytes`` None the file system's default. With ``on_metadata`` its data
+    lie with the metadata: it has no stripes (0).
     """
 
     end_bytes: int | None
     stripe_count: int
     stripe_bytes: int | None = None
+    on_metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +120,13 @@ class Layout:
             )
         begin = 0
         for component in self.components:
-            _check_count("stripe_count of a component", component.stripe_count)
+            if component.on_metadata:
+                if begin or component.end_bytes is None or component.stripe_count:
+                    raise ValueError(
+                        "only the first component can lie with the metadata: it has an end, and 0 stripes"
+                    )
+            else:
+                _check_count("stripe_count of a component", component.stripe_count)
             _check_size("stripe_bytes of a component", component.stripe_bytes)
             end = component.end_bytes
             if end is None:
@@ -136,7 +144,11 @@ class Layout:
         words: list[str] = []
         for component in self.components:
             end = "-1" if component.end_bytes is None else tool_size(component.end_bytes)
-            words += ["-E", end, "-c", str(component.stripe_count)]
+            words += ["-E", end]
+            if component.on_metadata:
+                words += ["-L", "mdt"]
+                continue
+            words += ["-c", str(component.stripe_count)]
             if component.stripe_bytes is not None:
                 words += ["-S", tool_size(component.stripe_bytes)]
             words += pool
@@ -149,6 +161,37 @@ class Layout:
         if self.start is not None:
             words += ["-i", str(self.start)]
         return words + pool
+
+    @property
+    def begins_on_metadata(self) -> bool:
+        """Return whether the first bytes of each file lie with its metadata."""
+        return bool(self.components) and self.components[0].on_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryLayout:
+    """Where the new directories below a directory lie: on the metadata target ``target``, or on ``stripes`` of them.
+
+    -1 ``stripes`` mean all metadata targets. Raises :class:`ValueError` for other numbers below 1, and for stripes that
+    begin on a chosen target.
+    """
+
+    stripes: int = 1
+    target: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that Lustre would refuse or round."""
+        _check_count("stripes", self.stripes)
+        if self.target is not None and (self.target < 0 or self.stripes != 1):
+            raise ValueError(
+                f"target is {self.target} with {self.stripes} stripe(s): expected the index of a metadata "
+                "target, 0 or more, and one stripe"
+            )
+
+    def arguments(self) -> list[str]:
+        """Return the words after ``lfs setdirstripe`` that make it the default of a directory."""
+        where = [] if self.target is None else ["-i", str(self.target)]
+        return ["-D", "-c", str(self.stripes), *where]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.layouts import DirectoryLayout, Layout, Pins
 from iogauge.plan.stage import TimedPhases
 from iogauge.site.extras import DOUBTFUL_SHARE, Budget, Doubt, PartitionExtras
 from iogauge.site.topology import Ceiling
@@ -108,7 +108,8 @@ class PhasePlan:
     ``of_devices`` means that it reads block devices past the file system.
     ``untimed_files`` are those that the tool makes before its clock starts, and removes after it has stopped.
     ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
-    of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same.
+    of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same. ``lays_out`` means
+    that after it the files with the requested layout are there, though it moves no timed data.
     """
 
     name: str
@@ -136,6 +137,7 @@ class PhasePlan:
     lasts_s: float | None = None
     beside: Literal["write", "metadata"] | None = None
     again: str | None = None
+    lays_out: bool = False
 
     @property
     def witnessed(self) -> bool:
@@ -206,7 +208,7 @@ class CasePlan:
     node, beyond the cores if the site allows it. ``hinted`` means that the MPI library is asked for the
     layout, and the directory is not. ``directories`` are the layouts that are requested for directories in which the tool
     makes its files, by name; those of no request are None. They are read back before the tool starts, because it removes
-    its files.
+    its files. ``directory_layout`` is where the directories with the tool's files shall lie.
 
     ``fill_bytes`` are the most that fill the target up to a level, beside ``held_bytes``: the job finds out how many it
     takes. ``below`` names the directory of the measured files in that of the case, empty if they are the only ones.
@@ -233,6 +235,7 @@ class CasePlan:
     pins: Pins | None = None
     mdts: int = 0
     directories: Mapping[str, Layout | None] = field(default_factory=dict)
+    directory_layout: DirectoryLayout | None = None
     shared_file: bool = False
     servers: int | None = None
     cyclic: bool = False

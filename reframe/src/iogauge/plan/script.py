@@ -153,7 +153,7 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
     def lines(phases: Sequence[PhasePlan], holds_first_write: bool) -> list[str]:
         start = before if holds_first_write else []
         each = [(phase, _phase_lines(phase, launch, plan.directory)) for phase in phases]
-        writing = [own for phase, own in each if phase.access.direction == "write"]
+        writing = [own for p, own in each if p.access.direction == "write" or p.lays_out]
         if notes_layouts and holds_first_write and writing:
             writing[-1].append(f"iog_layouts {shell_word(plan.directory)}")
         out = _with_samples(each, plan)

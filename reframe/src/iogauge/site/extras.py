@@ -252,6 +252,8 @@ class Sweeps(SiteModel):
     file_sizes: tuple[Annotated[Bytes, Field(gt=0)], ...] = ()
     #: Requests that each process has in flight (QueueDepth).
     queue_depths: tuple[Count, ...] = ()
+    #: Numbers of metadata targets whose directories mdtest works in, one alone in a case (MdtestOnMdts).
+    metadata_targets: tuple[Annotated[int, Field(ge=0, lt=65536, strict=True)], ...] = ()
     #: Fill of the target in percent, 0 means as found (FillLevel). No more than 95 % is ever filled.
     fill_levels: tuple[Annotated[int, Field(ge=0, le=95, strict=True)], ...] = ()
 

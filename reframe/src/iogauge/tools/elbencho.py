@@ -1,4 +1,4 @@
-"""elbencho: a command line from its options, and bytes and seconds from its JSON lines.
+"""elbencho: command lines from options, and bytes, files and seconds from its JSON lines.
 
 elbencho appends a line to ``--jsonfile`` for each phase. All its values are texts. A line has the
 state when the first process was done, and when the last one was: the latter is what IOR and fio
@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from iogauge.core import units
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
@@ -70,21 +70,95 @@ class ElbenchoOptions:
     def arguments(self) -> list[str]:
         """Return the arguments after ``elbencho``."""
         size = units.tool_size
-        # Without these it writes them below /var/tmp, where nobody removes them.
-        results = os.path.splitext(self.json_file)[0]
         return [
             "-w" if self.write else "-r",
-            *(["--hostsfile", self.hosts, "--svcpwfile", self.secret] if self.hosts else []),
+            *_served(self.hosts, self.secret),
             *("-t", str(self.threads)),
             *("-n", "0", "-N", "1"),
             *("-s", size(self.file_bytes)),
             *("-b", size(self.block_bytes)),
             *(["--direct"] if self.direct else []),
-            "--nolive",
-            *("--jsonfile", self.json_file),
-            *("--csvfile", f"{results}.csv", "--resfile", f"{results}.txt"),
+            *_results(self.json_file),
             self.directory,
         ]
+
+
+#: What is done with many files, and how elbencho calls that phase.
+Action = Literal["create", "stat", "read", "remove"]
+_ACTIONS: Final[Mapping[Action, tuple[str, str]]] = {
+    "create": ("-w", "WRITE"),
+    "stat": ("--stat", "STAT"),
+    "read": ("-r", "READ"),
+    "remove": ("-F", "RMFILES"),
+}
+_SYNC: Final = "SYNC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesOptions:
+    """One execution of elbencho over many files of ``file_bytes`` bytes, which are created, looked up, read or removed.
+
+    Each process has ``files`` of them: in one directory for all processes, or in one of its own if ``own_directory`` is
+    set, which it makes before it creates files. Creating and removing end with syncfs(2) on each node. ``hosts``,
+    ``threads`` and ``secret`` are those of :class:`ElbenchoOptions`. Raises :class:`ValueError` for numbers below 1, and
+    for ``file_bytes`` below 0.
+    """
+
+    directory: str
+    action: Action
+    threads: int
+    files: int
+    file_bytes: int
+    own_directory: bool
+    json_file: str
+    hosts: str = ""
+    secret: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse values that elbencho would refuse or change."""
+        for name, value, least in (
+            ("threads", self.threads, 1),
+            ("files", self.files, 1),
+            ("file_bytes", self.file_bytes, 0),
+        ):
+            if value < least:
+                raise ValueError(f"{name} is {value}: expected at least {least}")
+
+    @property
+    def syncs(self) -> bool:
+        """Return whether the execution ends with syncfs(2), which elbencho times as a phase of its own."""
+        return self.action in ("create", "remove")
+
+    def arguments(self) -> list[str]:
+        """Return the arguments after ``elbencho``."""
+        size = units.tool_size(self.file_bytes) if self.file_bytes else "0"
+        return [
+            *(["-d"] if self.own_directory and self.action == "create" else []),
+            _ACTIONS[self.action][0],
+            *_served(self.hosts, self.secret),
+            *("-t", str(self.threads)),
+            *("-n", str(int(self.own_directory)), "-N", str(self.files)),
+            *("-s", size),
+            # A file is one request.
+            *(["-b", size] if self.file_bytes else []),
+            *(["--sync"] if self.syncs else []),
+            *_results(self.json_file),
+            self.directory,
+        ]
+
+
+def _served(hosts: str, secret: str) -> list[str]:
+    return ["--hostsfile", hosts, "--svcpwfile", secret] if hosts else []
+
+
+def _results(json_file: str) -> list[str]:
+    # Without the last two it writes them below /var/tmp, where nobody removes them.
+    stem = os.path.splitext(json_file)[0]
+    return [
+        "--nolive",
+        *("--jsonfile", json_file),
+        *("--csvfile", f"{stem}.csv", "--resfile", f"{stem}.txt"),
+    ]
 
 
 def verification() -> tuple[str, ...]:
@@ -103,18 +177,86 @@ def parse(text: str) -> ToolOutput:
         raise ToolOutputError(
             f"elbencho: expected one line of JSON, for one phase, found {len(lines)}: {excerpt(text)}"
         )
-    try:
-        data, end = load_json_object(lines[0].strip(), 0)
-    except ValueError as error:
-        raise ToolOutputError(f"elbencho: no JSON ({error}): {excerpt(lines[0])}") from None
-    if end != len(lines[0].strip()):
-        raise ToolOutputError(f"elbencho: text after its JSON: {excerpt(lines[0].strip()[end:])}")
+    data = _line(lines[0])
     name = member(data, "phase_type", "elbencho")
-    config = data["config"] if "config" in data else _of_command(data)
     if not isinstance(name, str) or name not in _PHASES:
         raise ToolOutputError(
             f"elbencho: the phase is {excerpt(repr(name))}, expected {' or '.join(_PHASES)}"
         )
+    config = _config(data)
+    return _output(data, _phase(_PHASES[name], _done(data), config))
+
+
+def parse_files(text: str, action: Action, files: int) -> ToolOutput:
+    """Parse the JSON file of one execution over many files: one phase, named as the ``action``.
+
+    ``rates`` has ``rate`` (ops/s), over the seconds of the phase and of the syncfs(2) after it, if there is one. A read
+    has ``bytes_moved`` if its files have bytes. Raises :class:`ToolOutputError` if a phase is missing or is there twice,
+    if it did not do all ``files`` of all processes, or if files, rate and milliseconds do not agree.
+    """
+    wanted = _ACTIONS[action][1]
+    lines = [_line(line) for line in text.splitlines() if line.strip()]
+    names = [str(member(line, "phase_type", "elbencho")) for line in lines]
+    if names.count(wanted) != 1:
+        raise ToolOutputError(
+            f"elbencho: {action}: expected one phase {wanted}, found {excerpt(' '.join(names))}"
+        )
+    at = names.index(wanted)
+    data, rest = lines[at], names[at + 1 :]
+    expected = [_SYNC] if action in ("create", "remove") else []
+    if rest != expected:
+        raise ToolOutputError(
+            f"elbencho: {action}: after {wanted} expected {' '.join(expected) or 'no phase'}, "
+            f"found {excerpt(' '.join(rest))}"
+        )
+    done = _done(data)
+    (entries, rate), shown_ms = (
+        (_count(done, key) for key in ("entries", "entries/s")),
+        _milliseconds(done),
+    )
+    if entries != files:
+        raise ToolOutputError(f"elbencho: {action}: {entries} files, expected {files}")
+    # It cuts both numbers to whole ones.
+    if not 1000 * entries / (shown_ms + 1) - 1 <= rate or rate * shown_ms > 1000 * entries:
+        raise ToolOutputError(
+            f"elbencho: {action}: {entries} files in {shown_ms} ms, but it says {rate} a second"
+        )
+    seconds = min(entries / rate, (shown_ms + 1) / 1000)
+    if rest:
+        seconds += _milliseconds(_done(lines[at + 1])) / 1000
+    phase = Phase(
+        action,
+        {"rate": Quantity(entries / seconds, "ops/s")},
+        seconds,
+        bytes_moved=_count(done, "bytes") if action == "read" and "bytes" in done else None,
+        operations=entries,
+    )
+    return _output(data, phase)
+
+
+def _line(text: str) -> dict[str, Any]:
+    """Return one line of the JSON file."""
+    try:
+        data, end = load_json_object(text.strip(), 0)
+    except ValueError as error:
+        raise ToolOutputError(f"elbencho: no JSON ({error}): {excerpt(text)}") from None
+    if end != len(text.strip()):
+        raise ToolOutputError(f"elbencho: text after its JSON: {excerpt(text.strip()[end:])}")
+    return data
+
+
+def _done(data: Mapping[str, Any]) -> Any:
+    """Return the state when the last process was done."""
+    return member(data, "last_done", "elbencho")
+
+
+def _config(data: Mapping[str, Any]) -> Any:
+    return data["config"] if "config" in data else _of_command(data)
+
+
+def _output(data: Mapping[str, Any], phase: Phase) -> ToolOutput:
+    """Return the report of an execution, whose words are those of a line."""
+    config = _config(data)
     version = member(config, "version", "elbencho")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
         raise ToolOutputError(
@@ -123,7 +265,7 @@ def parse(text: str) -> ToolOutput:
     return ToolOutput(
         tool="elbencho",
         version=version,
-        phases=(_phase(_PHASES[name], member(data, "last_done", "elbencho"), config),),
+        phases=(phase,),
         tasks=_count(config, "threads") * _count(config, "hosts"),
         nodes=_count(config, "hosts"),
         command=_command(config),
@@ -163,6 +305,16 @@ def _count(container: object, key: str) -> int:
     if not isinstance(value, str) or not _NUMBER.fullmatch(value) or not int(value):
         raise ToolOutputError(
             f"elbencho: {key!r} is {excerpt(repr(value))}, expected a whole number above 0, as text"
+        )
+    return int(value)
+
+
+def _milliseconds(done: object) -> int:
+    """Return how long a phase took; less than a millisecond is 0."""
+    value = member(done, "elapsed_time_ms", "elbencho")
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
+        raise ToolOutputError(
+            f"elbencho: 'elapsed_time_ms' is {excerpt(repr(value))}, expected a whole number, as text"
         )
     return int(value)
 

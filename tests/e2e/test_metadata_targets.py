@@ -1,0 +1,112 @@
+"""mdtest in directories on chosen metadata targets, over all of them, and with data on them: what was asked for is proven.
+
+Lustre is not real: ``lfs`` is a stand-in (tests/support/lustre). mdtest is real, on a local file system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from e2e.rig import Rig, Run
+from e2e.test_scenarios import run, striped
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
+
+TOPOLOGY = {
+    "source": "made up",
+    "servers": {"count": 2, "nic": "100 GB/s"},
+    "targets": 4,
+    "metadata_targets": 2,
+}
+
+
+@pytest.fixture
+def measured(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
+    """Runs checks on a site with two metadata targets; ``knobs`` are those of the stand-ins."""
+
+    def measure(names: str, files: int = 24_000, **knobs: str) -> Run:
+        rig = striped(make_rig, topology=TOPOLOGY, sweeps={"metadata_targets": [1]})
+        data = yaml.safe_load((rig.site / "settings.yaml").read_text())
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["limits"]["case_files"] = files
+        rig.write_settings(data)
+        knobs.setdefault("LCTL_USER", "0")
+        done = run(rig, "-n", names, "--exec-policy=serial", "--keep-stage-files", **knobs)
+        rig.assert_clean()
+        return done
+
+    return measure
+
+
+def said(record: dict[str, Any]) -> list[str]:
+    return [f"{f['guard']} {f['outcome']}: {f['saw']} ({f['demands']})" for f in record["findings"]]
+
+
+def test_directories_lie_where_the_case_asks_for(measured: Callable[..., Run]) -> None:
+    done = measured("^MdtestOnMdts")
+    by_mdts = {one["parameters"]["mdts"]: one for one in done.records}
+    assert sorted(by_mdts) == ["1", "all"], done.out
+    for mdts, demands in (
+        ("all", "each directory with files over 2 metadata target(s)"),
+        ("1", "each directory with files on metadata target 1"),
+    ):
+        record = by_mdts[mdts]
+        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+        assert [m["name"] for m in record["metrics"]] == ["create_rate", "remove_rate"]
+        assert f"G10 ok: 1 director(ies), each as asked ({demands})" in said(record)
+    assert len({record["series"] for record in done.records}) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "knobs", "cause"),
+    [
+        (
+            "^MdtestOnMdts.*mdts=all$",
+            {"LFS_LIE_MDTS": "1"},
+            r"G10: .*mdtest_tree\.0 lies on metadata target\(s\) 0; .*over 2 metadata target",
+        ),
+        (
+            "^MdtestOnMdts.*mdts=1$",
+            {"LCTL_USER": "1"},
+            r"G10: lfs setdirstripe.*Operation not permitted.*mdt\.\*\.enable_remote_dir_gid=-1",
+        ),
+    ],
+    ids=["fewer", "forbidden"],
+)
+def test_what_lustre_did_not_give_is_not_believed(
+    measured: Callable[..., Run], names: str, knobs: dict[str, str], cause: str
+) -> None:
+    done = measured(names, **knobs)
+    done.never_passed(cause)
+    assert done.record["verdict"] == "INVALID"
+
+
+def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
+    # The stand-in tells the layout of a file slowly, so there are few, and their phases may be too short (G4).
+    done = measured("^MdtestDom", files=800)
+    by_size = {one["parameters"]["size"]: one for one in done.records}
+    assert sorted(by_size) == [0, 3901, 65536], done.out
+    for size, record in by_size.items():
+        lines = said(record)
+        wrong = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
+        assert wrong <= {"G4"}, record["reason"]
+        assert any("as asked (lfs setstripe -E 64k -L mdt -E -1 -c 1)" in line for line in lines), (
+            lines
+        )
+        inside = [line for line in lines if "(all bytes with the metadata)" in line]
+        assert len(inside) == (1 if size else 0)
+        assert all(line.startswith("G10 ok: 100% of ") for line in inside)
+        assert not any(line.startswith("G11") for line in lines)
+
+
+def test_data_on_storage_targets_are_none_with_the_metadata(
+    measured: Callable[..., Run],
+) -> None:
+    """Servers that allow no data with the metadata make an ordinary file of it."""
+    done = measured("^MdtestDom.*size=3901$", files=400, LFS_NO_DOM="1")
+    done.never_passed(r"G10: .*has its first bytes in 1 x 64 KiB")
+    assert done.record["verdict"] == "INVALID"
