@@ -368,6 +368,17 @@ def test_too_few_runs_of_both_are_said_once() -> None:
     ]
 
 
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_the_name_of_a_session_is_not_cut(width: int) -> None:
+    session = "20261121T200024-vm-21165"
+    row = ("Ior direct", "read_iops", "alarm", "320.8 ops/s", "-15.4% (-16.4% to -14.4%)")
+    rows = {"site:scratch": [(*row, f"2026-11-21 {session}", "1 of > 10000", "-")]}
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(drawn(False, states.HEADINGS, rows), soft_wrap=True)
+    text = console.export_text()
+    assert session in text and max(map(len, text.splitlines())) <= width
+
+
 # The command.
 
 

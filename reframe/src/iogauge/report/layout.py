@@ -101,8 +101,17 @@ class _Shape:
         # The first column becomes the indentation.
         widths[0] = 0
         soft = [n for n, column in enumerate(table.columns) if not column.whole]
-        while _total(widths) > width and max(widths[n] for n in soft) > _NARROWEST:
-            widths[max(soft, key=widths.__getitem__)] -= 1
+        words = [
+            max((cell_len(word) for row in rows for word in visible(row[n]).split()), default=0)
+            for n in range(len(table.columns))
+        ]
+        # Words, such as a session's name, are cut only if nothing else helps.
+        for least in (words, [0] * len(words)):
+            while _total(widths) > width:
+                wide = [n for n in soft if widths[n] > max(least[n], _NARROWEST)]
+                if not wide:
+                    break
+                widths[max(wide, key=widths.__getitem__)] -= 1
         return _Shape(table.columns, widths, True, width)
 
     def lines(
