@@ -647,6 +647,14 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
+        "short-phase-not-timed", "job", "opening.py",
+        "            return FIRST_S\n",
+        "            return CLOSE_S\n",
+        "tests/unit/test_witness.py::test_a_short_phase_has_enough_looks",
+        "a tool whose clock goes at a third of its speed is believed in short phases",
+        passes=True,
+    ),
+    Mutant(
         "disks-not-alone", "job", "opening.py",
         "            if order.alone:\n",
         "            if False:\n",
@@ -815,6 +823,14 @@ MUTANTS = (
         "a drift that all storage targets share makes one of them slow",
     ),
     # node
+    Mutant(
+        "barriers-not-asked", "node", "below.py",
+        'option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")',
+        'option = _option(mount, "barrier=0|fsync_mode=nobarrier")',
+        "tests/unit/test_below.py::test_fsync_without_barriers_proves_nothing",
+        "writes count as stored that lie in the write cache of a disk",
+        passes=True,
+    ),
     Mutant(
         "no-file-is-empty", "node", "files.py",
         "        return not self.problem and self.resident_after == 0 and self.files > 0",

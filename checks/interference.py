@@ -1,9 +1,9 @@
 """What one load costs another: a stream beside a metadata storm, and metadata beside a stream."""
 
 import reframe as rfm
-from reframe.core.builtins import parameter
+from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import InterferenceCheck, words
+from iogauge.check import InterferenceApartCheck, InterferenceCheck, sweep, traits, words
 
 
 @rfm.simple_test
@@ -14,3 +14,23 @@ class Interference(InterferenceCheck):
 
     measured = parameter(["stream", "metadata"], loggable=True)
     transfer = 1 << 20
+
+
+def _several_nodes(extras):
+    target = extras.target
+    known = traits(target.type, target.cache, target.honours_o_direct)
+    nodes = extras.for_check("InterferenceApart").scale.nodes
+    return known.honours_o_direct and nodes > 1
+
+
+@rfm.simple_test
+class InterferenceApart(InterferenceApartCheck):
+    descr = "Alone, beside a load on other nodes, and alone again: writes with O_DIRECT, or creates"
+    tags = {"fio", "weekly", "acceptance"}
+
+    measured = parameter(["stream", "metadata"], loggable=True)
+    transfer = 1 << 20
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions_of(_several_nodes)

@@ -423,7 +423,7 @@ def main():
         print(f"check_stack: {error}", file=sys.stderr)
         return 1
     print(
-        f"check_stack: stack {written['stack']}; wrote {arguments.environment}/.spack-env/stack.json"
+        f"check_stack: stack {written['stack']}; its facts: {arguments.environment}/.spack-env/stack.json"
     )
     return 0
 

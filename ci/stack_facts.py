@@ -17,6 +17,7 @@ Nothing but Python 3.6 is needed.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import shlex
@@ -240,8 +241,16 @@ def activate_text(environment, facts):
 def replace(path, text):
     """Write a file so that a reader sees the old or the new one, never half of it."""
     temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text)
-    temporary.replace(path)
+    try:
+        temporary.write_text(text)
+        temporary.replace(path)
+    except OSError as error:
+        # An image, or another user's installation, has what was written when it was built.
+        if not path.is_file() or path.read_text() != text:
+            raise StackError(
+                f"{path}: {error.strerror}: the facts of what is installed are not there, or others; "
+                "write them as the owner of the folder: ci/stack_facts.py ENVIRONMENT"
+            ) from error
 
 
 def write_facts(environment):
@@ -256,8 +265,10 @@ def write_facts(environment):
     replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
     replace(directory / "activate.sh", activate_text(environment, facts))
     version = facts["packages"].get("iogauge-stack", {}).get("version", "0")
-    (directory / "modules/iogauge-stack").mkdir(parents=True, exist_ok=True)
-    replace(directory / "modules/iogauge-stack" / version, module_text(environment, facts))
+    modules = directory / "modules/iogauge-stack"
+    with contextlib.suppress(OSError):  # told by the file in it
+        modules.mkdir(parents=True, exist_ok=True)
+    replace(modules / version, module_text(environment, facts))
     return facts
 
 

@@ -174,6 +174,9 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
         *trees,
         "-x",
         "Interference",
+        # e2e/test_sequential.py runs it.
+        "-x",
+        "ElbenchoFiles",
         *(() if FULL else OTHER_PARAMETERS),
         "--exec-policy=serial",
         "--keep-stage-files",

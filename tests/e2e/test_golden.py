@@ -85,7 +85,14 @@ def test_every_check_is_there(cases: list[Case], site: str) -> None:
     }
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
     striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup", "MdtestOnMdts", "MdtestDom"}
-    several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
+    several = {
+        "NodeNeedle",
+        "NetworkCeiling",
+        "Io500",
+        "Io500Short",
+        "MdLatency",
+        "InterferenceApart",
+    }
     # Their sites are published ones, whose scripts are kept as well (commands/site-*.txt).
     classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}
     # Of a sweep that has one point here: e2e/test_queue_depth.py computes it.

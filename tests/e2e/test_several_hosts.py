@@ -161,8 +161,19 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
         "interface": "eth0",
     }
     rig.write_settings(settings)
-    done = run_on(cluster, rig, "-n", "^Elbencho%block=1MiB$", "--keep-stage-files")
-    record = done.record
+    names = "^Elbencho(%block=1MiB$|Files.*shape=shared-3901)"
+    done = run_on(cluster, rig, "-n", names, "--keep-stage-files")
+    found = {record["check"]: record for record in done.records}
+    files = found["ElbenchoFiles"]
+    rates = {metric["name"]: metric["verdict"] for metric in files["metrics"]}
+    assert list(rates) == ["create_rate", "stat_rate", "read_rate", "remove_rate"]
+    # One kernel keeps what another "host" has made.
+    assert (rates["stat_rate"], rates["read_rate"]) == ("INVALID", "INVALID"), files["reason"]
+    for name in ("create_rate", "remove_rate"):
+        assert rates[name] in ("UNREFERENCED", "UNSTABLE"), files["reason"]
+    assert "3 nodes share 1 page cache(s)" in files["reason"]
+    assert all("servers.next" in command for command in files["commands"][1:])
+    record = found["Elbencho"]
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert record["nodes"] == 3
     said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
@@ -170,10 +181,70 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
     assert re.search(r"G8 ok \d\d block\(s\) of 1 repetition\(s\) read again", said)
     counted = re.findall(r"G8 ok .*MiB or more in each execution", said)
     assert len(counted) == 2, said
-    order = [done.file(name).read_text().split() for name in ("servers.hosts", "servers.next")]
+    (stage,) = {path.parent for path in done.stage.rglob("elbencho-write.1.json")}
+    order = [(stage / name).read_text().split() for name in ("servers.hosts", "servers.next")]
     assert order[1] == order[0][1:] + order[0][:1]
     assert [line.split(":")[0] for line in order[0]] == [cluster.address(h) for h in cluster.names]
     assert not list(done.stage.rglob("servers.secret"))
     for host in cluster.names:
         assert [one for one in cluster.processes(host).values() if "elbencho" in one] == []
     rig.assert_clean()
+
+
+@pytest.fixture(scope="module")
+def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
+    """A stream on two hosts beside a storm on the third, and creates on one host beside a stream on two."""
+    rig = make_module_rig(
+        tools=("fio", "ior"),
+        limits={"case_bytes": "192 MiB", "case_files": 600, "phase_seconds": "2 s"},
+    )
+    settings = rig.settings()
+    settings["systems"][0]["partitions"][0]["extras"] |= {
+        "scale": {"nodes": 3, "tasks_per_node": 2},
+        "hosts": cluster.names,
+        "interface": "eth0",
+    }
+    rig.write_settings(settings)
+    done = run_on(
+        cluster, rig, "-n", "^InterferenceApart", "--keep-stage-files", "--exec-policy=serial"
+    )
+    rig.assert_clean()
+    for host in cluster.names:
+        assert [one for one in cluster.processes(host).values() if "fio" in one] == []
+    return done
+
+
+def test_two_loads_on_different_hosts(apart: Run) -> None:
+    found = {record["parameters"]["measured"]: record for record in apart.records}
+    assert sorted(found) == ["metadata", "stream"], apart.out
+    for kind, record in found.items():
+        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+        assert record["nodes"] == 3
+        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+        name = "write_bw" if kind == "stream" else "create_warm_p50"
+        alone, disturbed, again, ratio = (
+            values[f"{name}_{end}"] for end in ("alone", "disturbed", "again", "ratio")
+        )
+        assert ratio == pytest.approx(2 * disturbed / (alone + again))
+        own = [f for f in record["findings"] if "disturber" in f["demands"]]
+        assert own
+        assert {f["outcome"] for f in own} == {"ok"}, own
+        said = {(f["metric"], f["demands"]) for f in record["findings"] if f["guard"] == "G22"}
+        on = 2 if kind == "stream" else 1
+        assert any(demands.endswith(f"{2 * on} task(s) on {on} node(s)") for _, demands in said), (
+            said
+        )
+        assert any(demands.endswith("6 task(s) on 3 node(s)") for _, demands in said), said
+
+
+def test_each_host_has_one_of_the_loads(cluster: Hosts, apart: Run) -> None:
+    addresses = [cluster.address(host) for host in cluster.names]
+    stages = {file.parent for file in apart.stage.rglob("disturbed.fio")}
+    assert len(stages) == 2
+    for stage in stages:
+        parts = [
+            [line.split(",")[0] for line in file.read_text().split()]
+            for file in sorted(stage.glob("disturbed.1.*.servers"))
+        ]
+        assert [one for part in parts for one in part] == addresses
+        assert len(parts) == 2

@@ -136,7 +136,9 @@ def test_a_sites_repository_is_built_without_a_network(
     assert status == 0, said[-3000:]
     assert ("from the binary cache that was carried" in said) == cached
     assert ("from the sources that were carried" in said) != cached
-    assert re.search(r"^check_stack: stack [0-9a-f]{12}; wrote ", said, re.MULTILINE), said[-3000:]
+    assert re.search(r"^check_stack: stack [0-9a-f]{12}; its facts: ", said, re.MULTILINE), said[
+        -3000:
+    ]
     # The repository is whole: its own two commands, and the programs that were built.
     use = "./setup && . ./activate && command -v ior && iogauge --version"
     status, said = text_of(*alone, *bare, "sh", "-c", use, cwd=there)

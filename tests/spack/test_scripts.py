@@ -202,6 +202,31 @@ def test_login_node_starts_nothing(environment, tmp_path):
     assert text.count("not checked: --no-run") == 4
 
 
+def test_an_installation_that_cannot_be_written_is_checked_too(environment, facts):
+    """In an image, or as another user than the owner: the facts that are there count, if they are right."""
+    folder = environment()
+    read_only = ["unshare", "-rm", "sh", "-c"]
+    read_only += ['mount --bind "$0" "$0" && mount -o remount,ro,bind "$0" && exec "$@"', folder]
+    if subprocess.run([*read_only, "true"], capture_output=True).returncode:
+        pytest.skip("no read-only mount can be made here")
+
+    def checked():
+        command = [*read_only, sys.executable, ROOT / "ci/check_stack.py", folder]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    status, _, said = checked()
+    assert status == 1
+    assert f"check_stack: {folder}/.spack-env/stack.json: Read-only file system" in said
+    written = facts.write_facts(folder)
+    status, said, _ = checked()
+    assert status == 0
+    assert f"check_stack: stack {written['stack']}; its facts: {folder}" in said
+    file = folder / ".spack-env/stack.json"
+    file.write_text(file.read_text().replace(written["stack"], "0" * 12))
+    assert checked()[0] == 1
+
+
 def test_activate_costs_a_job_nothing(environment, facts):
     """The goal is 50 ms; a shell that sources it is measured against one that does not."""
     folder = environment()

@@ -289,6 +289,34 @@ def test_a_volatile_overlay_ignores_fsync(tree: Tree, option: str) -> None:
     assert found.disks == ("8:0",)
 
 
+@pytest.mark.parametrize(
+    ("kind", "option", "cache", "proves"),
+    [
+        ("ext4", "nobarrier", "write back", False),
+        ("ext3", "barrier=0", "write back", False),
+        ("ext4", "nobarrier", "", False),
+        ("f2fs", "fsync_mode=nobarrier", "write back", False),
+        ("ext4", "barrier", "write back", True),
+        # There is no cache that would have to be emptied.
+        ("ext4", "nobarrier", "write through", True),
+    ],
+)
+def test_fsync_without_barriers_proves_nothing(
+    tree: Tree, kind: str, option: str, cache: str, proves: bool
+) -> None:
+    tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=cache)
+    tree.mount("/m", kind, "8:96", f"rw,{option}")
+    found = tree.resolve("/m").fsync
+    assert (found == "") is proves
+    if not proves:
+        assert option in found and "write cache of sdz" in found
+    # The file of a loop device lies on it.
+    tree.place("/m/file").touch()
+    tree.loop("loop5", "7:5", "/m/file")
+    tree.mount("/over", "ext4", "7:5")
+    assert (tree.resolve("/over").fsync == "") is proves
+
+
 def test_an_overlay_without_an_upper_directory_takes_no_data(tree: Tree) -> None:
     tree.mount("/m", "overlay", options="ro,lowerdir=/a:/b")
     assert tree.resolve("/m") == Below()

@@ -27,6 +27,7 @@ from iogauge.job.opening import Recorder
 from iogauge.plan.stage import (
     ACTIVITY,
     CLOSE_S,
+    FIRST_S,
     FOUND,
     PAUSE_S,
     STARTING_S,
@@ -310,6 +311,8 @@ def test_looks_are_near_to_each_other_while_a_phase_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    now = [1000.0]
+    monkeypatch.setattr(opening.time, "monotonic", lambda: now[0])
     looks = iter([(0, 0), (0, 4096), (0, 8 << 20)])
     recorder = Recorder([])
     recorder._looks.append(lambda: next(looks))
@@ -318,7 +321,49 @@ def test_looks_are_near_to_each_other_while_a_phase_begins(
     recorder.look()
     assert recorder.pause_s == STARTING_S
     recorder.look()
+    assert recorder.pause_s == FIRST_S
+    now[0] += 0.2
     assert recorder.pause_s == CLOSE_S
+    now[0] += 2.0
+    assert recorder.pause_s == PAUSE_S
+
+
+def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes that move for 60 ms are not believed to have moved for 20."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(opening.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(opening.time, "clock_gettime", lambda _: now[0])
+    now, total = [1000.0], 256 * MIB
+    recorder = Recorder([])
+    recorder._looks.append(lambda: (0, round(total * min(1, max(0, (now[0] - 1003.456) / 0.06)))))
+    recorder.begin()
+    while now[0] < 1005:
+        now[0] += recorder.pause_s
+        recorder.look()
+    recorder.write()
+    instants = parse_activity((tmp_path / ACTIVITY).read_text())
+    seconds = seconds_of_activity(instants, (1003.3, 1003.6), total - (16 << 20))
+    assert seconds is not None and 0.033 < seconds <= 0.06
+
+
+def test_a_look_that_takes_long_does_not_time_a_short_phase(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(opening.time, "clock_gettime", lambda _: now[0])
+    now, took = [1000.0], [0.005]
+
+    def look() -> tuple[int, int]:
+        now[0] += took[0]
+        return 0, 1
+
+    recorder = Recorder([])
+    recorder._looks.append(look)
+    assert recorder.look()
+    recorder.begin()
+    assert not recorder.look()
+    took[0] = 0.001
+    assert recorder.look()
 
 
 def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

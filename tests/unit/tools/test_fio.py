@@ -22,7 +22,13 @@ from e2e.rig import wait_for
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, FioOptions
-from iogauge.tools.fio.output import in_flight, parse_disturbed, parse_json, told_seconds
+from iogauge.tools.fio.output import (
+    in_flight,
+    parse_apart,
+    parse_disturbed,
+    parse_json,
+    told_seconds,
+)
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -95,6 +101,28 @@ def test_a_stream_beside_a_storm() -> None:
     assert (disturber.phase.bytes_moved, disturber.lead_s) == (None, 1.0)
     assert disturber.phase.seconds == pytest.approx(phase.seconds + 2, abs=0.1)
     assert disturber.active == pytest.approx(1, abs=0.15)
+
+
+def test_a_stream_beside_a_storm_on_another_node() -> None:
+    texts = [sample(f"fio_apart_{name}.json") for name in ("measured", "disturber")]
+    output = parse_apart(*texts, "disturbed", "disturber", "write")
+    (phase,) = output.phases
+    disturber = output.disturber
+    assert disturber is not None
+    assert (phase.name, phase.bytes_moved) == ("write", output.totals["write"])
+    assert (output.tasks, output.nodes) == (4, 2)
+    assert set(output.parameters["jobs"]) == {"disturbed", "disturber"}  # type: ignore[call-overload]
+    # Three seconds are asked for, and the dates are whole seconds.
+    assert disturber.lead_s in (1.0, 2.0, 3.0)
+    assert disturber.phase.seconds == pytest.approx(phase.seconds + 6, abs=0.2)
+    assert disturber.active == pytest.approx(1, abs=0.25)
+    late = re.sub(r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1])
+    moved = parse_apart(texts[0], late, "disturbed", "disturber", "write").disturber
+    assert moved is not None
+    # It begins after the measurement: G19 refuses it.
+    assert moved.lead_s == disturber.lead_s - 4 < 0
+    with pytest.raises(ToolOutputError, match="phases"):
+        parse_apart(texts[0], texts[0], "disturbed", "disturber", "write")
 
 
 def test_bytes_of_a_disturber_count_with_all() -> None:

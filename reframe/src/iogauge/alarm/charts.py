@@ -320,11 +320,7 @@ def _runs(curve: Curve, scale: Ordinate, anchors: Sequence[str]) -> Iterator[str
         else:
             mark = f'<circle class="run {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip_of(label)}</circle>'
         # The table below the figure has the same links for the keyboard.
-        link = (
-            f'<a href="#{anchors[k]}" tabindex="-1" aria-label="{escape(visible(label))}">'
-            if anchors
-            else ""
-        )
+        link = f'<a href="#{anchors[k]}" tabindex="-1">' if anchors else ""
         yield f"{link}{mark}</a>" if link else mark
     ends = [(run, LEFT, "start") for run in runs[:1]]
     ends += [(run, WIDE - RIGHT, "end") for run in runs[1:][-1:]]

@@ -56,7 +56,8 @@ WRITE_BW = Metric("write_bw", "MiB/s")
 LAID_OUT = Access(direction="write", o_direct=True, fsync=True)
 
 
-def _parse(printed: Printed) -> ToolOutput:
+def parse_fio(printed: Printed) -> ToolOutput:
+    """Return what fio printed; raises :class:`ToolOutputError`."""
     return parse_json(printed.result + printed.stdout + printed.stderr)
 
 
@@ -116,7 +117,7 @@ class FioCheck(StorageCheck):
             name=job.name,
             command=command,
             launch="clients" if served else "once",
-            parse=_parse,
+            parse=parse_fio,
             rates={
                 metric: (METADATA_PHASES.get(job.engine, phase), rate)
                 for metric, rate in rates.items()

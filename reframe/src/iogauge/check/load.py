@@ -23,27 +23,30 @@ from iogauge.check.fio import (
     FioCheck,
     FioRandomReadCheck,
     OneNodeFioCheck,
+    parse_fio,
 )
-from iogauge.check.storage import share_of_bytes
+from iogauge.check.storage import StorageCheck, share_of_bytes
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
 from iogauge.evidence.witness import SERIES, Series
-from iogauge.plan.case import DIR, Access, CasePlan, Computed, PhasePlan, Printed, Verification
+from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
 from iogauge.plan.stage import FILL
 from iogauge.tools.fio.options import (
+    APART_LEAD_S,
     LEAD_S,
     MISMATCH,
     WRITTEN_ALONE,
     FioJob,
     disturbed_jobs,
+    disturbed_pair,
     layout_job,
     metadata_job,
     random_read_job,
     sequential_job,
     verification,
 )
-from iogauge.tools.fio.output import parse_disturbed
+from iogauge.tools.fio.output import parse_apart, parse_disturbed
 
 
 class FioSequentialCheck(FioCheck):
@@ -294,6 +297,35 @@ _STORM_FILES: Final = 32
 _ALONE, _DISTURBED, _AGAIN = "alone", "disturbed", "again"
 
 
+def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
+    """Return the layout and both loads of a check by name; raises ValueError if the limits are too small.
+
+    The stream writes in requests of ``transfer`` bytes, on so many ``nodes``.
+    """
+    limits, tasks = check.site.limits, check.tasks_per_node
+    file_bytes = limits.case_bytes // (tasks * nodes) // transfer * transfer
+    files = min(_STORM_FILES, limits.case_files // (tasks * check.nodes))
+    if file_bytes < transfer or files < 1:
+        raise ValueError(
+            f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
+            f"{format_bytes(transfer * tasks * nodes)} and {tasks * check.nodes} file(s) at least for {tasks} "
+            "task(s) on each node"
+        )
+    seconds = max(1, int(limits.phase_seconds))
+    layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
+    storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
+    return {
+        "layout": layout,
+        "stream": replace(layout, block_bytes=transfer, runtime_s=seconds),
+        "metadata": replace(
+            storm,
+            runtime_s=seconds,
+            endless=True,
+            filename_format=f"storm.{storm.filename_format}",
+        ),
+    }
+
+
 class InterferenceCheck(OneNodeFioCheck):
     """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
 
@@ -334,30 +366,6 @@ class InterferenceCheck(OneNodeFioCheck):
         self.num_tasks = self.num_tasks_per_node = 1
         self.num_cpus_per_task = min(2 * self.tasks_per_node, self.site.node.cores)
 
-    def _jobs(self) -> dict[str, FioJob]:
-        """Return the layout and both loads, by name; raises ValueError if the limits are too small."""
-        limits, tasks = self.site.limits, self.tasks_per_node
-        file_bytes = limits.case_bytes // tasks // self.transfer * self.transfer
-        files = min(_STORM_FILES, limits.case_files // tasks)
-        if file_bytes < self.transfer or files < 1:
-            raise ValueError(
-                f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
-                f"{format_bytes(self.transfer * tasks)} and {tasks} file(s) at least for {tasks} task(s)"
-            )
-        seconds = max(1, int(limits.phase_seconds))
-        layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
-        storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
-        return {
-            "layout": layout,
-            "stream": replace(layout, block_bytes=self.transfer, runtime_s=seconds),
-            "metadata": replace(
-                storm,
-                runtime_s=seconds,
-                endless=True,
-                filename_format=f"storm.{storm.filename_format}",
-            ),
-        }
-
     def _phase(self, name: str, job: FioJob) -> PhasePlan:
         """Return a phase with its own metrics."""
         stream = self.measured == "stream"
@@ -372,7 +380,7 @@ class InterferenceCheck(OneNodeFioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
-        jobs = self._jobs()
+        jobs = loads(self, self.transfer)
         other: Literal["metadata", "stream"] = "metadata" if self.measured == "stream" else "stream"
         own = jobs[self.measured]
         both = disturbed_jobs(replace(own, name=_DISTURBED), replace(jobs[other], name="disturber"))
@@ -404,6 +412,108 @@ class InterferenceCheck(OneNodeFioCheck):
             },
         )
         return replace(case, inputs={**case.inputs, f"{_DISTURBED}.fio": both})
+
+
+class InterferenceApartCheck(FioCheck):
+    """The loads of :class:`InterferenceCheck` on different nodes: what one costs the other across the servers.
+
+    A stream is measured on half of the nodes, rounded up, and the storm runs on the others. Creates are measured on the
+    first node, because fio merges no percentiles of several nodes, and the stream runs on the others.
+    """
+
+    measured: Literal["stream", "metadata"]
+    transfer: int
+
+    quantities = InterferenceCheck.quantities
+    promise = InterferenceCheck.promise
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, on all nodes of the scale."""
+        return {**super().declared(), "nodes": self.site.scale.nodes}
+
+    def _on(self, load: str) -> tuple[int, int]:
+        """Return the first and the last node of a load, counted from 1."""
+        last = self.nodes - self.nodes // 2 if self.measured == "stream" else 1
+        return (1, last) if load == self.measured else (last + 1, self.nodes)
+
+    def _phase(self, name: str, *parts: tuple[str, str, str]) -> PhasePlan:
+        """Return a phase of jobs side by side; each part is a load, its job file and its output."""
+        words = [
+            word
+            for load, job, output in parts
+            for word in (*map(str, self._on(load)), f"{job}.fio", output)
+        ]
+        return PhasePlan(
+            name=name,
+            command=words,
+            launch="parts",
+            parse=parse_fio,
+            rates={},
+            access=LAID_OUT,
+            output=parts[0][2],
+        )
+
+    def _measured_phase(self, name: str, *others: tuple[str, str, str]) -> PhasePlan:
+        stream, (first, last) = self.measured == "stream", self._on(self.measured)
+        access = Access(direction="write", o_direct=True, fsync=True)
+        kind = "write" if stream else "create"
+        return replace(
+            self._phase(name, (self.measured, name, f"fio-{name}.{REP}.json"), *others),
+            rates={
+                f"{metric.name}_{name}": (kind, rate) for metric, rate in self.quantities().items()
+            },
+            access=access if stream else Access(direction="metadata"),
+            on_nodes=None if others else last - first + 1,
+            again=_ALONE if name == _AGAIN else None,
+        )
+
+    def plan(self) -> CasePlan:
+        """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
+        if self.nodes < 2:
+            raise ValueError(
+                "nodes is 1: expected two or more, because the loads run on different nodes; set scale.nodes"
+            )
+        first, last = self._on("stream")
+        streams = last - first + 1
+        jobs = loads(self, self.transfer, streams)
+        other: Literal["metadata", "stream"] = "metadata" if self.measured == "stream" else "stream"
+        own = jobs[self.measured]
+        pair = disturbed_pair(replace(own, name=_DISTURBED), replace(jobs[other], name="disturber"))
+        beside = f"disturber.{REP}"
+
+        def parse(printed: Printed) -> ToolOutput:
+            text = printed.result + printed.stdout + printed.stderr
+            kind = "write" if self.measured == "stream" else "create"
+            other_text = printed.files.get("fio.txt", "")
+            return parse_apart(text, other_text, _DISTURBED, "disturber", kind)
+
+        disturbed = replace(
+            self._measured_phase(_DISTURBED, (other, "disturber", f"{beside}/fio.txt")),
+            parse=parse,
+            folder=beside,
+            beside="metadata" if self.measured == "stream" else "write",
+            lasts_s=own.runtime_s + 2 * APART_LEAD_S,
+        )
+        layout = replace(
+            self._phase("layout", ("stream", "layout", "fio-layout.0.json")),
+            data_bytes=jobs["layout"].bytes_total * streams,
+            on_nodes=streams,
+        )
+        return self.fio_case(
+            jobs=[jobs["layout"], *(replace(own, name=name) for name in (_ALONE, _AGAIN)), *pair],
+            prepare=[layout],
+            repeat=[self._measured_phase(_ALONE), disturbed, self._measured_phase(_AGAIN)],
+            warm_up=False,
+            held_bytes=jobs["layout"].bytes_total * streams,
+            files=self.tasks_per_node * (streams + jobs["metadata"].files * (self.nodes - streams)),
+            computed={
+                f"{metric.name}_ratio": Computed(
+                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
+                    compute=_over_both,
+                )
+                for metric in self.quantities()
+            },
+        )
 
 
 def _over_both(disturbed: Quantity, alone: Quantity, again: Quantity) -> Quantity:

@@ -527,6 +527,7 @@ def tool_integrity(
 def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
     plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
+    want_nodes = seen.phase.on_nodes or plan.nodes
     own = []
     for execution in Execution.all_of(seen.case):
         phase, output = execution.phase, execution.output
@@ -546,8 +547,8 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         versions=versions,
         tasks=[output.tasks for output in own],
         nodes=[output.nodes for output in own],
-        want_tasks=plan.tasks,
-        want_nodes=plan.nodes,
+        want_tasks=plan.tasks // plan.nodes * want_nodes,
+        want_nodes=want_nodes,
         foreign=foreign,
     )
 

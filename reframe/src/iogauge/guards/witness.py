@@ -314,7 +314,7 @@ class Seconds:
 def seconds_witnessed(*, executions: Sequence[Seconds], shortest: float = _START_S) -> Finding:
     """G4: no execution reports more seconds than its processes ran. No execution reports fewer
     seconds than its bytes took on the target's devices, or its files on the target. The first node
-    counts them five times a second, and 50 times in the first two seconds of a phase. No execution of
+    counts them five times a second, and more often while a phase begins. No execution of
     fio reports fewer seconds than fio was told to run. Half of the executions of a tool that makes,
     stats or removes files, or more, run at most twice as long as the tool reports, and as long as a
     start takes: four times the shortest execution of the case and 3 s, or 20 s if that is less or if

@@ -56,6 +56,8 @@ from iogauge.plan.stage import (
     CLOSE_FOR_S,
     CLOSE_S,
     CONTENTS,
+    FIRST_FOR_S,
+    FIRST_S,
     FOUND,
     LOCKED,
     MOST_FOUND,
@@ -79,7 +81,9 @@ _WAITING: Final = 50
 EXACT: Final = ("ext2", "ext3", "ext4", "xfs", "overlay")
 
 #: Seconds that a look may take. The bytes of a longer one moved later than its time says: a busy node made it wait.
+#: Looks that follow each other closely confirm the seconds of short phases, and so must be more exact.
 _EXACT_S: Final = 0.01
+_CLOSE_EXACT_S: Final = 0.002
 #: What moves after a tool has begun, and hardly before.
 _BEGUN_BYTES: Final = 4 << 20
 _BEGUN_FILES: Final = 20
@@ -203,6 +207,8 @@ class Recorder:
         now = time.monotonic()
         if now < self._starting_until:
             return STARTING_S
+        if now < self._close_until - CLOSE_FOR_S + FIRST_FOR_S:
+            return FIRST_S
         return CLOSE_S if now < self._close_until else PAUSE_S
 
     def look(self) -> bool:
@@ -218,7 +224,8 @@ class Recorder:
             files, held = self._held()
         except (OSError, IndexError, ValueError):  # the device is gone
             return True
-        if time.clock_gettime(time.CLOCK_BOOTTIME) - now > _EXACT_S:
+        exact_s = _EXACT_S if self.pause_s == PAUSE_S else _CLOSE_EXACT_S
+        if time.clock_gettime(time.CLOCK_BOOTTIME) - now > exact_s:
             return False
         read, written = (sum(ways) for ways in zip(*seen, strict=True))
         moved = f"{read}\t{written}" + (f"\t{files}\t{held}\n" if files else "\n")

@@ -4,6 +4,8 @@
 #   iog_servers TOOL N INTERFACE LAUNCHER...   start a server on each of N nodes, by a launcher's words
 #                                         (empty: here); stops the job unless all answer
 #   iog_client NAME JOBFILE OUTPUT [OPTION...]   a phase that runs fio's job, with more options, on all servers
+#   iog_parts NAME FIRST LAST JOBFILE OUTPUT [FIRST LAST JOBFILE OUTPUT]   a phase that runs fio's job on the servers of
+#                                         these lines of SERVERS, and another job on others at the same time
 #   iog_servers_stop                      end the servers; iog_end does so as well
 #
 # Files in the stage directory, by their names in plan/stage.py. The judge reads the first:
@@ -112,6 +114,33 @@ iog_client() {
         job=$name.$IOG_REP.fio
     fi
     iog_phase "$name" fio --output-format=json --output="$output" --client="$name.$IOG_REP.servers" "$job"
+}
+
+iog_parts() {
+    local name=$1 clients=()
+    shift
+    while [ $# -ge 4 ]; do
+        sed -n "$1,$2p" servers.txt | cut -d ' ' -f 2 >"$name.$IOG_REP.$1.servers"
+        mkdir -p "./$(dirname -- "$4")" || exit 1
+        clients+=("$name.$IOG_REP.$1.servers" "$3" "$4")
+        shift 4
+    done
+    iog_phase "$name" iog_clients "${clients[@]}"
+}
+
+# Each three words are a client: the file with its servers, its job, its output. All end before this does.
+iog_clients() {
+    local pids=() pid status=0
+    trap 'kill "${pids[@]}" 2>/dev/null; exit 143' TERM
+    while [ $# -ge 3 ]; do
+        fio --output-format=json --output="$3" --client="$1" "$2" &
+        pids+=("$!")
+        shift 3
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || status=$?
+    done
+    return "$status"
 }
 
 iog_servers_stop() {

@@ -295,7 +295,26 @@ class _Walk:
             missing = max(0, _btrfs_device_count(path) - present)
             copies = btrfs_copies(_data_profiles(path), present, missing)
         compresses = _compressing(mount, attributes) or below.compresses
-        return replace(below, o_direct=o_direct, copies=copies, compresses=compresses)
+        return replace(
+            below,
+            o_direct=o_direct,
+            copies=copies,
+            compresses=compresses,
+            fsync=below.fsync or self.unflushed(mount, below),
+        )
+
+    def unflushed(self, mount: Mount, below: Below) -> str:
+        """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
+        option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
+        forgets = [
+            name
+            for disk in below.disks
+            if _text(self.place("sys/dev/block", disk), "queue/write_cache") != "write through"
+            for name in [below.names.get(disk, disk)]
+        ]
+        if not option or (below.disks and not forgets):
+            return ""
+        return f"{mount.type} with {option}: fsync does not empty the write cache of {', '.join(forgets) or 'its disk'}"
 
     def journalled(self, mount: Mount, below: Below, attributes: int) -> str:
         """Return a reason if data go through a journal; ext4 ignores ``chattr +j`` with delalloc.

@@ -86,7 +86,7 @@ class PhasePlan:
 
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
     the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
-    servers of all nodes, ``servers`` for a program on the first node that uses the tool's servers itself,
+    servers of all nodes, ``parts`` for jobs on some of them, side by side, ``servers`` for a program on the first node that uses the tool's servers itself,
     ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
@@ -109,12 +109,13 @@ class PhasePlan:
     ``untimed_files`` are those that the tool makes before its clock starts, and removes after it has stopped.
     ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
     of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same. ``lays_out`` means
-    that after it the files with the requested layout are there, though it moves no timed data.
+    that after it the files with the requested layout are there, though it moves no timed data. ``on_nodes`` is the number
+    of nodes that take part, None means all.
     """
 
     name: str
     command: Sequence[str]
-    launch: Literal["tasks", "once", "clients", "servers", "agent", "nodes"]
+    launch: Literal["tasks", "once", "clients", "parts", "servers", "agent", "nodes"]
     parse: Callable[[Printed], ToolOutput] | None
     rates: Mapping[str, tuple[str, str]]
     access: Access
@@ -138,6 +139,7 @@ class PhasePlan:
     beside: Literal["write", "metadata"] | None = None
     again: str | None = None
     lays_out: bool = False
+    on_nodes: int | None = None
 
     @property
     def witnessed(self) -> bool:
@@ -154,7 +156,7 @@ class PhasePlan:
     @property
     def on_servers(self) -> bool:
         """Return whether servers on the nodes do the work."""
-        return self.launch in ("clients", "servers")
+        return self.launch in ("clients", "parts", "servers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

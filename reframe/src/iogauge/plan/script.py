@@ -91,7 +91,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
     elif phase.launch in ("tasks", "once"):
         command = f"{_witnessed(phase, launch)}{command}"
-    function = "iog_client" if phase.launch == "clients" else "iog_phase"
+    function = {"clients": "iog_client", "parts": "iog_parts"}.get(phase.launch, "iog_phase")
     before, after = _looks(phase, launch) if phase.on_servers else ([], [])
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 

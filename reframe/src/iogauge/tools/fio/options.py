@@ -387,17 +387,25 @@ def metadata_job(
 
 #: Seconds for which a disturber runs before and after the measured job.
 LEAD_S: Final = 1
+#: The same on different nodes: their servers do not begin at the same moment.
+APART_LEAD_S: Final = 3
+
+
+def disturbed_pair(
+    measured: FioJob, disturber: FioJob, lead_s: int = APART_LEAD_S
+) -> tuple[FioJob, FioJob]:
+    """Return a job and its disturber, which begins ``lead_s`` seconds before it, and ends as much after it."""
+    longer = replace(disturber, runtime_s=measured.runtime_s + 2 * lead_s)
+    return replace(measured, delay_s=lead_s), longer
 
 
 def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
-    """Return the text of two jobs at the same time, each with a report of its own.
+    """Return the text of two jobs at the same time on one node, each with a report of its own.
 
-    The disturber begins :data:`LEAD_S` before the measured job, and ends as much after it. A job that works on files of
-    a layout job comes first: ``$jobnum`` counts over all jobs of the file.
+    The disturber begins :data:`LEAD_S` before the measured job, and ends as much after it. A job that works on files of a layout job comes first: ``$jobnum`` counts over all jobs of the file.
     """
-    measured = replace(measured, delay_s=LEAD_S)
-    disturber = replace(disturber, runtime_s=measured.runtime_s + 2 * LEAD_S)
-    first, second = sorted((measured, disturber), key=lambda job: job.metadata)
+    pair = disturbed_pair(measured, disturber, LEAD_S)
+    first, second = sorted(pair, key=lambda job: job.metadata)
     return f"{first.job_file()}{second.job_file()}new_group=1\n"
 
 

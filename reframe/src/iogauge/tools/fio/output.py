@@ -47,7 +47,7 @@ from iogauge.core.measurement import (
     ToolOutput,
     ToolOutputError,
 )
-from iogauge.tools.fio.options import LEAD_S, METADATA_PHASES, ROUND
+from iogauge.tools.fio.options import APART_LEAD_S, LEAD_S, METADATA_PHASES, ROUND
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
@@ -232,6 +232,42 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
         phases=(phases[name],),
         totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
         disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
+    )
+
+
+def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
+    """Parse the outputs of two jobs that ran at the same time on different nodes, as :func:`parse_disturbed`.
+
+    Two servers have no common clock, but their clients have: that of the first node, in whole seconds. The lead is the
+    delay that fio was asked for, and what lies between the dates of both clients, less the second that they may be cut.
+    """
+    output, other = parse_json(text, {measured: name}), parse_json(beside, {disturber: disturber})
+    if [phase.name for phase in (*output.phases, *other.phases)] != [name, disturber]:
+        raise ToolOutputError(
+            f"fio JSON: phases {[phase.name for phase in (*output.phases, *other.phases)]}, expected one of each job"
+        )
+    (phase,) = other.phases
+    jobs: Any = other.parameters["jobs"]
+    half_seconds: Any = other.parameters["half_seconds"]
+    windows = 2 * phase.seconds * int(jobs[disturber].get("numjobs", "1")) * (other.nodes or 1)
+    began, beside_began = (
+        next(one.seconds for one in out.moments if one.name == "timestamp")
+        for out in (output, other)
+    )
+    lead = APART_LEAD_S + began - beside_began - 1
+    own: Any = output.parameters["jobs"]
+    both = (*output.phases, phase)
+    return replace(
+        output,
+        tasks=None
+        if None in (output.tasks, other.tasks)
+        else (output.tasks or 0) + (other.tasks or 0),
+        nodes=(output.nodes or 0) + (other.nodes or 0),
+        parameters={**output.parameters, "jobs": {**own, **jobs}},
+        warnings=(*output.warnings, *other.warnings),
+        moments=(*output.moments, *other.moments),
+        totals={"write": sum(one.bytes_moved or 0 for one in both)},
+        disturber=Disturber(phase, lead, half_seconds[disturber] / windows),
     )
 
 
