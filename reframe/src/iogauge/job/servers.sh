@@ -131,10 +131,10 @@ iog_parts() {
 # Each three words are a client: the file with its servers, its job, its output. All end before this does.
 iog_clients() {
     local pids=() pid status=0
-    trap 'kill "${pids[@]}" 2>/dev/null; exit 143' TERM
+    trap 'trap "" TERM; iog_stop_tool 600; for pid in "${pids[@]}"; do iog_stop "$pid" 600; done; exit 143' TERM
     while [ $# -ge 3 ]; do
-        fio --output-format=json --output="$3" --client="$1" "$2" &
-        pids+=("$!")
+        iog_start fio --output-format=json --output="$3" --client="$1" "$2"
+        pids+=("$IOG_TOOL") IOG_TOOL=
         shift 3
     done
     for pid in "${pids[@]}"; do

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -184,6 +183,8 @@ def with_files(top: str) -> dict[str, tuple[int, ...]]:
     Of more than 32 those of a random sample. Raises LustreError, OSError.
     """
     holding = sorted(folder for folder, _, names in os.walk(top) if names)
+    import random  # dear, and few cases need it
+
     chosen = random.sample(holding, min(_DIRECTORIES, len(holding)))
     return {
         os.path.relpath(path, top): lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[
