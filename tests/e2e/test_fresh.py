@@ -21,6 +21,15 @@ MDTEST = ("-n", "MdtestHard")
 FIO = ("-n", "FioRandomRead%block=128")
 METADATA = ("-n", "FioMetadata")
 
+_OF_MDTEST = pytest.mark.nightly(
+    "e2e/test_fresh.py::TestMdtest::test_output_of_an_earlier_run",
+    "e2e/test_fresh.py::TestIor::test_output_of_one_repetition_for_another",
+    "e2e/test_fresh.py::TestIor::test_date_of_another_year",
+    "e2e/test_fresh.py::TestIor::test_another_version_for_some",
+    "unit/test_guards.py::test_g22_objects",
+    "unit/test_programs.py::test_versions_that_will_not_do",
+)
+
 _OTHER = pytest.mark.nightly(
     "e2e/test_fresh.py::TestIor::test_output_of_one_repetition_for_another",
     "e2e/test_fresh.py::TestIor::test_date_of_another_year",
@@ -155,18 +164,21 @@ class TestMdtest:
             r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' instead of '\S+/tree'"
         )
 
+    @_OF_MDTEST
     def test_output_of_one_repetition_for_another(self, ior_rig: Rig) -> None:
         prints(ior_rig, "*create.2.*", "{ cat >/dev/null; cat create.1.out; }")
         ior_rig.run(*MDTEST).never_passed(
             "rank details: create at|mdtest.1.stonewall' instead of 'mdtest.2.stonewall'"
         )
 
+    @_OF_MDTEST
     def test_date_of_another_year(self, ior_rig: Rig) -> None:
         prints(ior_rig, "*remove.2.*", "sed -E 's#^(-- started at ../../)....#\\12019#'")
         ior_rig.run(*MDTEST).never_passed(
             "G22: mdtest 4.0.0, remove, repetition 2: 'started at' is 2019-"
         )
 
+    @_OF_MDTEST
     def test_another_version_for_some(self, ior_rig: Rig) -> None:
         prints(ior_rig, "*remove.*", "sed 's/^mdtest-4.0.0/mdtest-4.1.0/'")
         ior_rig.run(*MDTEST).never_passed("G22: mdtest 4.0.0 in create, read; 4.1.0 in remove")
@@ -205,6 +217,11 @@ class TestFio:
             "repetition 2: it says description=randread.1.* instead of description=randread.2."
         )
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestFio::test_output_of_one_repetition_for_another",
+        "e2e/test_fresh.py::TestFio::test_output_of_an_earlier_run",
+        "unit/test_judge.py::test_one_bad_repetition_is_enough",
+    )
     def test_output_of_the_creation_for_the_removal(self, fio_rig: Rig) -> None:
         edit = 's/filecreate/filedelete/; s/: "create"/: "remove"/'
         fio_rig.damage("fio", "fio-remove.1.json", f"sed '{edit}' fio-create.1.json >\"$out\"")

@@ -15,20 +15,20 @@ from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from support import gluster
 from support import hosts as support
-from support.depth import FULL
 from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
+_BY_NIGHT = pytest.mark.nightly(
+    "e2e/test_degraded.py::test_both_are_believed",
+    "e2e/test_degraded.py::test_the_degraded_is_compared_with_the_healthy",
+    "e2e/test_gluster.py::test_a_healthy_volume_is_not_refused",
+)
 
-CHECKS = "^(IorPosix%files=per-process%order=sequential" + ("|MdtestHard)" if FULL else ")")
-#: Two copies of each file; or, by night, pieces on three bricks of which any two are enough.
+CHECKS = "^(IorPosix%files=per-process%order=sequential|MdtestHard)"
+#: Two copies of each file, or pieces on three bricks of which any two are enough.
 KINDS = [
     pytest.param((2, "replica 2"), id="replica"),
-    pytest.param(
-        (3, "disperse 3 redundancy 1"),
-        id="disperse",
-        marks=pytest.mark.nightly("e2e/test_gluster_degraded.py::test_both_are_believed"),
-    ),
+    pytest.param((3, "disperse 3 redundancy 1"), id="disperse"),
 ]
 
 
@@ -82,15 +82,17 @@ def of(run: Run, partition: str) -> list[dict[str, Any]]:
     return [one for one in run.records if one["partition"] == partition]
 
 
+@_BY_NIGHT
 def test_both_are_believed(runs: tuple[Rig, Run, Run]) -> None:
     _, whole, part = runs
     for run, partition in ((whole, "healthy"), (part, "degraded")):
         found = of(run, partition)
-        assert len(found) == (3 if FULL else 2), run.out
+        assert len(found) == 3, run.out
         for one in found:
             assert one["verdict"] == "UNREFERENCED", f"{partition}: {one['case']}: {one['reason']}"
 
 
+@_BY_NIGHT
 def test_each_has_a_series(runs: tuple[Rig, Run, Run]) -> None:
     _, whole, part = runs
     series = [
@@ -100,6 +102,7 @@ def test_each_has_a_series(runs: tuple[Rig, Run, Run]) -> None:
     assert series[0].isdisjoint(series[1])
 
 
+@_BY_NIGHT
 def test_the_degraded_is_compared_with_the_whole(runs: tuple[Rig, Run, Run]) -> None:
     made, whole, part = runs
     keep(made, *of(whole, "healthy"), *of(part, "degraded"))

@@ -420,6 +420,11 @@ def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
     return measure
 
 
+@pytest.mark.nightly(
+    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
+    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
+    "unit/test_needle.py::test_a_pass_over_nodes",
+)
 def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:
     done = nodes(HEALTHY)
     assert done.rc == 0, done.out
@@ -428,7 +433,6 @@ def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:
 
 
 @pytest.mark.nightly(
-    "e2e/test_needle.py::test_alike_nodes_pass",
     "e2e/test_needle.py::test_a_slow_target_is_named",
     "unit/test_needle.py::test_a_pass_over_nodes",
 )

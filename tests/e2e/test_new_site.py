@@ -161,6 +161,12 @@ def slurm(storage: Path) -> Any:
         yield started
 
 
+@pytest.mark.nightly(
+    "unit/test_new_site.py::test_a_node_is_asked_through_a_scheduler",
+    "unit/test_new_site.py::test_a_slurm_without_accounts_that_starts_no_mpi",
+    "unit/test_new_site.py::test_queues_that_are_up_the_default_first",
+    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
+)
 @pytest.mark.needs_slurm
 @pytest.mark.needs_ior
 def test_a_slurm_of_four_nodes_is_described(

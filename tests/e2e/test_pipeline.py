@@ -170,6 +170,12 @@ def test_healthy_is_green_and_slowed_is_red(
         assert [f for f in files if secret.encode() in f.read_bytes()] == []
 
 
+@pytest.mark.nightly(
+    "e2e/test_pipeline.py::test_healthy_is_green_and_slowed_is_red",
+    "e2e/test_cli.py::TestRun::test_case_that_never_ended_is_recorded",
+    "e2e/test_faults.py::TestKilled::test_reframe_below_our_own_command",
+    "e2e/test_pipeline_form.py::test_one_at_a_time_on_a_target",
+)
 def test_a_run_that_did_not_end_is_never_green(
     project: Project, capped: Callable[[int], Path]
 ) -> None:

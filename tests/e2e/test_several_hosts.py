@@ -191,6 +191,14 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
     rig.assert_clean()
 
 
+_APART = pytest.mark.nightly(
+    "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
+    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
+    "unit/tools/test_fio.py::test_a_stream_beside_a_storm_on_another_node",
+    "unit/tools/test_fio.py::test_two_loads_at_the_same_time",
+)
+
+
 @pytest.fixture(scope="module")
 def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     """A stream on two hosts beside a storm on the third, and creates on one host beside a stream on two."""
@@ -214,6 +222,7 @@ def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     return done
 
 
+@_APART
 def test_two_loads_on_different_hosts(apart: Run) -> None:
     found = {record["parameters"]["measured"]: record for record in apart.records}
     assert sorted(found) == ["metadata", "stream"], apart.out
@@ -237,6 +246,7 @@ def test_two_loads_on_different_hosts(apart: Run) -> None:
         assert any(demands.endswith("6 task(s) on 3 node(s)") for _, demands in said), said
 
 
+@_APART
 def test_each_host_has_one_of_the_loads(cluster: Hosts, apart: Run) -> None:
     addresses = [cluster.address(host) for host in cluster.names]
     stages = {file.parent for file in apart.stage.rglob("disturbed.fio")}

@@ -22,7 +22,6 @@ import pytest
 from e2e.rig import ROOT, Rig, Run, wait_for
 from e2e.test_scenarios import of
 from support import slurm as support
-from support.depth import FULL
 from support.hosts import Hosts
 from support.slurm import Slurm
 
@@ -284,6 +283,12 @@ def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) 
     assert re.search(r"srun --distribution=block --cpu-bind=cores sh \S+/witness.sh mdtest", text)
 
 
+@pytest.mark.nightly(
+    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
+    "e2e/test_slurm.py::test_ranks_stand_where_they_are_asked_to",
+    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
+    "e2e/test_golden.py::test_scripts_are_as_recorded",
+)
 @pytest.mark.needs_ior
 def test_mpirun_starts_the_tasks_of_an_allocation(
     slurm: Slurm, make_rig: Callable[..., Rig]
@@ -292,7 +297,7 @@ def test_mpirun_starts_the_tasks_of_an_allocation(
     cluster = Cluster(rig, slurm, launcher="mpirun")
     rig.write_references(REFERENCES)
     # The servers of fio are started by mpirun in test_several_hosts.py too.
-    names = [f"^{IOR.format('per-process')}", *([f"^{RANDOM_READ}"] if FULL else [])]
+    names = [f"^{IOR.format('per-process')}", f"^{RANDOM_READ}"]
     run = cluster.run(*names)
     cluster.assert_nothing_left()
     assert [record["verdict"] for record in run.records] == ["PASS"] * len(names), run.out
