@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import scipy
 import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy import stats
 
 from iogauge.calibrate import proposal as calibrating
 from iogauge.calibrate import runs as statistics
@@ -55,7 +55,7 @@ TODAY = date(2026, 11, 21)
 def noisy(count: int, level: float = 1000.0, spread: float = 0.03, seed: int = 1) -> list[float]:
     """Log-normal values whose quantiles are exact, in a shuffled order: the same at every seed but for order."""
     at = (np.arange(count) + 0.5) / count
-    values = level * np.exp(spread * stats.norm.ppf(at))
+    values = level * np.exp(spread * scipy.stats.norm.ppf(at))
     return [float(v) for v in np.random.default_rng(seed).permutation(values)]
 
 
@@ -92,7 +92,7 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(
     values = np.random.default_rng(7).standard_normal((8000, runs))
     middle = np.median(values, axis=1)
     spread = 1.4826 * np.median(np.abs(values - middle[:, None]), axis=1)
-    limit = -stats.norm.ppf(coverage)
+    limit = -scipy.stats.norm.ppf(coverage)
 
     def held(factor: float) -> float:
         return float(np.mean(middle - factor * spread <= limit))
@@ -106,7 +106,9 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(
 @pytest.mark.parametrize("freedom", [1, 2, 6.98, 30, 1000])
 @pytest.mark.parametrize("shift", [0, 1, 10, 30])
 def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: float, shift: float) -> None:
-    expected = stats.nct.ppf(share, freedom, shift) if shift else stats.t.ppf(share, freedom)
+    expected = (
+        scipy.stats.nct.ppf(share, freedom, shift) if shift else scipy.stats.t.ppf(share, freedom)
+    )
     assert t_quantile(share, freedom, shift) == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
@@ -148,7 +150,9 @@ def test_the_least_baseline_is_the_smallest_that_shows_anything(
     drop: float, spread: float, alpha: float
 ) -> None:
     needed = least_baseline(drop, spread, alpha)
-    root = (spread * (stats.norm.ppf(1 - alpha) + stats.norm.ppf(0.95)) / -math.log1p(-drop)) ** 2
+    root = (
+        spread * (scipy.stats.norm.ppf(1 - alpha) + scipy.stats.norm.ppf(0.95)) / -math.log1p(-drop)
+    ) ** 2
     assume(abs(root - round(root)) > 1e-6)
     assert runs_to_see(drop, spread, needed, alpha) is not None
     assert needed == 1 or runs_to_see(drop, spread, needed - 1, alpha) is None
@@ -162,7 +166,7 @@ def test_the_power_is_what_simulation_gives() -> None:
     before = draw.standard_normal((20000, base)).mean(axis=1)
     after = draw.standard_normal((20000, further)).mean(axis=1) + math.log(0.9) / spread
     z = (after - before) / math.sqrt(1 / base + 1 / further)
-    seen = float(np.mean(z < stats.norm.ppf(0.05)))
+    seen = float(np.mean(z < scipy.stats.norm.ppf(0.05)))
     assert 0.94 < seen < 0.98  # rounding up to whole runs gives a little more than 95 %
 
 

@@ -6,12 +6,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.signal import lfilter
-from scipy.stats import norm, ttest_ind
 
 from iogauge.trend import detector
 from iogauge.trend import detector as trend_detector
@@ -35,7 +33,7 @@ def stable(kind: str, cv: float, count: int = 3000) -> NDArray[np.float64]:
     values = cv * random.standard_normal(shape)
     if kind == "drift":
         steps = 0.02 * 0.6 * random.standard_normal((count, 110))
-        values += lfilter([1], [1, -0.8], steps, axis=1)[:, 50:]
+        values += scipy.signal.lfilter([1], [1, -0.8], steps, axis=1)[:, 50:]
     slow = random.random(shape) < 0.02
     return values + np.where(slow, np.log(random.uniform(0.3, 0.8, shape)), 0)
 
@@ -110,10 +108,10 @@ def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
     row[:12] -= random.uniform(0.3, 1.5, 12)
 
     def surprise(estimates: NDArray[np.float64]) -> float:
-        sound = norm.pdf(row, estimates[0], math.exp(estimates[1]))
+        sound = scipy.stats.norm.pdf(row, estimates[0], math.exp(estimates[1]))
         return float(-np.log(0.98 * sound + 0.02 / 2).sum())
 
-    best = minimize(surprise, [3, -2], method="Nelder-Mead")
+    best = scipy.optimize.minimize(surprise, [3, -2], method="Nelder-Mead")
     (m,), (s,) = trend_detector.fit(row[None])
     assert m == pytest.approx(best.x[0], abs=1e-3)
     assert s == pytest.approx(math.exp(best.x[1]), rel=0.01)
@@ -141,7 +139,11 @@ def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
     found = trend_detector._ratio(newest[None], 15, 30)[0, -1]
     window = newest[-15:]
     freedom = 30 + len(window) - 2
-    t = ttest_ind(base, window).statistic if len(window) > 1 else -window[0] / math.sqrt(31 / 30)
+    t = (
+        scipy.stats.ttest_ind(base, window).statistic
+        if len(window) > 1
+        else -window[0] / math.sqrt(31 / 30)
+    )
     assert found == pytest.approx(math.copysign((freedom + 1) / 2 * math.log1p(t * t / freedom), t))
 
 

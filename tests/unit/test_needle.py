@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.special import stdtrit
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
@@ -167,7 +167,7 @@ def test_figures_by_hand() -> None:
 @given(st.floats(1e-5, 0.4), st.integers(1, 40))
 def test_the_limit_is_students(probability: float, freedom: int) -> None:
     assert needle._student(probability, freedom) == pytest.approx(
-        -stdtrit(freedom, probability), rel=1e-6
+        -scipy.special.stdtrit(freedom, probability), rel=1e-6
     )
 
 

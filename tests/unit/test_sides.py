@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 from typer.testing import CliRunner
 
 from iogauge.cli import app
@@ -80,7 +80,7 @@ def test_the_interval_is_that_of_the_bootstrap() -> None:
     def ratio(x: Any, y: Any, axis: int = -1) -> Any:
         return np.median(y, axis=axis) / np.median(x, axis=axis)
 
-    expected = stats.bootstrap(
+    expected = scipy.stats.bootstrap(
         (a, b[:5]),
         ratio,
         n_resamples=4999,
