@@ -99,6 +99,10 @@ def moved() -> tuple[Moved, ...]:
                 for decorator in function.decorator_list
                 if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == _MARK
                 for keepers in calls(decorator)
+            } | {
+                constants[decorator.id]
+                for decorator in function.decorator_list
+                if isinstance(decorator, ast.Name) and decorator.id in constants
             }
             places: dict[Keepers, int] = dict.fromkeys(whole, 0)
             nodes = (
