@@ -587,6 +587,7 @@ def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
                 return
             done = _obey(os.fsdecode(line), recorder, sampler, run)
             if done is not None:
+                sys.stdout.flush()  # What the command said comes before the answer.
                 sys.stdout.buffer.write(b"done " if done else b"failed ")
                 sys.stdout.buffer.write(line + b"\n")
                 sys.stdout.flush()
