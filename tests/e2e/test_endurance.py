@@ -52,8 +52,10 @@ def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) 
     assert record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), record["reason"]
     found = {metric["name"]: metric["median"] for metric in record["metrics"]}
     assert tuple(found) == _FIGURES
-    assert found["write_best_minute"] == pytest.approx(BURST, rel=0.15)
-    assert found["write_worst_minute"] == pytest.approx(REST, rel=0.15)
+    # A window lasts one second here. If others keep the disk below busy for a part of one, the worst
+    # window is lower than the level, and a disk that catches up makes the best one higher.
+    assert found["write_best_minute"] == pytest.approx(BURST, rel=0.3)
+    assert 0 < found["write_worst_minute"] < 1.15 * REST
     (steadiness,) = {f["saw"] for f in record["findings"] if "level" in f["demands"]}
     words = re.match(r"from ([\d.]+) MiB/s to ([\d.]+) MiB/s after ([\d.]+) s", steadiness)
     assert words, steadiness
@@ -62,6 +64,11 @@ def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) 
     )
     (minutes,) = record["metrics"][0]["rounds"]
     assert len(minutes) == SECONDS
+    of_minutes = minutes.values()
+    slowest, fastest = min(of_minutes), max(of_minutes)
+    assert slowest < fastest
+    assert found["write_worst_minute"] <= slowest * 1.001
+    assert found["write_best_minute"] >= fastest * 0.999
     rig.assert_clean()
 
 
