@@ -8,12 +8,10 @@ before (alternating), it runs what `--effect` names:
     suite      the case through ReFrame
     witness    the same commands by hand, under witness.sh
     sample     the same commands by hand, and a sample of the contents after the write
-    pause      the same commands by hand, with a second of rest after each command
-    busy       the same commands by hand, after a processor was busy for five seconds, as ReFrame's start makes it
 
 Reported is the ratio of bandwidths, effect over hand: median, and a 95 % confidence interval of the median by the sign test
-(order statistics). On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %; on a plain disk the
-interval says how much it is.
+(order statistics). On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %. On a disk as fast as
+memory, give the tools huge pages first: docs/benchmarks.md says why.
 """
 
 from __future__ import annotations
@@ -111,13 +109,6 @@ def settle(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def compute(seconds: float) -> None:
-    """Keep a processor busy."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
-
-
 def interval(values: list[float]) -> tuple[float, float]:
     """95 % confidence interval of the median from order statistics (binomial, distribution-free)."""
     ordered, count = sorted(values), len(values)
@@ -133,9 +124,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--target", type=Path, required=True)
-    parser.add_argument(
-        "--effect", choices=("suite", "witness", "sample", "pause", "busy"), default="suite"
-    )
+    parser.add_argument("--effect", choices=("suite", "witness", "sample"), default="suite")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--bytes", default="256 MiB")
     parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
@@ -166,8 +155,6 @@ def main() -> None:
             "suite": suite,
             "witness": lambda: hand(wrapper=f"sh {WITNESS}"),
             "sample": lambda: hand(between=files.take_sample),
-            "pause": lambda: hand(between=lambda _: time.sleep(1)),
-            "busy": lambda: compute(5) or hand(),
         }[options.effect]
         ratios: dict[str, list[float]] = {"write_bw": [], "read_bw": []}
         print(
