@@ -56,7 +56,9 @@ def test_directories_lie_where_the_case_asks_for(measured: Callable[..., Run]) -
         ("1", "each directory with files on metadata target 1"),
     ):
         record = by_mdts[mdts]
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+        # A disk with slow fsyncs gets few files until the stonewall, and their removal may be too short.
+        refused = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
+        assert refused <= {"G4"}, record["reason"]
         assert [m["name"] for m in record["metrics"]] == ["create_rate", "remove_rate"]
         assert f"G10 ok: 1 director(ies), each as asked ({demands})" in said(record)
     assert len({record["series"] for record in done.records}) == 2

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, SAMPLES, Rig, Run, processes, program_of, wait_for
+from e2e.rig import (
+    ROOT,
+    SAMPLES,
+    Rig,
+    Run,
+    processes,
+    program_of,
+    verbose_ior_breaks_its_json,
+    wait_for,
+)
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
@@ -200,9 +209,9 @@ class TestIorOutput:
         assert run.rc == 0
 
     def test_verbose(self, ior_rig: Rig) -> None:
-        """IOR 4.0.0 writes a stray bracket into its JSON when asked for more words."""
+        """Its JSON is broken, or its command line is another than the command that was run."""
         ior_rig.program("ior", '"$real" "$@" -v')
-        ior_rig.run(*IOR).never_passed("-v", "JSON")
+        ior_rig.run(*IOR).never_passed("-v", "JSON" if verbose_ior_breaks_its_json() else "G22")
 
     def test_less_written_than_asked(self, ior_rig: Rig) -> None:
         ior_rig.program("ior", 'args=("$@"); exec "$real" "${args[@]/64m/63m}"')

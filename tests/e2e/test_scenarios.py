@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import ROOT, Rig, Run, verbose_ior_breaks_its_json
 from support.depth import FULL
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
@@ -219,13 +219,16 @@ def test_the_published_burst_is_refused_for_reading_its_own_cache(
     assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
 
 
-def test_the_published_steady_write_leaves_json_that_nothing_can_read(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_the_published_steady_write_is_no_pass(make_rig: Callable[..., Rig]) -> None:
+    """It leaves JSON that nothing can read. Where IOR is mended, the figure is of another variant."""
     rig = striped(make_rig)
     done = run(rig, "-n", "Steady", "-S", "Steady.variant=published")
-    done.never_passed(r"published form: -v with summaryFormat=JSON")
-    assert done.record["verdict"] == "ERROR"
+    if verbose_ior_breaks_its_json():
+        done.never_passed(r"published form: -v with summaryFormat=JSON")
+        assert done.record["verdict"] == "ERROR"
+    else:
+        done.shows_no_pass()
+        assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE")
     rig.assert_clean()  # for all that -k says
 
 

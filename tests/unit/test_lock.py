@@ -470,12 +470,12 @@ def test_many_contenders_and_sudden_deaths(tmp_path: Path, place: Path) -> None:
 
     workers = [start(seed) for seed in range(20)]
     killed, doomed = 0, []
-    while any(worker.is_alive() for worker in workers):
-        time.sleep(rng.uniform(0, 0.06))
+    while alive := [worker for worker in workers if worker.is_alive()]:
+        time.sleep(rng.uniform(0, 0.02 if killed < 10 else 0.06))
         for victim in doomed:
             victim.kill()
         doomed.clear()
-        victim = rng.choice(workers)
+        victim = rng.choice(alive)
         if killed < 40 and victim.is_alive():
             # Half of them stop first, in the midst of something, and are away for a while.
             if killed % 2:
@@ -490,7 +490,7 @@ def test_many_contenders_and_sudden_deaths(tmp_path: Path, place: Path) -> None:
     lines = log.read_text().split()
     assert all(worker.exitcode == 0 for worker in workers)
     assert set(lines) == {"kept"}
-    assert killed >= 5  # a quiet machine is through in half a second
+    assert killed >= 10
     assert len(lines) >= 20 * times
     assert list(place.iterdir()) == []
 

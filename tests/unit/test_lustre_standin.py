@@ -553,9 +553,9 @@ def test_a_real_fio_is_counted_to_the_byte(counted: Place, engine: str) -> None:
     """Its layout is written, and what it reads then is read: with O_DIRECT, or through the page cache."""
     before: dict[str, int] = {}
     counted.run("lfs setstripe -c 4 -S 1M .")
-    job = (
-        "--name=x --size=8M --bs=64k --rw=randread --iodepth=4 --invalidate=1 --output-format=json"
-    )
+    # Newer versions write a note before the JSON if an engine cannot use the queue depth.
+    depth = 4 if engine == "libaio" else 1
+    job = f"--name=x --size=8M --bs=64k --rw=randread --iodepth={depth} --invalidate=1 --output-format=json"
     direct = 0 if engine == "mmap" else 1
     done = counted.run(
         f"fio {job} --ioengine={engine} --direct={direct} --output={counted.top}/out"
