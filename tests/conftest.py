@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -18,6 +19,9 @@ for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
 _ROOT = Path(__file__).resolve().parents[1]
+
+#: Programs by the marks of the tests that need them.
+_NEEDS = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
 
 # A busy machine makes no property fail. By default the examples are the same in every run: what fails, fails again.
 settings.register_profile(
@@ -67,10 +71,19 @@ def _cheapness(item: pytest.Item) -> int:
 
 
 @pytest.hookimpl(tryfirst=True)
+@functools.cache
+def _missing(marker: str) -> str:
+    """Return the programs that a mark demands and that are not on PATH."""
+    return ", ".join(name for name in _NEEDS[marker] if shutil.which(name) is None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put what takes long first: at the end of a run no worker waits for the last."""
+    """Put what takes long first: at the end of a run no worker waits for the last. Skip what needs a missing program."""
     items.sort(key=_cheapness)
     for item in items:
+        for marker in _NEEDS:
+            if item.get_closest_marker(marker) and (missing := _missing(marker)):
+                item.add_marker(pytest.mark.skip(reason=f"not on PATH: {missing}"))
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
         nightly = item.get_closest_marker("nightly")

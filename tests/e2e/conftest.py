@@ -25,16 +25,6 @@ from support.golden import Case
 _MEMORY = ("tmpfs", "ramfs")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what needs a program that is not there, and say which."""
-    needs = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
-    for marker, programs in needs.items():
-        missing = [name for name in programs if shutil.which(name) is None]
-        for item in items if missing else ():
-            if item.get_closest_marker(marker):
-                item.add_marker(pytest.mark.skip(reason=f"not on PATH: {', '.join(missing)}"))
-
-
 @pytest.fixture(scope="session")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory on storage, not in memory: below $IOGAUGE_TEST_TARGET, pytest's, or the project's."""

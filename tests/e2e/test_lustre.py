@@ -172,4 +172,4 @@ def test_before_2_17_a_user_has_no_witness_and_hears_so(client: tuple[Rig, dict[
     done = rig.run("-n", PER_PROCESS.format("direct"), **{**knobs, "LFS_VERSION": "2.15.4"})
     assert done.record["verdict"] == "PASS", done.record["reason"]
     (said, *_) = (f for f in findings(done, "G8") if f["outcome"] == "warn")
-    assert "clients before Lustre 2.17 tell root alone" in said["saw"]
+    assert "Before Lustre 2.17 only root can read it" in said["saw"]

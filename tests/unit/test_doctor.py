@@ -163,7 +163,7 @@ def test_the_report_fits_a_terminal_of_80_columns(
 def test_several_quotas_are_told_in_one_line() -> None:
     quotas = [Quota("user 1", 1 << 20, None), Quota("group 2", None, None)]
     assert doctor._quotas(quotas) == "quota of user 1: 1 MiB left, group 2: no limit"
-    assert doctor._quotas([]) == "quota: lfs quota tells none"
+    assert doctor._quotas([]) == "quota: lfs quota reports no quota"
 
 
 def test_a_site_names_the_targets_to_look_at(

@@ -1277,7 +1277,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
         ((0,), INVALID, "metadata targets 0"),
         ((0, 2), INVALID, "metadata targets 0, 2"),
         ((0, 1, 2), INVALID, "metadata targets 0, 1, 2"),
-        ((), INVALID, "none is known"),
+        ((), INVALID, "no metadata target is known"),
     ],
 )
 def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
@@ -1289,7 +1289,7 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
 @pytest.mark.parametrize(
     ("placed", "problem", "outcome", "saw"),
     [
-        ({"a": (0,), "b": (1,)}, "", OK, "each is as asked"),
+        ({"a": (0,), "b": (1,)}, "", OK, "each directory lies on its metadata target"),
         ({"a": (0,), "b": (0,)}, "", INVALID, "b is on metadata target 0 instead of 1"),
         ({"a": (0, 1)}, "it went away", INVALID, "a is on metadata target 0, 1 instead of 0"),
         ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),

@@ -138,7 +138,7 @@ def _parts(targets: Sequence[StorageTarget], facts: Fingerprint) -> str:
 def _fill(targets: Sequence[StorageTarget]) -> str:
     active = [target for target in targets if target.active]
     if not active:
-        return "no storage target tells its room"
+        return "no active storage target reports its free space"
     worst = max(active, key=lambda target: target.fill)
     return (
         f"fullest storage target: {worst.uuid}, {worst.fill:.0%} full, "
@@ -148,7 +148,7 @@ def _fill(targets: Sequence[StorageTarget]) -> str:
 
 def _quotas(quotas: Sequence[Quota]) -> str:
     if not quotas:
-        return "quota: lfs quota tells none"
+        return "quota: lfs quota reports no quota"
     words = []
     for quota in quotas:
         size = None if quota.bytes_left is None else format_bytes(quota.bytes_left)
@@ -389,7 +389,10 @@ def _target_mount(path: str, view: View) -> list[Check]:
         Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
         if view.uuid
         else Check(
-            "note", f"target {path}", f"{kind} shows no UUID: another one in its place is not seen"
+            "note",
+            f"target {path}",
+            f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice",
+            "declare target.source",
         ),
     ]
     return [*checks, *_target_promises(path, kind, view.below)]
@@ -417,7 +420,8 @@ def _target_promises(path: str, kind: str, below: Below) -> Iterator[Check]:
         yield Check(
             "note",
             subject,
-            f"a client of {kind} caches where nothing can be proven: buffered reads on one node are INVALID",
+            f"a client of {kind} keeps data in a cache that iogauge cannot check: "
+            "buffered reads on one node are INVALID",
             "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
         )
     if known.unsynced:

@@ -321,8 +321,9 @@ def explain(word: str) -> list[str]:
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
+    last = max((entry.number for entry in catalogue.ALL), key=lambda name: int(name[1:]))
     raise LookupError(
-        f"nothing is known of {word!r}.{meant} Name a guard (G1 to G24), a verdict (UNSTABLE), "
+        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
         "a check (FioRandomRead) or a word of docs/glossary.md"
     )
 

@@ -135,8 +135,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         ended = collect.describe_status(status)
         typer.echo(
             visible(
-                f"iogauge: ReFrame was {ended}; what it had not decided has no record, and may still run. "
-                "What is left then: iogauge clean"
+                f"iogauge: ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
+                "run. When the jobs have ended, run: iogauge clean"
             ),
             err=True,
         )
@@ -291,8 +291,8 @@ def _end(
     show_details([one.details for one in ran if one.details.exists()])
     if gate and not accept and (lack.unmatched or lack.gone):
         typer.echo(
-            "What a gate has measured must not go unnoticed. If it is gone on purpose, say so once: "
-            "iogauge run --gate --accept-missing ..."
+            "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
+            "run once: iogauge run --gate --accept-missing ..."
         )
     return max(status, end.status)
 
@@ -353,7 +353,8 @@ def _keep_budget(arguments: list[str]) -> None:
         for line in over:
             typer.echo(visible_lines(f"iogauge: {line}"), err=True)
         typer.echo(
-            "iogauge: nothing was run. 'iogauge plan' shows all; run it all the same: --over-budget",
+            "iogauge: no case was run. 'iogauge plan' shows the cost of each case. To run them "
+            "nevertheless, add --over-budget",
             err=True,
         )
         raise typer.Exit(1)

@@ -299,7 +299,8 @@ def validate(
         host = socket.gethostname()
         if names and not mistakes and folder not in folders.sites_of_host(every, host):
             seen.append(
-                f"hostnames: none is this host, {host}: use --system={folder.name} here, or add it to hostnames"
+                f"hostnames: no pattern matches this host ({host}). Use --system={folder.name} here, "
+                f"or add a pattern for {host} to hostnames"
             )
         for line in (*mistakes, *doubts, *seen):
             console.print(plain(f"  {line}"), soft_wrap=True)
@@ -412,8 +413,8 @@ def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
         return machine.look_through(words, target)
     except OSError as error:
         trouble = (
-            f"a node of {queue.name}: {error}. Its cores and memory are those of sinfo; what the "
-            f"others are was not looked at from {here.host}, which may differ"
+            f"a node of {queue.name}: {error}. Cores and memory come from sinfo. The other facts are "
+            f"left out, because {here.host} may differ from a node of the queue"
         )
         stays = {key: value for key, value in here.facts.items() if key.startswith("lustre.")}
         return replace(
@@ -570,7 +571,7 @@ def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> i
     try:
         permission.reason(answers.target)
     except OSError as error:
-        _say(f"may not be written in yet: {error}")
+        _say(f"{answers.target} is not allowed as a target yet: {error}")
         fits = False
     _say("next:")
     for command in next_commands(answers.name, tier, into, folder.parent):

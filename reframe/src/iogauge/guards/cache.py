@@ -140,7 +140,8 @@ def _why_not_emptied(
     if few:
         return (
             f"the page cache was emptied, but only {few[0]} of {data_bytes} bytes were fetched "
-            "from storage: somebody else had read them meanwhile"
+            "from storage: another program had read the other data into the page cache. Run the case "
+            "when no other program reads its files"
         )
     return ""
 
@@ -258,7 +259,7 @@ def server_cache(
         "G3",
         f"total >= {memory_factor:g} x memory of the servers",
         "The servers may have answered from memory. Raise limits.case_bytes to "
-        f"{format_bytes(memory_factor * server_memory)}, or take the figure as that of their caches",
+        f"{format_bytes(memory_factor * server_memory)}, or treat the figure as the speed of the servers' caches",
     ).decide(
         total_bytes >= memory_factor * server_memory,
         f"{format_bytes(total_bytes)} in all, {format_bytes(server_memory)} of memory in the servers",
@@ -449,7 +450,7 @@ def stored(
     rule = Rule(
         "G8",
         f"at least {_STORED:.0%} of a file's size in blocks, at most {_EMPTY:.0%} zeros, no hole",
-        "No device is read where nothing was written. Look for a program that made or shrank these files",
+        "A read of a hole does not reach the device. Look for a program that made or shrank these files",
     )
     if problem:
         return rule.warn(problem)

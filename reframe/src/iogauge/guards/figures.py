@@ -21,7 +21,7 @@ from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
 from iogauge.node import probes
 from iogauge.node.probes import is_known, lie_of
 from iogauge.plan.case import MOST_SHARE, lower_ceiling
-from iogauge.site.extras import DOUBTFUL_LIMIT
+from iogauge.site.extras import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
 
 #: Share of the operations beyond each percentile, and the fewest that make it (G4).
@@ -65,7 +65,7 @@ def spread(*, samples: Sequence[float], limit: float, tail: bool = False) -> Fin
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
     if cv <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
+        return rule.warn(f"{saw}. {generous('max_spread', limit)}")
     return rule.decide(cv <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
 
 
@@ -94,7 +94,7 @@ def drift(
     )
     saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
     if off <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}, and limits.max_spread hardly excludes any")
+        return rule.warn(f"{saw}. {generous('max_spread', limit)}")
     return rule.decide(off <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
 
 

@@ -512,7 +512,9 @@ def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Find
         "Ask the administrators of the file system, or correct topology.metadata_targets; lfs df -i shows all",
     ).decide(
         indices == list(range(declared)),
-        f"metadata targets {', '.join(map(str, indices))}" if indices else "none is known",
+        f"metadata targets {', '.join(map(str, indices))}"
+        if indices
+        else "no metadata target is known",
     )
 
 
@@ -537,7 +539,7 @@ def metadata_placement(
             return rule.invalid(f"{name} is on metadata target {where} instead of {index}")
     if problem:
         return rule.invalid(f"metadata target {len(placed)}: {problem}")
-    return rule.ok("each is as asked")
+    return rule.ok("each directory lies on its metadata target")
 
 
 def metadata_default(*, words: Sequence[str], problem: str) -> Finding:

@@ -362,8 +362,8 @@ def _coverage_of_one(saw: str, *, everywhere: bool, saturates: bool) -> Finding:
         else "a shared file on every storage target",
         ""
         if everywhere
-        else "Compare the figure with that of as many targets, or set the default layout of the target "
-        "(lfs setstripe -c -1 DIR): a change starts a new series",
+        else "Compare the figure only with figures of the same number of storage targets. Or set the default "
+        "layout: lfs setstripe -c -1 DIR. That starts a new series",
     ).decide(everywhere, saw if everywhere else f"{saw}{claims}", Outcome.WARN)
 
 

@@ -22,7 +22,7 @@ from iogauge.evidence.witness import (
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.preflight import LEAST_FILES
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.site.extras import DOUBTFUL_LIMIT
+from iogauge.site.extras import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import told_seconds
 
 #: Share by which the tool's and the kernel's count may differ.
@@ -111,7 +111,7 @@ def bytes_witnessed(
     missing = (
         f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
         if len(heard) < len(executions)
-        else f"{source} did not tell, which clients before Lustre 2.17 tell root alone"
+        else f"{source} could not be read. Before Lustre 2.17 only root can read it: run as root, or update the client"
         if source
         else "nothing under the mount counts bytes that this user may read"
     )
@@ -541,7 +541,7 @@ def foreign_load(
     )
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     if worst <= max_share and max_share > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}, and limits.max_foreign hardly excludes any")
+        return rule.warn(f"{saw}. {generous('max_foreign', max_share)}")
     return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
 
 

@@ -377,7 +377,9 @@ def parse_runs(text: str) -> list[PhaseRun]:
     )  # the agent reads no runs: it starts sooner
 
     if text and not text.endswith("\n"):
-        raise ToolOutputError(f"{RUNS}: cut off after {text[-80:]!r}")
+        raise ToolOutputError(
+            f"{RUNS}: the last line is incomplete: {text.splitlines()[-1][-80:]!r}; expected whole lines. Run the case again"
+        )
     runs: dict[tuple[int, str], PhaseRun] = {}
     for line in text.splitlines():
         match = _RUN.fullmatch(line)

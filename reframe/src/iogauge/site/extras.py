@@ -477,6 +477,14 @@ DOUBTFUL_LIMIT: Final = 0.5
 DOUBTFUL_SHARE: Final = 0.2
 
 
+def generous(name: str, limit: float) -> str:
+    """Return the remark on a limit above :data:`DOUBTFUL_LIMIT`; ``name`` is its key in ``limits``."""
+    return (
+        f"limits.{name} is {limit:.0%}, above {DOUBTFUL_LIMIT:.0%}: almost no case exceeds this "
+        "limit. Lower the limit"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Doubt:
     """What makes a reference prove little; nothing if ``refused``."""

@@ -156,10 +156,10 @@ class Machine:
         if program is None:
             return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
         if program.problem:
-            return f"{program.path} {program.problem}. A sound one comes with: {BRINGS[name]}"
+            return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
         if "mpirun" not in self.programs and name in _BY_MPI:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
-        return f"{program.path} was built without it. One with it comes with: {BRINGS[name]}"
+        return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
 
 
 def _output(words: list[str]) -> str:
@@ -513,7 +513,10 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     try:
         seen = _from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:
-        raise OSError(f"{words[0]} printed no look of a node: {printed[:200]!r}") from error
+        raise OSError(
+            f"{words[0]} printed no facts of a node: found {printed[:200]!r}, expected JSON. "
+            f"Run '{words[0]} hostname' to see what the prologue prints"
+        ) from error
     cores = seen.facts.get("cpu.cores")
     return replace(seen, cores=cores) if isinstance(cores, int) and cores > 0 else seen
 

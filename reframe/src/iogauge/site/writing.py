@@ -291,7 +291,7 @@ def unknown(answers: Answers, found: Found) -> Iterator[str]:
     if not found.speed_bytes_s:
         yield "the speed of the target: cases are of tier quick. Raise limits.case_bytes until a phase lasts 30 s"
     if not expected(seen):
-        yield "settings to expect: none of those that are looked at can be read here (docs/sites.md lists them)"
+        yield "settings to expect: iogauge can read no setting here that a site may expect (docs/sites.md, expect)"
     if not seen.view.uuid:
         yield f"the identity of the file system: {_type_of(seen)} shows no UUID"
     yield from seen.troubles
