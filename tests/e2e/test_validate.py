@@ -63,6 +63,8 @@ def test_a_site_that_this_host_is_not_of(make_rig: Callable[..., Rig]) -> None:
     rig.write_settings(data)
     elsewhere = rig.iogauge("validate", "rig")
     assert elsewhere.rc == 0, elsewhere.out
-    said = f"hostnames: no pattern matches this host ({socket.gethostname()}). Use --system=rig here"
+    said = (
+        f"hostnames: no pattern matches this host ({socket.gethostname()}). Use --system=rig here"
+    )
     assert said in elsewhere.out
     assert "hostnames" not in rig.iogauge("validate").out

@@ -48,6 +48,20 @@ def test_a_run_of_each_version(run: str, version: str) -> None:
     assert output.parameters["data_type"] == "timestamp"
 
 
+def test_a_run_as_long_as_the_list_demands() -> None:
+    """Of 51 minutes, from two hosts on GlusterFS: nothing is wrong with it."""
+    files = files_of("full")
+    output = parsed(files)
+    assert (output.version, output.tasks, output.nodes) == ("io500-sc25_v1", 2, 2)
+    assert output.warnings == ()
+    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", files["stdout.txt"], re.MULTILINE))
+    assert {p.name: rate.value for p in output.phases for rate in p.rates.values()} == {
+        name: float(value) for name, value in printed.items()
+    }
+    writes = [phase.seconds for phase in output.phases if phase.name.endswith("-write")]
+    assert len(writes) == 4 and all(300 < seconds < 360 for seconds in writes)
+
+
 def test_bytes_seconds_and_operations() -> None:
     output = parsed(files_of("isc26"))
     phases = {phase.name: phase for phase in output.phases}

@@ -39,6 +39,10 @@ class Io500(MakefilePackage):
     depends_on("pkgconfig", type="build")
     depends_on("mpi")
 
+    # io500-verify counts ior-rnd4K-easy-read in the hash, io500 does not: it refuses every result.
+    # Upstream's own, as git prints it. sc25_v1 stays as it is, and so does every stack with it.
+    patch("verify-a69cf60.patch", when="@isc26_v2")
+
     # What prepare.sh of each release pins.
     with when("@isc26_v2"):
         resource(
