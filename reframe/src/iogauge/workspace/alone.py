@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import pwd
 import socket
 import struct
@@ -69,12 +70,17 @@ def alone(
         yield
 
 
+def _address(name: str) -> str:
+    """Return the abstract address of a name. A name may be longer than the 107 bytes of an address."""
+    return _PREFIX + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+
+
 def _take(name: str, held: contextlib.ExitStack) -> bool:
     """Take a name until ``held`` is closed; return False if another process has it."""
     with contextlib.ExitStack() as mine:
         own = mine.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         try:
-            own.bind(_PREFIX + name)
+            own.bind(_address(name))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -89,7 +95,7 @@ def _holder(name: str) -> str:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
-            asking.connect(_PREFIX + name)
+            asking.connect(_address(name))
             told = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         except OSError:
             return "a process that cannot be seen"
