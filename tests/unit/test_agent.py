@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
@@ -21,7 +22,7 @@ from iogauge.node import lustre as lustre_client
 from iogauge.node import lustre as lustre_targets
 from iogauge.node import mounts
 from iogauge.node.host import Clock, Load
-from iogauge.node.layouts import Layout, Layouts, Pins
+from iogauge.node.layouts import Component, DirectoryLayout, Layout, Layouts, Pins
 from iogauge.node.lustre import parse_getdirstripe
 from iogauge.node.mounts import Mount, Quota, Space, View
 from iogauge.plan.stage import REFUSED, Opened
@@ -660,6 +661,45 @@ def test_a_metadata_target_without_inodes_is_refused_if_the_directory_lies_on_it
     monkeypatch.setenv("LFS_MDT_FULL", full)
     assert agent.main(["open", case(lustre, striping="lustre", metadata=True)]) == status
     assert status == 0 or "G14: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("full", "where", "refused"),
+    [
+        ("1", DirectoryLayout(target=1), True),
+        ("0", DirectoryLayout(target=1), False),
+        ("1", DirectoryLayout(stripes=-1), True),
+    ],
+)
+def test_the_metadata_target_that_gets_the_files_must_have_room(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, where: DirectoryLayout, refused: bool
+) -> None:
+    """The directory itself lies on metadata target 0."""
+    monkeypatch.setenv("LFS_MDT_FULL", full)
+    layout = dataclasses.asdict(where)
+    wish = case(lustre, striping="lustre", metadata=True, directory_layout=layout)
+    assert agent.main(["open", wish]) == (REFUSED if refused else 0)
+    assert not refused or f"G14: MDT {full}: 64 of 838864 inodes" in opened()["refused"][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
+def test_data_that_lie_with_their_metadata_need_room_there(
+    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, refused: bool
+) -> None:
+    monkeypatch.setenv("LFS_MDT_FULL", full)
+    parts = (
+        Component(end_bytes=65536, stripe_count=0, on_metadata=True),
+        Component(end_bytes=None, stripe_count=1),
+    )
+    layout = dataclasses.asdict(Layout(components=parts))
+    wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
+    assert agent.main(["open", wish]) == (REFUSED if refused else 0)
+    assert not refused or any(
+        re.match(r"G13: lustre-MDT0000_UUID: 64 KiB free of .*on each metadata target", reason)
+        for reason in opened()["refused"]
+    ), opened()["refused"]
 
 
 @pytest.mark.slow

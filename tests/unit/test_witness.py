@@ -15,6 +15,7 @@ from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
 from iogauge.evidence.witness import (
     Moved,
+    Testimony,
     Witness,
     between,
     parse,
@@ -445,6 +446,22 @@ def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Wit
     )
     found, rest = parse(done.stderr)
     return done.returncode, found, done.stdout + rest
+
+
+@pytest.mark.parametrize("syncs", [False, True])
+def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, syncs: bool) -> None:
+    """The servers' client says when it ended; what is still to be written then costs the seconds of the sync."""
+    place = storage_file.parent
+    (place / "file").write_bytes(bytes(8 * MIB))
+    words = ["--sync", str(place)] if syncs else []
+    code, found, out = told(place, *words, "--look")
+    assert (code, found) == (0, [])
+    (look,), _ = parse(out)
+    seen = Testimony(witnesses=tuple(between([look], [look])), expected=1, of_tasks=False)
+    if syncs:
+        assert seen.sync_seconds is not None and seen.sync_seconds > 0
+    else:
+        assert seen.sync_seconds is None
 
 
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:

@@ -20,7 +20,7 @@ Environment:
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
 * ``LFS_MDTS``: number of metadata targets (2). ``LFS_LIE_MDTS``: number of them that new directories get by a default,
-  whatever was asked. ``LFS_MDT_FULL``: metadata targets without inodes.
+  whatever was asked. ``LFS_MDT_FULL``: metadata targets without room.
 * ``LFS_NO_DOM``: 1 means that the servers allow no data on metadata targets, and put them on a storage target.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
   wanted, the soft limit of the kilobytes and its grace. ``LFS_PROJECT_QUOTA``: the same of every project.
@@ -61,7 +61,7 @@ DEFAULT_SIZE = 4 << 20
 CLIENT = "ffff888129458800"
 #: Of each target, in 1K blocks: all, and used.
 BLOCKS, RESERVED, USED, USED_FULL = 3833116, 226096, 1528, 3606012
-MDT_LINE = (1160264, 2028, 1038656)
+MDT_LINE, MDT_LINE_FULL = (1160264, 2028, 1038656), (1160264, 1040620, 64)
 #: Inodes: all, used and free.
 MDT_INODES, OST_INODES = (838864, 309, 838555), (262144, 383, 261761)
 #: Inodes of a metadata target that is full.
@@ -901,7 +901,8 @@ def df(words: list[str]) -> int:
     print(f"UUID                   {columns}  Mounted on")
     for index in range(mdt_count()):
         full = index in _numbers("LFS_MDT_FULL")
-        numbers = (MDT_FULL if full else MDT_INODES) if inodes else MDT_LINE
+        few, many = (MDT_FULL, MDT_INODES) if inodes else (MDT_LINE_FULL, MDT_LINE)
+        numbers = few if full else many
         print(df_line(f"{fsname()}-MDT{index:04x}_UUID", *numbers, f"{where}[MDT:{index}]"))
     total = used = free = 0
     flags = {"D": _numbers("LFS_DEGRADED"), "N": _numbers("LFS_NO_CREATE")}

@@ -180,6 +180,18 @@ def test_directories_are_made_before_the_files() -> None:
     assert output.phases[0].operations == 1000
 
 
+def test_an_older_elbencho_makes_empty_files() -> None:
+    """Its lines have no config, and its command has no size of a request."""
+    lines = [json.loads(line) for line in sample("files_unique_create").splitlines()]
+    for line in lines:
+        line |= {key: line["config"][key] for key in ("version", "command")}
+        assert ' "-b" ' not in line["command"]
+        del line["config"]
+    old = "".join(json.dumps(line) + "\n" for line in lines)
+    whole = elbencho.parse_files(sample("files_unique_create"), "create", 1000)
+    assert elbencho.parse_files(old, "create", 1000) == whole
+
+
 @pytest.mark.parametrize(
     ("action", "pattern", "text", "said"),
     [

@@ -151,6 +151,8 @@ class ElbenchoFilesCheck(_OnAllNodes):
                 rates={metric.name: (action, "rate")},
                 access=access,
                 output=output,
+                # The tool syncs what it makes and removes; nothing is left then, unless its sync did nothing.
+                syncs=options.syncs,
                 **more,
             )
 

@@ -140,6 +140,7 @@ def order_of(
         cores=extras.node.cores,
         expect=dict(extras.expect),
         mdts=plan.mdts,
+        directory_layout=plan.directory_layout,
         fill_bytes=plan.fill_bytes,
     )
 

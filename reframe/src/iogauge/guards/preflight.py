@@ -326,9 +326,11 @@ def target_room(
     max_fill: float,
     pieces: int | None = None,
     pinned: Collection[int] = (),
+    kind: str = "storage target",
 ) -> Finding:
     """G13: on Lustre every storage target has room for 1.2 x its share of the case. Its fill
-    afterwards is at most ``max_fill``. The shares are computed from stripes and pins.
+    afterwards is at most ``max_fill``. The shares are computed from stripes and pins. If the files lie with their
+    metadata, this holds for the metadata targets of the directory instead.
 
     ``need_bytes`` is the size of the whole case. The case is made of ``pieces`` of equal size, each
     on one target; without ``pieces`` its bytes are spread evenly. ``pinned`` gives the target of
@@ -346,12 +348,13 @@ def target_room(
         share = math.ceil(need_bytes / pieces) * math.ceil(pieces / count)
     rule = Rule(
         "G13",
-        f"{format_bytes(1.2 * share)} free on each storage target of the case (1.2 x its share), at most "
+        f"{format_bytes(1.2 * share)} free on each {kind} of the case (1.2 x its share), at most "
         f"{max_fill:.0%} full afterwards",
-        "Free space on that target (lfs find -O), or lower limits.case_bytes",
+        f"Free space on that target (lfs find {'-O' if kind.startswith('storage') else '-m'}), or lower "
+        "limits.case_bytes",
     )
     if not active:
-        return rule.invalid("no storage target is active")
+        return rule.invalid(f"no {kind} is active")
     after = {
         target: 1 - (target.bytes_free - share) / target.bytes_total if target.bytes_total else 1.0
         for target in active
@@ -363,7 +366,7 @@ def target_room(
         f"{after[worst]:.0%} full with its {format_bytes(share)} of this case"
     )
     if len(short) > 1:
-        saw += f"; {len(short)} of {len(active)} storage targets are short of room"
+        saw += f"; {len(short)} of {len(active)} {kind}s are short of room"
     return rule.decide(not short, saw)
 
 

@@ -18,7 +18,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -323,7 +323,11 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     if identify([view], order).outcome is not finding.Outcome.OK:
         return view, None
     view = with_lustre(view, _striped(order))
-    seen = lustre.look_at_directory(view, order.pool, order.metadata) if _striped(order) else None
+    seen = (
+        lustre.look_at_directory(view, order.pool, order.metadata, _with_metadata(order))
+        if _striped(order)
+        else None
+    )
     return view, seen
 
 
@@ -366,19 +370,41 @@ def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding
         yield pool(name=order.pool, targets=view.targets, seen=seen)
         if not seen.pool:
             return
-    yield target_room(
-        targets=targets,
-        need_bytes=order.held_bytes,
-        max_fill=order.max_fill,
-        pieces=order.pieces,
-        pinned=_pinned(targets, order),
-    )
+    mdts = _mdts(seen, order)
+    if _with_metadata(order):
+        yield target_room(
+            targets=[one for one in seen.metadata_space if not mdts or one.index in mdts],
+            need_bytes=order.held_bytes,
+            max_fill=order.max_fill,
+            kind="metadata target",
+        )
+    else:
+        yield target_room(
+            targets=targets,
+            need_bytes=order.held_bytes,
+            max_fill=order.max_fill,
+            pieces=order.pieces,
+            pinned=_pinned(targets, order),
+        )
     if order.mdts:
         yield metadata_health(targets=seen.metadata, declared=order.mdts)
     if seen.metadata:
-        mdts = range(order.mdts) if order.mdts else seen.mdts
         yield metadata_room(targets=seen.metadata, mdts=mdts, need_files=order.files)
     yield from stripes_of(view, seen, order)
+
+
+def _with_metadata(order: JobOrder) -> bool:
+    """Return whether the case's data lie with their metadata."""
+    return order.layout is not None and order.layout.begins_on_metadata
+
+
+def _mdts(seen: Directory, order: JobOrder) -> Collection[int]:
+    """Return the metadata targets that get the case's files; empty for all of them."""
+    if order.mdts:
+        return range(order.mdts)
+    if (asked := order.directory_layout) is not None:
+        return () if asked.target is None else (asked.target,)
+    return seen.mdts
 
 
 def stripes_of(view: View, seen: Directory | None, order: JobOrder) -> Iterator[finding.Finding]:

@@ -2,14 +2,14 @@
 # Run a tool, and write down what the kernel says that it did: the second witness.
 #
 #   witness.sh [--sync DIRECTORY] COMMAND...   the exit status is the command's
-#   witness.sh --look                          look at this node, whose server does the work
+#   witness.sh [--sync DIRECTORY] --look       look at this node, whose server does the work
 #
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
 #
 #   iogauge-witness HOST START END SYNCED RCHAR WCHAR READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
 #
-# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command, or -. The five sums come from
+# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before a look, or -. The five sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), or a Lustre client's
 # device in bytes (osc.*.stats, mdc.*.stats). After a command its growth is given; in a look its value, and the sums are 0:
@@ -36,20 +36,31 @@ account() {
 
 read -r host </proc/sys/kernel/hostname
 
-if [ "$1" = --look ]; then
-    . "${0%/*}/counters.sh"
-    iog_count
-    read -r started _ </proc/uptime
-    iog_spill "$host" "$started"
-    echo "iogauge-witness $host $started $started - 0 0 0 0 0$counted end"
-    exit
-fi
+# Bring the directory's file system to storage, and set `synced` to the end, or to - without a directory.
+sync_directory() {
+    synced=-
+    [ -z "$directory" ] && return
+    # Twice: Linux lets a journal pass the limit of a control group, and makes what comes next wait for it.
+    sync -f -- "$directory" && sync -f -- "$directory" || exit 1
+    read -r synced _ </proc/uptime
+}
 
 directory=
 if [ "$1" = --sync ]; then
     directory=$2
     shift 2
 fi
+
+if [ "$1" = --look ]; then
+    . "${0%/*}/counters.sh"
+    read -r started _ </proc/uptime
+    sync_directory
+    iog_count
+    iog_spill "$host" "$started"
+    echo "iogauge-witness $host $started $started $synced 0 0 0 0 0$counted end"
+    exit
+fi
+
 number=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${FLUX_TASK_LOCAL_ID:-0}}}}}
 iog_end_on_signal
 counted='' answers='' counts=$number
@@ -68,12 +79,8 @@ read -r ended _ </proc/uptime
 account
 [ "$status" -eq 0 ] || exit "$status"
 
-synced=-
-if [ -n "$directory" ] && [ "$number" = 0 ]; then
-    # Twice: Linux lets a journal pass the limit of a control group, and makes what comes next wait for it.
-    sync -f -- "$directory" && sync -f -- "$directory" || exit 1
-    read -r synced _ </proc/uptime
-fi
+[ "$number" = 0 ] || directory=
+sync_directory
 if [ "$counts" = 0 ]; then
     iog_grow "$counted" "$answers"
     iog_spill "$host" "$started" >&2

@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from iogauge.core import untrusted
 from iogauge.core.paths import replace_file
@@ -445,17 +445,17 @@ def with_lustre(view: View, striped: bool) -> View:
 
 _DF_LINE: Final = re.compile(
     r"(?P<uuid>\S+)[ ]+(?P<blocks>[0-9]{1,18})[ ]+(?P<used>[0-9]{1,18})[ ]+(?P<available>[0-9]{1,18})[ ]+\S+[ ]+"
-    r"\S.*\[OST:(?P<index>[0-9]{1,9})\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
+    r"\S.*\[(?P<kind>OST|MDT):(?P<index>[0-9]{1,9})\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
 )
 _OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 
 
-def parse_df(text: str) -> dict[str, StorageTarget]:
+def parse_df(text: str, kind: Literal["OST", "MDT"] = "OST") -> dict[str, StorageTarget]:
     """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
     targets = {}
     for line in text.splitlines():
         match = _DF_LINE.fullmatch(line)
-        if match:
+        if match and match["kind"] == kind:
             used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
             targets[match["uuid"]] = StorageTarget(
                 index=int(match["index"]),
@@ -536,9 +536,9 @@ class Directory:
     ``default`` is the layout of new files, ``of_root`` that of the file system's root, which fills
     what others leave open. Either is None if there is none. ``mdts`` are the metadata targets that
     the directory lies on: several if it is striped, then ``hash`` says how names go to them.
-    ``metadata`` tells the room on them, if the case asks for it. ``pool`` are the storage targets
-    of the declared pool, ``pool_problem`` says why it has none. ``unanswered`` says what else
-    Lustre did not answer.
+    ``metadata`` tells the inodes on them, if the case asks for it, and ``metadata_space`` the bytes.
+    ``pool`` are the storage targets of the declared pool, ``pool_problem`` says why it has none.
+    ``unanswered`` says what else Lustre did not answer.
     """
 
     default: FileLayout | None = None
@@ -546,6 +546,7 @@ class Directory:
     mdts: tuple[int, ...] = ()
     hash: str = ""
     metadata: tuple[MetadataTarget, ...] = ()
+    metadata_space: tuple[StorageTarget, ...] = ()
     pool: tuple[int, ...] = ()
     pool_problem: str = ""
     unanswered: tuple[str, ...] = ()
@@ -604,11 +605,13 @@ def _requested(request: Layout) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def look_at_directory(view: View, pool: str | None, metadata: bool) -> Directory:
+def look_at_directory(
+    view: View, pool: str | None, metadata: bool, data: bool = False
+) -> Directory:
     """Return what the directory of a view on Lustre passes on.
 
-    ``metadata`` asks for the room on its metadata targets. What Lustre does not answer is named in
-    the answer; a pool that cannot be listed has no storage targets.
+    ``metadata`` asks for the inodes on the metadata targets, ``data`` for their bytes. What Lustre does not answer is
+    named in the answer; a pool that cannot be listed has no storage targets.
     """
     unanswered: list[str] = []
     found = Directory()
@@ -623,6 +626,9 @@ def look_at_directory(view: View, pool: str | None, metadata: bool) -> Directory
         found = replace(found, mdts=mdts, hash=name)
         if metadata:
             found = replace(found, metadata=parse_df_inodes(run_lfs("df", "-i", view.path)))
+        if data:
+            space = parse_df(run_lfs("df", view.path), "MDT")
+            found = replace(found, metadata_space=tuple(space.values()))
     except LustreError as error:
         unanswered.append(str(error))
     if pool is not None:

@@ -96,17 +96,21 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
 
+def _witness(phase: PhasePlan, launch: Launch) -> list[str]:
+    return ["sh", launch.witness, *(["--sync", DIR] if phase.syncs else [])]
+
+
 def _witnessed(phase: PhasePlan, launch: Launch) -> str:
-    words = ["sh", launch.witness, *(["--sync", DIR] if phase.syncs else [])]
-    return f"{shell_command(words)} " if phase.witnessed else ""
+    return f"{shell_command(_witness(phase, launch))} " if phase.witnessed else ""
 
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Return lines that look at all nodes before and after a phase of servers."""
-    words = [*launch.each_node, "sh", launch.witness, "--look"]
     before, after = (
-        [f"iog_phase {look_phase(when, phase.name)} {shell_command(words)}"]
-        for when in ("before", "after")
+        [
+            f"iog_phase {look_phase(when, phase.name)} {shell_command([*launch.each_node, *words, '--look'])}"
+        ]
+        for when, words in (("before", ["sh", launch.witness]), ("after", _witness(phase, launch)))
     )
     return (before, after) if phase.witnessed else ([], [])
 

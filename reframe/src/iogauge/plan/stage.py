@@ -15,7 +15,7 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.layouts import DirectoryLayout, Layout, Pins
 from iogauge.node.lustre import Directory
 from iogauge.node.mounts import View
 
@@ -129,7 +129,7 @@ class JobOrder:
     needs no lock. ``alone`` means that no other case of this suite may use its disks on this node. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
-    target each. ``layout`` is the requested layout, ``pool`` the declared pool, ``shared_bytes`` the
+    target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, ``pool`` the declared pool, ``shared_bytes`` the
     size of a file that all tasks share, 0 without such a file. ``fill_bytes`` is the most that the case fills the target with beside them. ``metadata`` means that metadata are
     measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none.
     ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
@@ -172,6 +172,7 @@ class JobOrder:
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
     alone: bool = False
+    directory_layout: DirectoryLayout | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""

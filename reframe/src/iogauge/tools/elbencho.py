@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -183,8 +183,7 @@ def parse(text: str) -> ToolOutput:
         raise ToolOutputError(
             f"elbencho: the phase is {excerpt(repr(name))}, expected {' or '.join(_PHASES)}"
         )
-    config = _config(data)
-    return _output(data, _phase(_PHASES[name], _done(data), config))
+    return _output(data, _phase(_PHASES[name], _done(data), _block_bytes(data)))
 
 
 def parse_files(text: str, action: Action, files: int) -> ToolOutput:
@@ -280,23 +279,31 @@ def _of_command(data: Mapping[str, Any]) -> dict[str, Any]:
         raise ToolOutputError(
             f"elbencho {data.get('version')}: no 'config', which tells its hosts: expected 3.0-37 or newer on several nodes"
         )
-    given = {
-        option: words[words.index(option) + 1]
-        for option in ("-t", "-b")
-        if option in words and words.index(option) + 1 < len(words)
-    }
-    block = _SIZE.fullmatch(given.get("-b", ""))
-    if block is None:
-        raise ToolOutputError(
-            f"elbencho: no 'config', and no size after -b in its command: {excerpt(' '.join(words))}"
-        )
     return {
         "version": data.get("version"),
         "command": data.get("command"),
         "hosts": "1",
-        "threads": given.get("-t"),
-        "block_size": str(int(block[1]) << _SHIFTS[block[2]]),
+        "threads": _after("-t", words),
     }
+
+
+def _after(option: str, words: Sequence[str]) -> str | None:
+    """Return the word after an option."""
+    place = words.index(option) + 1 if option in words else len(words)
+    return words[place] if place < len(words) else None
+
+
+def _block_bytes(data: Mapping[str, Any]) -> int:
+    """Return the size of a request."""
+    if "config" in data:
+        return _count(data["config"], "block_size")
+    words = _command(data).split()
+    block = _SIZE.fullmatch(_after("-b", words) or "")
+    if block is None:
+        raise ToolOutputError(
+            f"elbencho: no 'config', and no size after -b in its command: {excerpt(' '.join(words))}"
+        )
+    return int(block[1]) << _SHIFTS[block[2]]
 
 
 def _count(container: object, key: str) -> int:
@@ -319,9 +326,8 @@ def _milliseconds(done: object) -> int:
     return int(value)
 
 
-def _phase(name: str, done: object, config: object) -> Phase:
+def _phase(name: str, done: object, block: int) -> Phase:
     moved, rate, shown_ms = (_count(done, key) for key in ("bytes", "bytes/s", "elapsed_time_ms"))
-    block = _count(config, "block_size")
     seconds = moved / rate
     if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
         raise ToolOutputError(
