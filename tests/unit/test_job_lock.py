@@ -134,6 +134,26 @@ def test_jobs_at_once_work_one_after_the_other(job: Callable[..., Job]) -> None:
     assert left(jobs[0]) == []
 
 
+def test_a_signal_waits_for_no_command_of_the_agent(
+    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent asks a program that does not answer: it is left, and the lock is given up."""
+    slow = tmp_path / "bin" / "mpirun"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\ntouch began\nexec sleep 40\n")
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    one = job("one").start('iog_phase facts iog_do facts "$IOG_DIR" facts')
+    one.await_("began")
+    told = time.monotonic()
+    one.process.terminate()
+    status, printed = one.end()
+    assert status == 143, printed
+    assert time.monotonic() - told < 15
+    assert one.said("lock.json") == {"lost": ""}
+    assert not one.held() and left(one) == []
+
+
 def on_one_disk(job: Callable[..., Job], tmp_path: Path, *names: str, **change: Any) -> list[Job]:
     """Jobs whose targets are directories of one file system."""
     made = []

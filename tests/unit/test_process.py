@@ -152,3 +152,57 @@ def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path: Path)
     assert fork.wait() == 0
     atexit.unregister(left)
     assert {file.name.strip() for file in tmp_path.iterdir()} == {"b", Path(kept.name).name}
+
+
+# --- work that is attended ------------------------------------------------------------------------
+
+
+def attended(work: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> tuple[bool, int]:
+    """What it answers, and how often it was said to be alive; nobody says anything to it."""
+    monkeypatch.setattr(processes, "ALIVE_S", 0.05)
+    signs: list[int] = []
+    heard, said = os.pipe()
+    try:
+        return processes.attended(work, heard, lambda: signs.append(1)), len(signs)
+    finally:
+        os.close(heard)
+        os.close(said)
+
+
+def failing() -> bool:
+    raise OSError("the target is gone")
+
+
+def test_attended_work_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert attended(lambda: True, monkeypatch)[0]
+    assert not attended(lambda: False, monkeypatch)[0]
+    assert not attended(failing, monkeypatch)[0]
+    assert not attended(lambda: os.kill(os.getpid(), signal.SIGKILL) is None, monkeypatch)[0]
+    done, signs = attended(lambda: time.sleep(0.5) is None, monkeypatch)
+    assert done and signs >= 3
+
+
+def test_attended_work_holds_nothing_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it hangs, the parent's locks end with the parent nevertheless."""
+    ends = [end for _ in range(5) for end in os.pipe()]
+    assert attended(lambda: len(os.listdir("/proc/self/fd")) <= 5, monkeypatch)[0]
+    for end in ends:
+        os.close(end)
+
+
+def test_attended_work_prints_where_its_parent_does(capfd: pytest.CaptureFixture[str]) -> None:
+    heard, said = os.pipe()
+    assert processes.attended(lambda: os.write(1, b"hello\n") == 6, heard, lambda: None)
+    os.close(heard)
+    os.close(said)
+    assert capfd.readouterr().out == "hello\n"
+
+
+def test_work_that_nobody_waits_for_is_ended() -> None:
+    heard, said = os.pipe()
+    os.write(said, b"end\n")
+    begin = time.monotonic()
+    assert not processes.attended(lambda: time.sleep(60) is None, heard, lambda: None)
+    assert time.monotonic() - begin < 10
+    os.close(heard)
+    os.close(said)

@@ -217,6 +217,9 @@ _T = TypeVar("_T")
 #: Seconds for which a target may be silent, unless IOGAUGE_SILENCE_S says otherwise.
 SILENCE_S: Final = 30.0
 
+#: Seconds between two signs of life of a child that :func:`attended` runs.
+ALIVE_S: Final = 10.0
+
 _PR_SET_PDEATHSIG: Final = 1
 _LENGTH: Final = struct.Struct(">Q")
 
@@ -232,21 +235,26 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
-    """Do the work, write its result to the pipe, and end this process without cleanup handlers."""
+def _leave(parent: int, pipe: int, standard: Sequence[int]) -> None:
+    """Let a child end with its parent, and close what it inherited but for ``pipe``; ``standard`` streams lead nowhere."""
     import ctypes
 
+    # Abandoned work must not go on when the storage is back.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in standard:
+        os.dup2(null, number)
+    os.closerange(3, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
+    """Do the work, write its result to the pipe, and end this process without cleanup handlers."""
     try:
-        # Abandoned work must not go on when the storage is back.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            return
         # Close inherited output so that nobody waits for an abandoned child.
-        null = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(null, standard)
-        os.closerange(3, pipe)
-        os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+        _leave(parent, pipe, (0, 1, 2))
         sys.stdout = sys.stderr = io.StringIO()
         os.setsid()  # nor may a caller that waits for its process group wait for the child
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -360,3 +368,42 @@ def watch(
         # A process that waits for dead storage may never end, so it is not waited for.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, 0 if ended else os.WNOHANG)
+
+
+def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:
+    """Run ``work`` in a child process, which prints where this one does, and return its answer.
+
+    Calls ``alive`` every :data:`ALIVE_S` seconds. Kills the child and returns False if there is something to read from the
+    descriptor ``heard``: nobody waits for the answer any more.
+    """
+    import ctypes  # noqa: F401  # before the fork: the child has it too
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    source, pipe = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            _leave(parent, pipe, (0,))
+            status = int(not work())
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+    os.close(pipe)
+    try:
+        ready: list[int] = []
+        while not ready:
+            ready = select.select([source, heard], [], [], ALIVE_S)[0]
+            if not ready:
+                alive()
+        if source in ready:
+            return os.waitpid(pid, 0)[1] == 0
+        os.kill(pid, signal.SIGKILL)
+        # A process that waits for dead storage may never end, so it is not waited for.
+        os.waitpid(pid, os.WNOHANG)
+        return False
+    finally:
+        os.close(source)

@@ -83,15 +83,33 @@ iog_stop() {
 # KILL a process and all that descend from it: fio's jobs have their own sessions, and wait for a dead fio for ever.
 iog_kill() (
     set +f
-    # While it stops it starts no other.
+    # While they are stopped they start no others.
     kill -STOP "$1" 2>/dev/null || exit 0
-    for file in /proc/[0-9]*/stat; do
-        read -r line 2>/dev/null <"$file" || continue
-        # shellcheck disable=SC2086 # one word for each field
-        set -- "$1" ${line##*) }
-        [ "$3" != "$1" ] || iog_kill "${line%% *}"
+    found=" $1 " new=1
+    while [ -n "$new" ]; do
+        new='' all=''
+        for file in /proc/[0-9]*/stat; do
+            read -r line 2>/dev/null <"$file" || continue
+            # shellcheck disable=SC2086 # one word for each field
+            set -- ${line##*) }
+            all="$all ${line%% *}:$2"
+        done
+        more=1
+        while [ -n "$more" ]; do
+            more=''
+            for pair in $all; do
+                case $found in
+                    *" ${pair%:*} "*) ;;
+                    *" ${pair#*:} "*)
+                        kill -STOP "${pair%:*}" 2>/dev/null
+                        found="$found${pair%:*} " more=1 new=1
+                        ;;
+                esac
+            done
+        done
     done
-    kill -KILL "$1" 2>/dev/null
+    # shellcheck disable=SC2086 # one word for each process
+    kill -KILL $found 2>/dev/null
 )
 
 # Succeeds if a process is still a mere fork: PF_FORKNOEXEC among its flags, proc(5).

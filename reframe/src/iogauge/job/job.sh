@@ -179,26 +179,33 @@ iog_at_close() {
 
 # Ask the agent that keeps the lock, which runs already; $1 is the seconds for which it may be silent. It repeats the
 # question, which names the repetition, so that a late answer is not taken for the next one. Returns 0 if it says
-# "done", 1 if "failed", 2 if it cannot be asked or does not answer.
+# "done", 1 if "failed", 2 if it cannot be asked or does not answer. "alive" means that it is still at it.
 iog_ask() {
     local line seconds=$1 question="$2 $IOG_REP${3:+ $3}"
     (trap '' PIPE && echo "$question" >&"$IOG_KEEPER_IN") 2>/dev/null || return 2
     while read -r -t "$seconds" line <&"$IOG_KEEPER_OUT"; do
-        [ "$line" != "done $question" ] || return 0
-        [ "$line" != "failed $question" ] || return 1
-        echo "$line"
+        case $line in
+            "done $question") return 0 ;;
+            "failed $question") return 1 ;;
+            alive) ;;
+            *) echo "$line" ;;
+        esac
     done
     return 2
 }
 
-# Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it does not
-# answer for ten minutes, start another one.
+# Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it has ended,
+# start another one. If it lives and is silent, give up: it might do later, in a phase, what it was asked for.
 iog_do() {
     local words status
     printf -v words '\t%s' "$@"
-    iog_ask 600 run "${words#?}" >&2
+    iog_ask 120 run "${words#?}" >&2
     status=$?
     [ "$status" -eq 2 ] || return "$status"
+    if kill -0 "$IOG_KEEPER_PID" 2>/dev/null; then
+        echo "iogauge: the agent has not answered for 120 s, asked for: $*" >&2
+        return 1
+    fi
     "${IOG_AGENT[@]}" "$@"
 }
 

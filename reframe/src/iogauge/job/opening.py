@@ -11,6 +11,7 @@ that keeps the target's lock writes them down for as long as the job lasts.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import re
@@ -53,6 +54,7 @@ from iogauge.node.lustre import PROGRAM_SECONDS, Directory, look, with_lustre
 from iogauge.node.mounts import StorageTarget, View, unescape
 from iogauge.plan.stage import (
     ACTIVITY,
+    ALIVE,
     CLOSE_FOR_S,
     CLOSE_S,
     CONTENTS,
@@ -603,7 +605,8 @@ def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
 
     A line ``phase N`` says that a phase begins. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
     reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``run N WORDS`` runs a command of the
-    agent, with a tab between two words. The answer is the line, after ``done`` or ``failed``.
+    agent, with a tab between two words; meanwhile a line ``alive`` comes now and then. The answer is the line, after ``done``
+    or ``failed``.
     """
     waiting = b""
     while chunk := _heard(recorder):
@@ -636,9 +639,30 @@ def _obey(
             after, _, directory = words.partition(" ")
             return _sampled(sampler, int(number), after, directory)
         case "run":
-            with contextlib.redirect_stderr(sys.stdout):
-                return run(words.split("\t")) == 0
+            return _ran(words.split("\t"), run)
     return None
+
+
+#: Modules that the agent's commands need and this one does not. Imported once here, each fork has them.
+_MODULES: Final = {
+    "evict": ("iogauge.node.files",),
+    "facts": ("iogauge.node.host", "iogauge.node.probes"),
+}
+
+
+def _ran(words: list[str], run: Callable[[list[str]], int]) -> bool:
+    """Run a command of the agent in a process of its own.
+
+    Nothing of it goes on while a phase is measured. It ends if the job script waits no longer, which then gets the lock released at once.
+    """
+    for module in _MODULES.get(words[0], ()):
+        importlib.import_module(module)
+
+    def work() -> bool:
+        with contextlib.redirect_stderr(sys.stdout):
+            return run(words) == 0
+
+    return processes.attended(work, 0, lambda: _say(ALIVE))
 
 
 def _began(recorder: Recorder) -> bool:

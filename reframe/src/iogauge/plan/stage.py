@@ -96,6 +96,8 @@ FILL: Final = "fill"
 
 #: Printed by the agent when the case's directory exists; the job script waits for it.
 WORD: Final = "opened"
+#: What the agent prints while it runs a command for the job script.
+ALIVE: Final = "alive"
 #: The agent's exit status if it refuses, to tell a refusal from a crash, and what it prints first.
 REFUSED: Final = 3
 REFUSAL: Final = "iogauge: refused: "

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import pwd
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -22,7 +22,8 @@ from iogauge.core.units import format_seconds
 from iogauge.node.mounts import View
 from iogauge.workspace.lock import LockError, Occupied
 
-_PREFIX: Final = "\0iogauge-"
+_PREFIX: Final = b"\0iogauge-"
+_MOST_BYTES: Final = 80
 _LOOK_S: Final = 1.0
 _MESSAGE_S: Final = 30.0
 #: Waiting processes that may ask a holder who it is; the others learn no name.
@@ -70,9 +71,12 @@ def alone(
         yield
 
 
-def _address(name: str) -> str:
-    """Return the abstract address of a name. A name may be longer than the 107 bytes of an address."""
-    return _PREFIX + hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+def _address(name: str) -> bytes:
+    """Return the abstract address of a name. An address has 107 bytes at most; a long name is cut and has a checksum."""
+    text = name.encode(errors="surrogateescape")
+    return _PREFIX + (
+        text if len(text) <= _MOST_BYTES else b"%b-%08x" % (text[:_MOST_BYTES], zlib.crc32(text))
+    )
 
 
 def _take(name: str, held: contextlib.ExitStack) -> bool:
