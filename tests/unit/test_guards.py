@@ -1889,6 +1889,11 @@ def test_g4_wants_seconds_that_the_job_confirms(
         ({"asked": 10.5}, OK),
         ({"asked": 10.6}, Outcome.INVALID),
         ({"asked": 30.0}, Outcome.INVALID),  # told to run three times as long
+        (
+            {"claimed": 36.0, "ran": 40.0, "asked": 30.0, "timed": 30.0},
+            OK,
+        ),  # a disturber runs longer
+        ({"claimed": 36.0, "ran": 40.0, "asked": 30.0, "timed": 20.0}, Outcome.INVALID),
         ({"alone": True, "ran": 39.9}, OK),  # its library took 29.9 s to connect all tasks
         ({"alone": True, "ran": 40.5}, Outcome.INVALID),
         ({"making": 10.4}, OK),
@@ -1899,7 +1904,7 @@ def test_g4_wants_seconds_that_the_job_confirms(
 def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(
     more: dict[str, Any], outcome: Outcome
 ) -> None:
-    seen = witness.Seconds(**{"claimed": 10.0, "ran": 12.0, **more})
+    seen = witness.Seconds(**{"claimed": 10.0, "timed": 10.0, "ran": 12.0, **more})
     assert witness.seconds_witnessed(executions=[seen]).outcome is outcome
 
 

@@ -127,6 +127,7 @@ def test_a_stream_beside_a_storm_on_another_node() -> None:
 
 def test_bytes_of_a_disturber_count_with_all() -> None:
     output = parse_disturbed(sample("fio_disturbed.json"), "disturber", "disturbed", "create")
+    assert (output.parameters["engine"], told_seconds(output)) == ("filecreate", 6.0)
     assert output.disturber is not None
     assert output.disturber.phase.bytes_moved == output.totals["write"] > 2**30
 

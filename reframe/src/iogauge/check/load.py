@@ -463,7 +463,7 @@ class InterferenceApartCheck(FioCheck):
                 f"{metric.name}_{name}": (kind, rate) for metric, rate in self.quantities().items()
             },
             access=access if stream else Access(direction="metadata"),
-            on_nodes=None if others else last - first + 1,
+            on_nodes=last - first + 1,
             again=_ALONE if name == _AGAIN else None,
         )
 

@@ -52,6 +52,7 @@ from iogauge.plan.case import (
     MeasuredCeilings,
     access_of,
     lower_ceiling,
+    nodes_of,
 )
 from iogauge.plan.script import (
     Launch,
@@ -625,9 +626,9 @@ class StorageCheck(JudgedCheck):
         return model.layout_of_record(seen.striping) if seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        direction = access_of(self._plan, metric.name).direction
         plan, usable = self._plan, self._measured.usable
-        return lower_ceiling(metric, direction, self._extras, self.nodes, plan.servers, usable)
+        direction, nodes = access_of(plan, metric.name).direction, nodes_of(plan, metric.name)
+        return lower_ceiling(metric, direction, self._extras, nodes, plan.servers, usable)
 
     def _cold_value(self, metric: Metric) -> float | None:
         return self._cold.get(metric.name)

@@ -275,9 +275,8 @@ def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
         if metric.name not in seen.phase.rates:
             continue
         plan, usable = case.plan, case.measured.usable
-        limit = lower_ceiling(
-            metric, access.direction, case.extras, plan.nodes, plan.servers, usable
-        )
+        nodes = seen.phase.on_nodes or plan.nodes
+        limit = lower_ceiling(metric, access.direction, case.extras, nodes, plan.servers, usable)
         finding = ceiling(
             value=max(case.values[metric.name]),
             limit=limit.value if limit else None,
@@ -527,7 +526,8 @@ def tool_integrity(
 def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
     plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
-    want_nodes = seen.phase.on_nodes or plan.nodes
+    alone = None if seen.phase.beside else seen.phase.on_nodes
+    want_nodes = alone or plan.nodes
     own = []
     for execution in Execution.all_of(seen.case):
         phase, output = execution.phase, execution.output

@@ -29,6 +29,7 @@ from iogauge.plan.case import (
     MeasuredCeilings,
     access_of,
     ceiling_reference,
+    nodes_of,
     reference_doubt,
 )
 from iogauge.site.extras import Doubt, PartitionExtras, doubt_of_bounds
@@ -136,7 +137,8 @@ def references_of(
         reference = references.get(metric.name) or standing.get(metric.name)
         if reference is None and not unreferenced:
             access = access_of(plan, metric.name)
-            reference = ceiling_reference(metric, access, extras, plan.nodes, plan.servers)
+            nodes = nodes_of(plan, metric.name)
+            reference = ceiling_reference(metric, access, extras, nodes, plan.servers)
         if reference is not None:
             used[metric.name] = reference
     return used
@@ -152,7 +154,8 @@ def beside_ceilings(
     for metric in metrics:
         if reference := references.get(metric.name):
             access = access_of(plan, metric.name)
-            doubt = reference_doubt(metric, reference, access, extras, plan.nodes, plan.servers)
+            nodes = nodes_of(plan, metric.name)
+            doubt = reference_doubt(metric, reference, access, extras, nodes, plan.servers)
             if doubt is not None:
                 yield metric.name, doubt
 

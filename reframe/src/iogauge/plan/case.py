@@ -110,7 +110,7 @@ class PhasePlan:
     ``lasts_s`` are the seconds of a phase that has a time limit of its own, not the site's. ``beside`` is the direction
     of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same. ``lays_out`` means
     that after it the files with the requested layout are there, though it moves no timed data. ``on_nodes`` is the number
-    of nodes that take part, None means all.
+    of nodes that the phase measures, None means all; others take part if something loads the target ``beside`` it.
     """
 
     name: str
@@ -390,6 +390,12 @@ def access_of(plan: CasePlan, metric: str) -> Access:
     """Return how a metric's phase touches data; a computed metric touches no data."""
     accesses = (phase.access for phase in plan.repeat if metric in phase.rates)
     return next(accesses, Access(direction="none"))
+
+
+def nodes_of(plan: CasePlan, metric: str) -> int:
+    """Return how many nodes a metric measures."""
+    counts = (phase.on_nodes for phase in plan.repeat if metric in phase.rates)
+    return next(counts, None) or plan.nodes
 
 
 #: Most that a value, or its reference, may be of its ceiling (G6).

@@ -211,7 +211,7 @@ def in_flight(output: ToolOutput, phase: Phase) -> tuple[float, int] | None:
 def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:
     """Parse the output of two jobs that ran at the same time; the arguments are their names.
 
-    The phase of the measured job gets ``name``. The other becomes the output's disturber. Its lead is the difference of
+    The phase of the measured job gets ``name``, and its options are those of ``parameters``. The other becomes the output's disturber. Its lead is the difference of
     both starts if fio tells them, else the delay that fio was asked for, before which it starts no job. Raises
     :class:`ToolOutputError` as :func:`parse_json`, and if a job is missing.
     """
@@ -227,8 +227,10 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
     beside = phases[disturber]
     windows = 2 * beside.seconds * int(jobs[disturber].get("numjobs", "1"))
     lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
+    own = {**jobs[measured], "engine": jobs[measured].get("ioengine", "psync")}
     return replace(
         output,
+        parameters={**output.parameters, **own},
         phases=(phases[name],),
         totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
         disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
