@@ -1593,6 +1593,9 @@ FULL = nodes.OnPurpose(lead_s=1.0, after_s=1.0, active=0.9)
         ([FULL, replace(FULL, after_s=-0.01)], INVALID),
         ([FULL, replace(FULL, active=0.49)], INVALID),
         ([FULL, None], INVALID),
+        ([FULL, replace(FULL, late_s=0.9)], OK),
+        ([FULL, replace(FULL, late_s=1.1)], WARN),
+        ([FULL, replace(FULL, late_s=1.1, after_s=-0.01)], INVALID),
     ],
 )
 def test_g19_wants_a_disturber_all_the_time(

@@ -195,18 +195,20 @@ _HIDDEN: Final = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnPurpose:
     """A disturber in one execution: seconds from its begin to that of what is measured, and from the end of that to its
-    own end; the share of its half-seconds in which it finished an operation.
+    own end; the share of its half-seconds in which it finished an operation. It may have begun ``late_s`` later than it
+    was asked to: other nodes have no common clock.
     """
 
     lead_s: float
     after_s: float
     active: float
+    late_s: float = 0.0
 
 
 def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
     """G19: a load that the case adds on purpose begins before the measurement and ends after it. It
     finishes an operation in at least half of its half-seconds. Its bytes do not count as load of
-    others.
+    others. If it runs on other nodes, and the job was busy for so long that it may have begun too late, you get a remark.
 
     ``executions`` holds None for an execution without it.
     """
@@ -222,11 +224,16 @@ def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
     lead = min(execution.lead_s for execution in ran)
     after = min(execution.after_s for execution in ran)
     active = min(execution.active for execution in ran)
-    return rule.decide(
-        lead > 0 and after >= 0 and active >= _ACTIVE,
+    saw = (
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
-        "of its half-seconds",
+        "of its half-seconds"
     )
+    in_time = lead > 0 and after >= 0 and active >= _ACTIVE
+    if in_time and (
+        late := max((one.late_s for one in ran if one.late_s >= one.lead_s), default=0.0)
+    ):
+        return rule.warn(f"{saw}; on its nodes it may have begun up to {late:.2f} s later")
+    return rule.decide(in_time, saw)
 
 
 def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -234,11 +241,25 @@ def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
     if seen.phase.beside is None:
         return
     found: list[OnPurpose | None] = []
-    for output in seen.outputs:
+    ran = {
+        one.repetition: one.ended - one.started
+        for one in seen.case.evidence.runs
+        if one.name == seen.phase.name
+    }
+    for repetition, output in enumerate(seen.outputs, 1):
         own = sum(phase.seconds for phase in output.phases)
         if disturber := output.disturber:
-            after = disturber.phase.seconds - disturber.lead_s - own
-            found.append(OnPurpose(lead_s=disturber.lead_s, after_s=after, active=disturber.active))
+            whole = disturber.phase.seconds
+            # All that the phase took beside the disturber's own seconds may lie before its begin.
+            late = ran.get(repetition, whole) - whole if seen.case.plan.nodes > 1 else 0.0
+            found.append(
+                OnPurpose(
+                    lead_s=disturber.lead_s,
+                    after_s=whole - disturber.lead_s - own,
+                    active=disturber.active,
+                    late_s=late,
+                )
+            )
         else:
             found.append(None)
     yield on_purpose(executions=found)
