@@ -521,6 +521,13 @@ def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Find
     )
 
 
+#: What lets an ordinary user choose metadata targets. A nodemap has roles since Lustre 2.16 (lustre_nodemap.h).
+_PERMIT_DIRECTORIES: Final = (
+    "If it is not permitted, root runs on each metadata server: lctl set_param mdt.*.enable_remote_dir_gid=-1 (or the "
+    "number of your group). If the client belongs to a nodemap, its property rbac needs dne_ops. Or run the case as root"
+)
+
+
 def metadata_placement(
     *, count: int, placed: Mapping[str, Collection[int]], problem: str = ""
 ) -> Finding:
@@ -533,8 +540,7 @@ def metadata_placement(
     rule = Rule(
         "G10",
         f"a directory on each of {count} metadata targets (lfs mkdir -i)",
-        "If it is not permitted, root runs on each metadata server: lctl set_param "
-        "mdt.*.enable_remote_dir_gid=-1 (or the number of your group); or run the case as root",
+        _PERMIT_DIRECTORIES,
     )
     for index, (name, mdts) in enumerate(placed.items()):
         if set(mdts) != {index}:
@@ -553,8 +559,7 @@ def metadata_default(*, words: Sequence[str], problem: str) -> Finding:
     return Rule(
         "G10",
         f"lfs setdirstripe {' '.join(words)}",
-        "If it is not permitted, root runs on each metadata server: lctl set_param "
-        "mdt.*.enable_remote_dir_gid=-1 (or the number of your group); or run the case as root",
+        _PERMIT_DIRECTORIES,
     ).decide(not problem, problem or "as asked")
 
 
