@@ -152,7 +152,7 @@ class TestBudget:
             assert run.rc == 1, run.out
             assert "written: 12 MiB planned, 10 MiB allowed, 2 MiB over" in flat(run.out)
             assert run.records == []
-        assert "nothing was run" in flat(run.out)
+        assert "no case was run" in flat(run.out)
         assert rig.iogauge("plan", "-n", "FioRandomRead%block=4KiB").rc == 0
         run = rig.iogauge("run", "--over-budget", *self.SELECTED)
         assert run.rc == 0, run.out

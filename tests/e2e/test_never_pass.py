@@ -578,7 +578,7 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
     finally:
         stop.set()
         reader.join()
-    run.never_passed("read_bw: G1", "somebody else had read them|not proven empty")
+    run.never_passed("read_bw: G1", "another program had read|not proven empty")
 
 
 @pytest.mark.needs_ior
