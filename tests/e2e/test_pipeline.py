@@ -114,6 +114,13 @@ def receiver() -> Iterator[Receiver]:
         server.shutdown()
 
 
+@pytest.mark.nightly(
+    "e2e/test_pipeline_form.py::test_gitlab_accepts_it",
+    "e2e/test_pipeline_form.py::test_judge_and_report_run_whatever_came_before",
+    "e2e/test_cli.py::TestRun::test_gate",
+    "e2e/test_calibrate.py::test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by",
+    "unit/test_send.py::test_an_alarm_that_reaches_nobody_is_still_an_alarm",
+)
 def test_healthy_is_green_and_slowed_is_red(
     repository: SiteRepository, capped: Callable[[int], Path], receiver: Receiver
 ) -> None:
@@ -171,7 +178,6 @@ def test_healthy_is_green_and_slowed_is_red(
 
 
 @pytest.mark.nightly(
-    "e2e/test_pipeline.py::test_healthy_is_green_and_slowed_is_red",
     "e2e/test_cli.py::TestRun::test_case_that_never_ended_is_recorded",
     "e2e/test_faults.py::TestKilled::test_reframe_below_our_own_command",
     "e2e/test_pipeline_form.py::test_one_at_a_time_on_a_target",

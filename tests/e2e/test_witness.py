@@ -6,6 +6,7 @@ fsync, caps of a control group. No output and no record is edited, but by a prog
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -388,23 +389,11 @@ for number in range(10_000_000):
 
 
 @pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    ("fstype", "others"),
-    [
-        ("ext4", True),
-        *(
-            pytest.param(
-                fstype,
-                others,
-                marks=pytest.mark.nightly(
-                    "e2e/test_witness.py::test_a_file_system_on_which_others_make_files",
-                    "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
-                ),
-            )
-            for fstype, others in (("ext4", False), ("xfs", False), ("xfs", True))
-        ),
-    ],
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_files_of_which_a_few_are_on_the_target",
+    "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
 )
+@pytest.mark.parametrize(("fstype", "others"), itertools.product(("ext4", "xfs"), (False, True)))
 def test_a_file_system_on_which_others_make_files(
     make_rig: Make, place: Place, fstype: str, others: bool
 ) -> None:
