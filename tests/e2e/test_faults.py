@@ -441,7 +441,12 @@ MANY = 20_000
 def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) -> Rig:
     """A rig whose only case fails and leaves many names."""
     rig = make_rig(limits={"removals_per_second": per_second})
-    rig.program("fio", f'cd "$IOG_DIR" && seq {names} | xargs touch; exit 1')
+    made, go = rig.base / "made", rig.base / "go"
+    rig.program(
+        "fio",
+        f'cd "$IOG_DIR" && seq {names} | xargs touch && touch {made}\n'
+        f"until [ -e {go} ]; do sleep 0.05; done; exit 1",
+    )
     return rig
 
 
@@ -449,7 +454,9 @@ def wait_for_half(rig: Rig, names: int) -> None:
     def left() -> int:
         return sum(1 for path in rig.leftovers() if path.name.isdigit())
 
-    wait_for(lambda: left() > 0.9 * names, 60, "the names")
+    wait_for((rig.base / "made").exists, 60, "the names")
+    assert left() == names
+    (rig.base / "go").touch()
     wait_for(lambda: 0 < left() < 0.8 * names, 60, "the removal to be under way")
 
 

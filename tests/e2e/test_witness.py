@@ -393,7 +393,9 @@ for number in range(10_000_000):
     "e2e/test_witness.py::test_files_of_which_a_few_are_on_the_target",
     "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
 )
-@pytest.mark.parametrize(("fstype", "others"), itertools.product(("ext4", "xfs"), (False, True)))
+@pytest.mark.parametrize(
+    ("fstype", "others"), list(itertools.product(("ext4", "xfs"), (False, True)))
+)
 def test_a_file_system_on_which_others_make_files(
     make_rig: Make, place: Place, fstype: str, others: bool
 ) -> None:

@@ -15,13 +15,15 @@ from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
 from iogauge.evidence.witness import (
     Moved,
-    Testimony,
     Witness,
     between,
     parse,
     seconds_of_activity,
     seconds_of_files,
     seconds_of_growth,
+)
+from iogauge.evidence.witness import (
+    Testimony as Heard,
 )
 from iogauge.job import opening
 from iogauge.job.opening import Recorder
@@ -457,7 +459,7 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, sync
     code, found, out = told(place, *words, "--look")
     assert (code, found) == (0, [])
     (look,), _ = parse(out)
-    seen = Testimony(witnesses=tuple(between([look], [look])), expected=1, of_tasks=False)
+    seen = Heard(witnesses=tuple(between([look], [look])), expected=1, of_tasks=False)
     if syncs:
         assert seen.sync_seconds is not None and seen.sync_seconds > 0
     else:
