@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -14,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from e2e.rig import BUSY, ROOT, Rig, processes
+from support.npm import modules
 
 #: From npm; gitlab-ci-local does not load in Node 20.
 PACKAGES = {"gitlab-ci-local": "4.75.1", "node": "22.23.3"}
@@ -34,29 +33,9 @@ include:
 
 
 def gitlab_ci_local() -> list[str]:
-    """Words that start gitlab-ci-local; installed once into the user's cache. Skips where that is not possible."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("no npm on PATH, which brings gitlab-ci-local")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "iogauge" / f"gitlab-ci-local-{PACKAGES['gitlab-ci-local']}-{PACKAGES['node']}"
-    modules = folder / "node_modules"
-    if not (folder / "ready").exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text(
-            json.dumps({"private": True, "dependencies": PACKAGES})
-        )
-        words = [npm, "install", "--no-fund", "--no-audit", "--silent"]
-        try:
-            done = subprocess.run(
-                words, cwd=folder, capture_output=True, text=True, check=False, timeout=300
-            )
-        except subprocess.TimeoutExpired:
-            pytest.skip("npm did not bring gitlab-ci-local within five minutes")
-        if done.returncode != 0:
-            pytest.skip(f"npm does not bring gitlab-ci-local: {done.stderr.strip()[-300:]}")
-        (folder / "ready").touch()
-    return [str(modules / "node/bin/node"), str(modules / "gitlab-ci-local/dist/index.js")]
+    """Words that start gitlab-ci-local. Skips where npm does not bring it."""
+    folder = modules(PACKAGES)
+    return [str(folder / "node/bin/node"), str(folder / "gitlab-ci-local/dist/index.js")]
 
 
 def _suite(directory: Path) -> None:

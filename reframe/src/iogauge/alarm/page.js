@@ -40,6 +40,10 @@
     const title = mark.querySelector(":scope > title");
     if (title) {
       mark.dataset.tip = title.textContent;
+      // The browser's own tooltip goes with the title; who hears the page still hears its words.
+      const named = mark.closest("a") || mark;
+      named.setAttribute("aria-label", title.textContent);
+      if (named === mark) mark.setAttribute("role", "img");
       title.remove();
     }
     return mark.dataset.tip;
