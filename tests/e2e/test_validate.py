@@ -67,4 +67,10 @@ def test_a_site_that_this_host_is_not_of(make_rig: Callable[..., Rig]) -> None:
         f"hostnames: no pattern matches this host ({socket.gethostname()}). Use --system=rig here"
     )
     assert said in elsewhere.out
+    rig.target.rename(rig.target.with_name("moved"))
+    assert (
+        f"target.path: this host has no directory {rig.target}."
+        in rig.iogauge("validate", "rig").out
+    )
+    rig.target.with_name("moved").rename(rig.target)
     assert "hostnames" not in rig.iogauge("validate").out

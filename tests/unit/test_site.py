@@ -549,6 +549,7 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     (tmp_path / "sites").mkdir()
+    (tmp_path / "environments" / "site").mkdir(parents=True)
     environment = load_site(tmp_path / "sites", with_stack("site"))
     assert "features" not in environment
     assert "install the stack: spack -e" in environment["extras"]["not_installed"]

@@ -37,7 +37,17 @@ def test_the_command_survives_a_path_with_blanks(tmp_path: Path) -> None:
 
 
 def test_a_missing_stack_names_the_command_that_brings_it(tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
     with pytest.raises(stack.StackError, match=r"No such file.*spack -e .*/site install"):
+        stack.of_environment(tmp_path, "site")
+
+
+def test_an_environment_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "generic").mkdir()
+    (tmp_path / "generic" / "spack.yaml").touch()
+    with pytest.raises(
+        stack.StackError, match=r"names site, and there is no .*/site\. Known: generic\."
+    ):
         stack.of_environment(tmp_path, "site")
 
 

@@ -5,6 +5,7 @@ Of a target on Lustre it also says what this user cannot see.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -251,6 +252,22 @@ def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
             declared = f", declared: {target.uuid}" if target.uuid else ""
             declared = ", as declared" if target.uuid == view.uuid else declared
             yield f"{partition['name']}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
+
+
+def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each target of a site's configuration that this host lacks, and for each stack."""
+    for partition in site["systems"][0]["partitions"]:
+        target = PartitionExtras.of_partition(partition["extras"]).target
+        path = target.path
+        with contextlib.suppress(OSError):
+            if not target.of_job and not processes.call_in_time(path, partial(os.path.isdir, path)):
+                yield (
+                    f"{partition['name']}: target.path: this host has no directory {path}. The nodes of the partition "
+                    "need it. Make it or mount it, or correct target.path"
+                )
+    for environment in site.get("environments", []):
+        if text := environment.get("extras", {}).get(settings.NOT_INSTALLED):
+            yield f"{environment['name']}: {text}"
 
 
 def site_mistakes(folder: Path) -> list[Mistake]:

@@ -455,6 +455,6 @@ def _glossary() -> dict[str, str]:
     page = project_root() / "docs" / "glossary.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     return {
-        term: " ".join(meaning.split())
+        term: re.sub(r"\[(.+?)\]\(.+?\)", r"\1", " ".join(meaning.split()))
         for term, meaning in re.findall(r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", text, re.M | re.S)
     }

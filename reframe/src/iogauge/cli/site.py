@@ -297,6 +297,8 @@ def validate(
         )
         seen = [] if mistakes else [*doctor.seen_targets(site)]
         host = socket.gethostname()
+        if names and not mistakes:
+            seen += doctor.missing_here(site)
         if names and not mistakes and folder not in folders.sites_of_host(every, host):
             seen.append(
                 f"hostnames: no pattern matches this host ({host}). Use --system={folder.name} here, "

@@ -105,6 +105,17 @@ def read(file: Path) -> Stack:
             directory=str(file.parent),
         )
     except OSError as error:
+        folder = file.parents[1]
+        if not folder.is_dir():
+            known = ", ".join(
+                sorted(
+                    one.name for one in folder.parent.glob("*/") if (one / "spack.yaml").exists()
+                )
+            )
+            raise StackError(
+                f"extras.stack names {folder.name}, and there is no {folder}. Known: {known or 'none'}. Name one of them, "
+                "or make a folder for yours (docs/spack.md)"
+            ) from error
         raise StackError(f"{file}: {error.strerror}: install the stack: {install}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StackError(f"{file}: not the facts of a stack ({error!r}): {install}") from error

@@ -379,6 +379,16 @@ class PermittedDirectory:
     reason: str = field(compare=False)
 
 
+def _opened(path: str) -> int:
+    """Return a descriptor of a directory; raises OSError, which says what to do if there is none."""
+    try:
+        return open_directory(path)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"there is no directory {path}. Make it, mount its file system, or name another target"
+        ) from None
+
+
 @contextlib.contextmanager
 def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
     """Open a directory that the caller may write in; exactly the checked directory is open.
@@ -387,7 +397,7 @@ def permitted(path: str, of_job: bool = False) -> Iterator[PermittedDirectory]:
     OSError if the directory cannot be reached.
     """
     path = _normal(path)
-    with _closing(open_directory(path)) as fd:
+    with _closing(_opened(path)) as fd:
         info = os.fstat(fd)
         owner = info.st_uid
         marker, ignored = _read_marker(fd, path, owner)
@@ -437,7 +447,7 @@ def allow(
     Raises :class:`NotAllowed` if no marker can allow it, would be valid, or if one exists already.
     """
     path = _normal(path)
-    with _closing(open_directory(path)) as fd:
+    with _closing(_opened(path)) as fd:
         _refuse_always(path, _home_of(fd, path))
         owner = os.fstat(fd).st_uid
         if os.geteuid() not in (0, owner):
