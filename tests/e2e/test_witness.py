@@ -154,6 +154,10 @@ def judged(
     return rig.run(*words, "--keep-stage-files")
 
 
+#: The device is the test's own: what others move there is a fault of the suite.
+ALONE = {"max_foreign": "10 %"}
+#: A new ext4 goes on writing its tables for minutes.
+NO_LATE_TABLES = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
 IOR = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
 DIRECT = ("-n", "FioRandomRead%block=4")
 
@@ -181,9 +185,17 @@ def test_data_that_are_stored_twice_pass(
 ) -> None:
     """Data that are stored once, on ext4, XFS, btrfs and an overlay: test_contents.py."""
     target = place.formatted("btrfs", *options, devices=devices)
-    run = judged(make_rig, target, *IOR, *DIRECT, tools=("ior", "fio"))
+    run = judged(make_rig, target, *IOR, *DIRECT, tools=("ior", "fio"), limits=ALONE)
     assert run.rc == 0, run.out
     assert [record["verdict"] for record in run.records] == ["PASS"] * 2
+
+
+@pytest.mark.needs_ior
+def test_data_that_pass_through_a_journal_pass(make_rig: Make, place: Place) -> None:
+    """ext4 with data=journal writes each byte twice: its second copy is nobody else's."""
+    target = place.formatted("ext4", *NO_LATE_TABLES, mount="data=journal")
+    run = judged(make_rig, target, *IOR, limits=ALONE)
+    assert run.record["verdict"] == "PASS", run.out
 
 
 @pytest.mark.needs_fio
@@ -325,6 +337,35 @@ def test_a_clock_at_a_third_of_its_speed(
     with capped(place.last, read=200 * MIB, written=200 * MIB):
         run = rig.run(*CASES[case])
     run.never_passed("G4: the tool reports .*; (its bytes moved|the target's files changed) for")
+
+
+@pytest.mark.needs_fio
+def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, clock: Path) -> None:
+    """As above, on a disk that moves 20 MiB in the time that it is told to run for."""
+    target = place.formatted("ext4")
+    rig = make_rig(target=target / "t", tools=("fio",), limits={"phase_seconds": "4 s"})
+    rig.write_references(REFERENCES)
+    rig.program("fio", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    with capped(place.last, reads=400):
+        run = rig.run(*DIRECT)
+    run.never_passed("G4: the tool reports .*; its bytes moved for")
+
+
+@pytest.mark.needs_fio
+def test_a_writer_beside_metadata(make_rig: Make, place: Place) -> None:
+    """Others write to the disk while files are made: half of its bandwidth is theirs."""
+    target = place.formatted("ext4", *NO_LATE_TABLES)
+    limits = {"case_files": 40_000, **ALONE}
+    theirs = ["dd", "if=/dev/zero", f"of={target}/theirs", "bs=1M", "count=900", "oflag=direct"]
+    with capped(place.last, written=40 * MIB):
+        writer = subprocess.Popen([*theirs, "conv=notrunc"], stderr=subprocess.DEVNULL)
+        try:
+            run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
+        finally:
+            writer.terminate()
+            writer.wait()
+    assert run.record["verdict"] == "CONTAMINATED", run.out
+    assert "G19: others on 1 node(s) moved" in run.out, run.out
 
 
 @pytest.mark.needs_fio

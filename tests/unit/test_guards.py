@@ -1649,7 +1649,7 @@ JOB_STATS = (
         (Moved(GIB, GIB), Moved(GIB, GIB), [], "others on 2 node(s) moved 0 B of 2 GiB (0%)"),
         (Moved(GIB, GIB), Moved(GIB + 100 * MIB, GIB), [], "100 MiB of 2.1 GiB (5%)"),
         (Moved(GIB, GIB), Moved(1, GIB), [], "moved 0 B of 1 GiB"),
-        (Moved(MIB, 0), Moved(64 * MIB, 0), [], "63 MiB of 64 MiB (0%)"),
+        (Moved(MIB, 0), Moved(16 * MIB, 0), [], "15 MiB of 16 MiB (0%)"),
         # What others write beside gigabytes of our reads.
         (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), [], "299 MiB of 9.29 GiB (3%)"),
         (None, Moved(), [], "no counter can be compared"),
@@ -1671,7 +1671,7 @@ def test_g19_believes_what_the_counters_explain(
         (Moved(0, GIB), Moved(0, GIB + 128 * MIB), [], "moved 128 MiB of 1.12 GiB (11%)"),
         # What was not read is no excuse for what others wrote.
         (Moved(GIB, GIB), Moved(0, 2 * GIB), [], "moved 1 GiB of 2 GiB (50%)"),
-        (Moved(), Moved(64 * MIB, 0), [], "moved 64 MiB of 64 MiB (100%)"),
+        (Moved(), Moved(16 * MIB, 0), [], "moved 16 MiB of 16 MiB (100%)"),
         (
             Moved(GIB, GIB),
             Moved(GIB, GIB),
@@ -1693,7 +1693,7 @@ def test_g19_sees_others(
     [
         (4 * MIB, (1200, 2400), Outcome.CONTAMINATED),
         # A few large requests, many small ones, and a few of any size.
-        (40 * MIB, (2400, 2660), OK),
+        (12 * MIB, (2400, 2660), OK),
         (MIB // 4, (1200, 2400), OK),
         (4 * MIB, (100, 355), OK),
         # Phases whose requests are not small.

@@ -32,7 +32,7 @@ TOLERANCE: Final = 0.05
 SLACK_BYTES: Final = 16 << 20
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
-FOREIGN_BYTES: Final = 64 << 20
+FOREIGN_BYTES: Final = 16 << 20
 #: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
 FOREIGN_REQUESTS: Final = 256
 SMALL_REQUEST: Final = 128 << 10
@@ -44,6 +44,8 @@ _CLOCK_S: Final = 0.1
 _START_S: Final = 20.0
 _BUSY: Final = 4.0
 _BUSY_S: Final = 3.0
+#: Bytes that are too few to say for how long they moved.
+_TIMED_BYTES: Final = 1 << 20
 #: What a tool does in an execution of which it reports all.
 _NAMES: Final = {"create", "stat", "remove"}
 
@@ -53,10 +55,11 @@ _READ_AHEAD: Final = 128 << 10
 #: Part of a buffered read, one in so many bytes, that may be fetched twice. Seen: 7 % in a job with 400 MiB of memory.
 _DROPPED: Final = 4
 
-#: Bytes written beside the data for an operation on metadata, in a journal or in trees. Seen with
-#: mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB.
-_METADATA: Final = 4096
+#: Bytes written beside the data for an operation that makes, removes or writes, in a journal or in trees. Seen with
+#: mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB. Operations that read or stat write nothing.
+_METADATA: Final = 2048
 _METADATA_OF_TREES: Final = 16384
+_WRITES_NOTHING: Final = {"read", "stat"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +215,6 @@ def _bytes_of(
     if not testimony.complete:
         return None
     case, speaks = seen.case, testimony.speaks_of_tasks
-    accounted = case.traits.accounts and bool(case.counters)
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # What an asynchronous engine asks for is not counted.
     synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
@@ -223,7 +225,7 @@ def _bytes_of(
         claimed=claimed,
         asked=testimony.asked.way(way) if synchronous and speaks else None,
         most_asked=most if alone else None,
-        own=testimony.moved.way(way) if accounted and speaks else None,
+        own=testimony.moved.way(way) if case.traits.accounts and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
     )
@@ -455,23 +457,24 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     span = testimony.span(views[0].host) if views else None
     # Clients of a network count what programs ask for, or in the background.
     # Metadata reach the devices in the sync after the tool.
-    told = (
+    of_data = (
         case.counters
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )
-    if seen.phase.pauses or len(output.phases) != 1 or not told or span is None:
+    if seen.phase.pauses or len(output.phases) != 1 or not of_data or span is None:
         return None
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
     own = _own(seen, output, testimony, hosts)
-    bytes_own = own.read + round(own.written * case.copies[1])
-    if bytes_own < SLACK_BYTES:
+    # Tasks read programs and libraries before the tool's time begins, if nobody did lately. The tool does not claim them.
+    told = _claimed(seen, output, hosts)
+    bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
+    if bytes_own < _TIMED_BYTES:
         return None
     # What is written to the page cache reaches the devices later, and in less time.
     seconds = (
-        # Tasks read programs and libraries before the tool's time begins, if nobody did lately.
-        seconds_of_activity(case.evidence.activity, span, bytes_own - SLACK_BYTES),
+        seconds_of_activity(case.evidence.activity, span, bytes_own),
         seconds_of_growth(case.evidence.activity, span, own.written),
     )
     return max((s for s in seconds if s is not None), default=None)
@@ -491,7 +494,13 @@ def _own(
     claimed = [seen.claimed_bytes(output, way) for way in ("read", "write")]
     if testimony.speaks_of_tasks and claimed == [None, None]:
         return sum((witness.asked for witness in of_hosts), Moved())
+    return _claimed(seen, output, hosts)
+
+
+def _claimed(seen: PhaseSeen, output: ToolOutput, hosts: Collection[str] | None) -> Moved:
+    """Return the bytes that an execution's tool says it moved on some hosts, evenly divided, or on all."""
     share = 1.0 if hosts is None else len(hosts) / seen.case.plan.nodes
+    claimed = (seen.claimed_bytes(output, way) for way in ("read", "write"))
     return Moved(*(round(share * (count or 0)) for count in claimed))
 
 
@@ -506,7 +515,7 @@ def foreign_load(
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
     tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
-    belong to other jobs. Less than 64 MiB are ignored, unless all transfers of the case are direct and
+    belong to other jobs. Less than 16 MiB are ignored, unless all transfers of the case are direct and
     below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
     others, and less than 256 requests are ignored. A limit above 50 % gives a remark.
 
@@ -620,7 +629,8 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     operations = sum(phase.operations or 0 for phase in phases)
     if seen.case.traits.accounts:
         btrfs = seen.case.extras.target.type == "btrfs"
-        return Moved(0, operations * (_METADATA_OF_TREES if btrfs else _METADATA))
+        each = _METADATA_OF_TREES if btrfs else _METADATA
+        return Moved(0, each * sum(p.operations or 0 for p in phases if p.name not in _WRITES_NOTHING))
     more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < _READ_AHEAD for phase in phases)
