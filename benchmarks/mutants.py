@@ -690,11 +690,27 @@ MUTANTS = (
         "`phases.tsv` says that a tool that was killed ended well",
     ),
     Mutant(
-        "short-phase-not-timed", "job", "opening.py",
+        "short-phase-not-timed", "job", "recorder.py",
         "            return FIRST_S\n",
         "            return CLOSE_S\n",
         "tests/unit/test_witness.py::test_a_short_phase_has_enough_looks",
         "a tool whose clock goes at a third of its speed is believed in short phases",
+        passes=True,
+    ),
+    Mutant(
+        "mounts-not-looked-at", "job", "recorder.py",
+        "(mount.type, mount.device) != (self._own.type, self._own.device)",
+        "mount.point == ''",
+        "tests/unit/test_witness.py::test_the_recorder_sees_what_hides_the_directory_from_the_tool",
+        "memory lies over the case's directory while files are made, and they count as the target's",
+        passes=True,
+    ),
+    Mutant(
+        "own-bytes-not-timed", "evidence", "witness.py",
+        "    return _seconds_of(counts, span, total - _STARTING_BYTES)",
+        "    return _seconds_of(counts, span, total // 2)",
+        "tests/unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
+        "on a file system that no device counts for, a slow clock is believed",
         passes=True,
     ),
     Mutant(

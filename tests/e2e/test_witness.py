@@ -106,6 +106,17 @@ def capped(device: str, **most: int) -> Iterator[None]:
             (THROTTLE / files[way]).write_text(f"{number} 0")
 
 
+@contextmanager
+def uncounted(device: str) -> Iterator[None]:
+    """The kernel does not count what a device moves. A loop device keeps the setting for whoever has it next."""
+    setting = Path(f"/sys/block/{Path(device).name}/queue/iostats")
+    setting.write_text("0")
+    try:
+        yield
+    finally:
+        setting.write_text("1")
+
+
 class Place:
     """A directory to make file systems in; all are taken away after the test."""
 
@@ -349,6 +360,56 @@ def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, cloc
     with capped(place.last, reads=400):
         run = rig.run(*DIRECT)
     run.never_passed("G4: the tool reports .*; its bytes moved for")
+
+
+@pytest.mark.needs_ior
+@pytest.mark.parametrize("cache", ["direct", "buffered"])
+def test_a_slow_clock_and_a_disk_that_does_not_count(
+    make_rig: Make, place: Place, clock: Path, cache: str
+) -> None:
+    """No counter says when bytes move, as on many networks: what the task asked for does."""
+    target = place.formatted("ext4")
+    rig = make_rig(target=target / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    rig.program("ior", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    with uncounted(place.last), capped(place.last, read=100 * MIB, written=100 * MIB):
+        run = rig.run("-n", f"IorPosix%files=per-process%order=sequential%cache={cache}")
+    run.never_passed("G4: the tool reports .*; its bytes moved for")
+
+
+@pytest.mark.needs_ior
+def test_half_of_the_ranks_write_nothing_and_the_disk_does_not_count(
+    make_rig: Make, place: Place
+) -> None:
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    memory = Path(f"/dev/shm/iogauge-half-{os.getpid()}")
+    link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
+    rig.program("ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"')
+    try:
+        with uncounted(place.last):
+            rig.run(*IOR).never_passed("G8: the tool wrote 128 MiB, as it says")
+    finally:
+        memory.unlink(missing_ok=True)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize("whose", ["all", "the tool"])
+def test_files_that_are_hidden_from_the_target(make_rig: Make, place: Place, whose: str) -> None:
+    """btrfs counts no inodes. But the agent sees what is mounted over the case's directory, also in a tool's own namespace."""
+    target = place.formatted("btrfs")
+    rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
+    rig.write_references(REFERENCES)
+    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    few = 'for n in $(seq 100); do head -c 10240 /dev/urandom >"$IOG_DIR/few.$n"; done'
+    for_all = f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"'
+    own = place.base / "own.sh"
+    own.write_text(f'mount --bind {memory} "$IOG_DIR" && exec "$@"\n')
+    for_itself = f'unshare --mount sh {own} "$real" "$@"; rc=$?'
+    rig.program("fio", f"{for_all if whose == 'all' else for_itself}\n{few}\nexit $rc")
+    rig.run("-n", "FioMetadata").never_passed(
+        "G9: while the tool ran, the case's directory lay on tmpfs from iogauge-test"
+    )
 
 
 @pytest.mark.needs_fio

@@ -516,6 +516,7 @@ def _machine(data: bytes) -> object:
         assert counted is None or counted.read >= -(2**63)
     assert seen.moved.read >= -(2**63)
     stage.parse_found(text)
+    stage.parse_hidden(text)
     instants = stage.parse_activity(text)
     witness.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")

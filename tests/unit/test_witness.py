@@ -19,24 +19,29 @@ from iogauge.evidence.witness import (
     between,
     parse,
     seconds_of_activity,
+    seconds_of_asking,
     seconds_of_files,
     seconds_of_growth,
 )
 from iogauge.evidence.witness import (
     Testimony as Heard,
 )
-from iogauge.job import opening
-from iogauge.job.opening import Recorder
+from iogauge.job import recorder as looks_at
+from iogauge.job.recorder import Recorder
 from iogauge.plan.stage import (
     ACTIVITY,
+    ASKED,
     CLOSE_S,
     FIRST_S,
     FOUND,
+    HIDDEN,
     PAUSE_S,
     STARTING_S,
+    TASK,
     Instant,
     parse_activity,
     parse_found,
+    parse_hidden,
 )
 from support.depth import FULL
 
@@ -315,7 +320,7 @@ def test_looks_are_near_to_each_other_while_a_phase_begins(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     now = [1000.0]
-    monkeypatch.setattr(opening.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(looks_at.time, "monotonic", lambda: now[0])
     looks = iter([(0, 0), (0, 4096), (0, 8 << 20)])
     recorder = Recorder([])
     recorder._looks.append(lambda: next(looks))
@@ -334,8 +339,8 @@ def test_looks_are_near_to_each_other_while_a_phase_begins(
 def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that move for 60 ms are not believed to have moved for 20."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(opening.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(opening.time, "clock_gettime", lambda _: now[0])
+    monkeypatch.setattr(looks_at.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
     now, total = [1000.0], 256 * MIB
     recorder = Recorder([])
     recorder._looks.append(lambda: (0, round(total * min(1, max(0, (now[0] - 1003.456) / 0.06)))))
@@ -353,7 +358,7 @@ def test_a_look_that_takes_long_does_not_time_a_short_phase(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(opening.time, "clock_gettime", lambda _: now[0])
+    monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
     now, took = [1000.0], [0.005]
 
     def look() -> tuple[int, int]:
@@ -392,7 +397,7 @@ def test_the_files_of_a_case_are_counted_up_to_a_limit(
     for count in (0, 7, 250):
         for number in range(count):
             (below / str(number)).touch()
-        opening.note_found(str(below.parent))
+        looks_at.note_found(str(below.parent))
     assert [found for _, found in parse_found((tmp_path / FOUND).read_text())] == [0, 7, 100]
 
 
@@ -418,9 +423,9 @@ def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
         "\tage:\t5\n\tbytes:\t1 2 3 4 50 60 7 8\n"
         "device server:/y mounted on /c with fstype nfs4 statvers=1.1\n\tbytes:\t1 2 3 4 5 6 7 8\n"
     )
-    assert opening.of_nfs("/a b", str(mountstats)) == (50, 60)
+    assert looks_at.of_nfs("/a b", str(mountstats)) == (50, 60)
     with pytest.raises(ValueError, match="no mount of NFS at /z"):
-        opening.of_nfs("/z", str(mountstats))
+        looks_at.of_nfs("/z", str(mountstats))
     for client in ("ffff1", "ffff2"):
         device = tmp_path / f"sys/kernel/debug/lustre/llite/lustre-{client}"
         device.mkdir(parents=True)
@@ -428,9 +433,83 @@ def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
             "snapshot_time 1.2 secs.nsecs\nread_bytes  2 samples [bytes] 4096 8192 12288 83886080\n"
             "write_bytes 1 samples [bytes] 4096 4096 4096 16777216\nopen 3 samples [usecs] 1 2 3\n"
         )
-    assert opening.of_lustre("lustre", tmp_path) == (24576, 8192)
+    assert looks_at.of_lustre("lustre", tmp_path) == (24576, 8192)
     with pytest.raises(ValueError, match="root alone"):
-        opening.of_lustre("other", tmp_path)
+        looks_at.of_lustre("other", tmp_path)
+
+
+def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
+    """8 MiB a second of reads between 2 and 8 s, and half a MiB of programs before and after."""
+    read = [MIB // 2 * (t > 5) + 8 * MIB * min(max(t - 20, 0), 60) // 10 for t in range(101)]
+    looks = [
+        Instant(t / 10, bytes_read + MIB // 2 * (t > 95), 0) for t, bytes_read in enumerate(read)
+    ]
+    seconds = seconds_of_asking(looks, (0, 10), {"read"})
+    assert seconds is not None
+    assert 5.3 < seconds <= 6.0
+    assert seconds_of_asking(looks, (0, 10), {"write"}) is None
+    few = [Instant(t / 10, MIB * t // 50, 0) for t in range(101)]
+    assert seconds_of_asking(few, (0, 10), {"read"}) is None
+    assert seconds_of_asking([], (0, 10), {"read"}) is None
+
+
+def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bytes of the task and of its children, also of those that have ended; and nothing of what another phase's task did."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([])
+    recorder.begin()
+    assert recorder.look()
+    recorder.write()
+    assert not (tmp_path / ASKED).exists()
+    writes = "head -c 3000000 /dev/zero >a; head -c 2000000 /dev/zero >b"
+    task = subprocess.Popen(["sh", "-c", f"{writes}; echo; read -r end"], stdin=-1, stdout=-1)
+    with task:
+        assert task.stdout and task.stdin
+        task.stdout.readline()
+        (tmp_path / TASK).write_text(f"{task.pid}\n")
+        recorder.look()
+        task.stdin.close()
+    assert recorder.pause_s == FIRST_S  # the tool has begun
+    recorder.look()
+    recorder.write()
+    (seen,) = parse_activity((tmp_path / ASKED).read_text())
+    assert 5_000_000 < seen.written < 5_100_000
+    (tmp_path / TASK).write_text("")
+    recorder.begin()
+    recorder.look()
+    recorder.write()
+    assert len(parse_activity((tmp_path / ASKED).read_text())) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
+def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    case = tmp_path / "case"
+    case.mkdir()
+    recorder = Recorder([], directory=str(case))
+    recorder.begin()
+    beside = (
+        f"mount -t tmpfs beside {tmp_path} && mkdir {case} && mount -t tmpfs 'a b' {case} || exit"
+    )
+    for mounts, said in (("", False), (beside, True)):
+        words = ["unshare", "--mount", "sh", "-c", f"{mounts}\necho up; read -r end"]
+        task = subprocess.Popen(words, stdin=-1, stdout=-1)
+        with task:
+            assert task.stdout and task.stdin
+            if task.stdout.readline() != b"up\n":
+                pytest.skip("mounts in a namespace of its own, which is not allowed here")
+            (tmp_path / TASK).write_text(f"{task.pid}\n")
+            recorder.begin()
+            recorder.look()
+            task.stdin.close()
+        recorder.write()
+        assert (tmp_path / HIDDEN).exists() == said
+    assert parse_hidden((tmp_path / HIDDEN).read_text()) == [f"tmpfs from a b, mounted at {case}"]
+    assert parse_hidden("1.000\t[1, 2, 3]\n2.000\t[[\nx\n") == []
 
 
 # --- the script itself ----------------------------------------------------------------------------

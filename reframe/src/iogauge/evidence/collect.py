@@ -38,10 +38,12 @@ from iogauge.node.probes import SCRIPT, too_old
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
     ACTIVITY,
+    ASKED,
     CONTENTS,
     FACTS,
     FILL,
     FOUND,
+    HIDDEN,
     LAYOUTS,
     LOCKED,
     NEIGHBOURS,
@@ -61,6 +63,7 @@ from iogauge.plan.stage import (
     evict_stem,
     parse_activity,
     parse_found,
+    parse_hidden,
     parse_runs,
     printed_file,
 )
@@ -531,6 +534,8 @@ def _collect(
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
         activity=tuple(activity),
+        asked=tuple(parse_activity(_if_there(stage / ASKED))),
+        hidden=tuple(parse_hidden(_if_there(stage / HIDDEN))),
         found=tuple(parse_found(_if_there(stage / FOUND))),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",

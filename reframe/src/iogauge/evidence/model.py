@@ -54,7 +54,8 @@ class Evidence:
     outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
-    the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most.
+    the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most. ``asked`` says when
+    the first task there passed bytes to the kernel. ``hidden`` describes the mounts that hid the directory from the tool.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``neighbours`` are the
@@ -79,6 +80,8 @@ class Evidence:
     cold: Mapping[str, tuple[ToolOutput, ...]] = field(default_factory=dict)
     testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
     activity: tuple[Instant, ...] = ()
+    asked: tuple[Instant, ...] = ()
+    hidden: tuple[str, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""

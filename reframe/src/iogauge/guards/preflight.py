@@ -90,12 +90,14 @@ def identity(
     declared_uuid: str | None,
     views: Sequence[View],
     at_end: Mapping[str, str] = MappingProxyType({}),
+    hidden: Sequence[str] = (),
 ) -> Finding:
     """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
-    sees the same file system (by its UUID) from the first byte to the end.
+    sees the same file system (by its UUID) from the first byte to the end. On the first node nothing
+    is mounted over the case's directory while a tool runs.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
-    with any, but not with a declared one.
+    with any, but not with a declared one. ``hidden`` describes what was mounted over the case's directory.
     """
     demands = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
     demands += f" with UUID {declared_uuid}" if declared_uuid else ""
@@ -120,6 +122,10 @@ def identity(
             )
     if not views:
         return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
+    if hidden:
+        return Rule(
+            "G9", "the target itself to the end", "See what was mounted meanwhile, and run again"
+        ).invalid(f"while the tool ran, the case's directory lay on {hidden[0]}")
     return _one_file_system(views, at_end) or Rule("G9", demands).ok(
         f"{len(views)} node(s) see {demands}"
     )
@@ -164,6 +170,7 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
         declared_uuid=target.uuid,
         views=evidence.views,
         at_end={activity.host: activity.uuid for activity in evidence.changes},
+        hidden=evidence.hidden,
     )
 
 

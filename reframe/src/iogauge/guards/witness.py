@@ -16,6 +16,7 @@ from iogauge.evidence.witness import (
     Testimony,
     files_changed,
     seconds_of_activity,
+    seconds_of_asking,
     seconds_of_files,
     seconds_of_growth,
 )
@@ -216,14 +217,12 @@ def _bytes_of(
         return None
     case, speaks = seen.case, testimony.speaks_of_tasks
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
-    # What an asynchronous engine asks for is not counted.
-    synchronous = output.tool != "fio" or output.parameters.get("engine") == "psync"
     # Who reads the data twice finds them in a cache. Tasks also read libraries, and MPI-IO reads what others send.
     alone = way == "read" and not output.totals and output.parameters.get("api") in (None, "POSIX")
     most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
     return Bytes(
         claimed=claimed,
-        asked=testimony.asked.way(way) if synchronous and speaks else None,
+        asked=testimony.asked.way(way) if speaks and _synchronous(output) else None,
         most_asked=most if alone else None,
         own=testimony.moved.way(way) if case.traits.accounts and speaks else None,
         counted=None if counted is None else counted.way(way),
@@ -301,7 +300,7 @@ class Seconds:
     """Seconds of one execution as the tool reports them, and as the job saw them, None if unknown.
 
     ``ran`` lies between start and end of its processes, ``moving`` between the first and the last
-    bytes on the devices, at least, and ``making`` between the first and the last file that it made or
+    bytes on the devices, or that a task passed to the kernel, at least, and ``making`` between the first and the last file that it made or
     removed. It was told to run for ``asked``, and says that it did for ``timed``: beside a disturber, which runs longer,
     this is the time of what is measured. ``alone``: it reports all it does.
     """
@@ -317,7 +316,8 @@ class Seconds:
 
 def seconds_witnessed(*, executions: Sequence[Seconds], shortest: float = _START_S) -> Finding:
     """G4: no execution reports more seconds than its processes ran. No execution reports fewer
-    seconds than its bytes took on the target's devices, or its files on the target. The first node
+    seconds than its bytes took on the target's devices, than its first task took to pass them to the kernel, or than
+    its files took on the target. The first node
     counts them five times a second, and more often while a phase begins. No execution of
     fio reports fewer seconds than fio was told to run. Half of the executions of a tool that makes,
     stats or removes files, or more, run at most twice as long as the tool reports, and as long as a
@@ -364,7 +364,11 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
                 Seconds(
                     claimed=output.disturber.phase.seconds if output.disturber else timed,
                     ran=testimony.seconds,
-                    moving=_moving(seen, output, testimony),
+                    moving=max(
+                        _moving(seen, output, testimony),
+                        _asking(seen, output, testimony),
+                        key=_or_0,
+                    ),
                     making=_making(seen, output, testimony),
                     asked=told_seconds(output),
                     timed=timed,
@@ -478,6 +482,29 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
         seconds_of_growth(case.evidence.activity, span, own.written),
     )
     return max((s for s in seconds if s is not None), default=None)
+
+
+def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+    """Return the seconds in which the first task of the first node passed its data to the kernel; None if unknown.
+
+    A tool may rest between two phases that it runs in one execution. So half of the seconds must do.
+    """
+    views = seen.case.evidence.views
+    span = testimony.span(views[0].host) if views else None
+    ways = {phase.name for phase in output.phases} & {"read", "write"}
+    if span is None or not ways or seen.phase.pauses or not _synchronous(output):
+        return None
+    seconds = seconds_of_asking(seen.case.evidence.asked, span, ways)
+    return seconds if seconds is None or len(output.phases) == 1 else seconds / 2
+
+
+def _synchronous(output: ToolOutput) -> bool:
+    """Return whether the kernel counts what a tool asks for: not with an asynchronous engine."""
+    return output.tool != "fio" or output.parameters.get("engine") == "psync"
+
+
+def _or_0(seconds: float | None) -> float:
+    return seconds or 0.0
 
 
 def _own(
@@ -630,7 +657,9 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     if seen.case.traits.accounts:
         btrfs = seen.case.extras.target.type == "btrfs"
         each = _METADATA_OF_TREES if btrfs else _METADATA
-        return Moved(0, each * sum(p.operations or 0 for p in phases if p.name not in _WRITES_NOTHING))
+        return Moved(
+            0, each * sum(p.operations or 0 for p in phases if p.name not in _WRITES_NOTHING)
+        )
     more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < _READ_AHEAD for phase in phases)

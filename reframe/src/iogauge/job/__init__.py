@@ -5,7 +5,8 @@
 - counters.sh: what this node's devices and clients have moved
 - filling: the target up to a fill level
 - job.sh: open the case, run its phases, close it
-- opening: lock, look, make the directory; samples between the phases, counters several times a second; and the way out
+- opening: lock, look, make the directory; samples between the phases; and the way out
+- recorder: what moves, what appears and what a tool asks for, several times a second
 - rounds.sh: a job of fio again and again, each time on one probe
 - server.sh: a server of fio or elbencho on one node
 - servers.sh: the servers of all nodes, and their client

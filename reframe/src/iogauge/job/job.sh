@@ -15,13 +15,16 @@
 #   iog_reset               empty $IOG_DIR between repetitions
 #   iog_do WORDS...         a command of the agent, on this node, by the agent that runs already
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py; the agent writes the last six:
+# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last eight:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
+#   TASK task.pid           process of this node's first task, written by witness.sh
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
+#   ASKED asked.tsv         what the first task of this node passed to read(2) and write(2), and when
+#   HIDDEN hidden.tsv       what was mounted over $IOG_DIR meanwhile
 #   FOUND found.tsv         how many files the case's directory held before each phase
 #   CONTENTS contents.jsonl   the samples of the contents
 #   LAYOUTS layouts.jsonl   the layouts of the files of each repetition
@@ -50,6 +53,10 @@ unset OMPI_COMM_WORLD_LOCAL_RANK SLURM_LOCALID MPI_LOCALRANKID PALS_LOCAL_RANKID
 unset POSIXLY_CORRECT IFS
 # If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
+# Where the first task of this node leaves the number of its process, for the agent (witness.sh).
+IOG_TASK=$PWD/task.pid
+read -r IOG_HOST </proc/sys/kernel/hostname
+export IOG_TASK IOG_HOST
 
 # Remove the case's directory, only if the agent made it for this job; the agent checks again that
 # it is ours.
@@ -151,6 +158,7 @@ iog_phase() {
     shift
     read -r token </proc/sys/kernel/random/uuid || exit 1
     token=$name.$IOG_REP.$token
+    : >"$IOG_TASK" || exit 1
     # The agent looks at the target's counters now, and often from now on.
     iog_ask 10 phase || true
     read -r started _ </proc/uptime

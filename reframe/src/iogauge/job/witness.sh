@@ -69,6 +69,8 @@ if [ "$counts" = 0 ]; then
     . "${0%/*}/counters.sh"
     iog_count
 fi
+# The agent on the first node looks at this process and its children while they run.
+[ "$number" != 0 ] || [ "$host" != "${IOG_HOST:-}" ] || echo $$ >"$IOG_TASK"
 account
 before="$rchar $wchar $fetched $stored $cancelled"
 read -r started _ </proc/uptime

@@ -57,6 +57,12 @@ OPENED: Final = "open.json"
 LOCKED: Final = "lock.json"
 #: Counters under the target's mount, see :func:`parse_activity`.
 ACTIVITY: Final = "activity.tsv"
+#: Bytes that the first task of the first node passed to read(2) and write(2), as :data:`ACTIVITY`. witness.sh leaves the number
+#: of its process in :data:`TASK`.
+ASKED: Final = "asked.tsv"
+TASK: Final = "task.pid"
+#: Mounts that hid the case's directory while a tool ran, see :func:`parse_hidden`.
+HIDDEN: Final = "hidden.tsv"
 #: Files of the case that the agent found before each phase, see :func:`parse_found`; it counts no more than so many.
 FOUND: Final = "found.tsv"
 MOST_FOUND: Final = 100
@@ -357,6 +363,19 @@ def parse_activity(text: str) -> list[Instant]:
         for m in matches
         if m
     ]
+
+
+def parse_hidden(text: str) -> list[str]:
+    """Return the mounts that the agent recorded, as type, source and point; damaged lines are left out."""
+    mounts = []
+    for line in text.splitlines():
+        try:
+            words = untrusted.parse_json(line.partition("\t")[2])
+        except ValueError:
+            continue
+        if isinstance(words, list) and len(words) == 3 and all(isinstance(w, str) for w in words):
+            mounts.append("{} from {}, mounted at {}".format(*words))
+    return list(dict.fromkeys(mounts))
 
 
 _FOUND: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,9})")

@@ -1,0 +1,363 @@
+"""What the agent on the first node sees several times a second: when bytes moved and files appeared, what the tool's processes
+asked the kernel for, and whether something hides the case's directory from them.
+
+The counters are those of block devices, of the client of NFS, or of Lustre's client if root runs the job. Some file systems say
+at any time how many inodes and bytes are in use; then these are counted too. The kernel says of each process what it passed to
+read(2), write(2) and their like, on every file system.
+
+A tool's seconds are its own word. Counters of the kernel say when its bytes really moved. The agent
+that keeps the target's lock writes them down for as long as the job lasts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import select
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from iogauge.node import lustre
+from iogauge.node.mounts import Mount, parse_mountinfo, unescape
+from iogauge.plan.stage import (
+    ACTIVITY,
+    ASKED,
+    CLOSE_FOR_S,
+    CLOSE_S,
+    FIRST_FOR_S,
+    FIRST_S,
+    FOUND,
+    HIDDEN,
+    MOST_FOUND,
+    PAUSE_S,
+    STARTING_FOR_S,
+    STARTING_S,
+    TASK,
+)
+
+#: Lines that may wait before they are written.
+_WAITING: Final = 50
+
+#: File systems whose inodes and bytes in use are exact at any time, and cost no message to a server.
+EXACT: Final = ("ext2", "ext3", "ext4", "xfs", "overlay")
+
+#: Seconds that a look may take. The bytes of a longer one moved later than its time says: a busy node made it wait.
+#: Looks that follow each other closely confirm the seconds of short phases, and so must be more exact.
+_EXACT_S: Final = 0.01
+_CLOSE_EXACT_S: Final = 0.002
+#: What moves after a tool has begun, and hardly before.
+_BEGUN_BYTES: Final = 4 << 20
+_BEGUN_FILES: Final = 20
+#: Looks that are tried before a phase.
+_TRIES: Final = 5
+#: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long.
+_MOST_PROCESSES: Final = 16
+
+#: Bytes that were read and written.
+_Moved = tuple[int, int]
+
+_SECTOR: Final = 512
+#: The sum in a line of a Lustre client's ``stats``: name, samples, unit, least, most, sum.
+_SUM: Final = re.compile(
+    r"^(read|write)_bytes +[0-9]+ samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)", re.M
+)
+
+
+def _of_device(number: str) -> Callable[[], _Moved]:
+    """Return what reads a block device, ``MAJOR:MINOR``; raises OSError without one."""
+    file = os.open(f"/sys/dev/block/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def look() -> _Moved:
+        words = os.pread(file, 512, 0).split()
+        return _SECTOR * int(words[2]), _SECTOR * int(words[6])
+
+    return look
+
+
+def of_nfs(point: str, file: str = "/proc/self/mountstats") -> _Moved:
+    """Return what the client of NFS has moved for a mount; raises ValueError without one."""
+    here = False
+    for line in Path(file).read_text(errors="surrogateescape").splitlines():
+        words = line.split()
+        if words[:1] == ["device"]:
+            here = len(words) > 7 and unescape(words[4]) == point and words[7] in ("nfs", "nfs4")
+        elif here and words[:1] == ["bytes:"]:
+            return int(words[5]), int(words[6])
+    raise ValueError(f"no mount of NFS at {point}")
+
+
+def of_lustre(fsname: str, root: Path = Path("/")) -> _Moved:
+    """Return what programs on this node have asked of a Lustre file system.
+
+    It is what moves if they use O_DIRECT. Raises ValueError if the client does not tell this user.
+    """
+    stats = lustre.read_parameters(fsname, {"llite": ("stats",)}, root)
+    if not stats:
+        raise ValueError(f"no statistics of {fsname}: root alone may read them")
+    sums = {"read": 0, "write": 0}
+    for text in stats.values():
+        for way, count in _SUM.findall(text):
+            sums[way] += int(count)
+    return sums["read"], sums["write"]
+
+
+def note_found(directory: str) -> None:
+    """Record how many files a directory holds, counted up to a limit; raises OSError of the stage alone.
+
+    Only names are read: no client learns what a later phase asks of a file.
+    """
+    found = sum(1 for _ in islice(_files_below(directory), MOST_FOUND))
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
+    with open(FOUND, "a", encoding="ascii") as file:
+        file.write(f"{now:.3f}\t{found}\n")
+
+
+def _files_below(directory: str) -> Iterator[str]:
+    """Yield files as their names are read; what cannot be read is left out."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path)
+            else:
+                yield entry.path
+
+
+def _content(file: str) -> bytes:
+    """Return what a small file of /proc holds; raises OSError. A look must take little time, and this takes the least."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
+
+
+def _tree(first: int) -> list[int]:
+    """Return a process and those that descend from it, up to a number; empty if it is gone."""
+    found: list[int] = []
+    waiting = [first]
+    while waiting and len(found) < _MOST_PROCESSES:
+        pid = waiting.pop(0)
+        with contextlib.suppress(OSError, ValueError):
+            below = _content(f"/proc/{pid}/task/{pid}/children").split()
+            found.append(pid)
+            waiting += map(int, below)
+    return found
+
+
+def asked_by(processes: Sequence[int]) -> _Moved:
+    """Return what processes passed to read(2), write(2) and their like, with the sums of children that they waited for."""
+    read = written = 0
+    for pid in processes:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            sums = _content(f"/proc/{pid}/io").split()
+            read, written = read + int(sums[1]), written + int(sums[3])
+    return read, written
+
+
+class Mounts:
+    """The mounts that a process sees, and the one of them that a directory lies on."""
+
+    def __init__(self, process: int | str, directory: str) -> None:
+        """Read the mounts of a process; raises OSError."""
+        self._directory = directory
+        # Open for as long as it is asked for changes.
+        file = os.open(f"/proc/{process}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+        self._file = os.fdopen(file, "rb", buffering=0)
+        self._changed = select.poll()
+        self._changed.register(self._file, select.POLLPRI)
+        self._read()
+
+    def _read(self) -> None:
+        self._file.seek(0)
+        text = self._file.read().decode("utf-8", "surrogateescape")
+        at = [
+            m
+            for m in parse_mountinfo(text)
+            if f"{self._directory}/".startswith(f"{m.point.rstrip('/')}/")
+        ]
+        #: The last one hides those before it.
+        self.mount: Mount | None = at[-1] if at else None
+
+    def look(self) -> Mount | None:
+        """Return the mount of the directory now. The kernel says whether the mounts have changed."""
+        if self._changed.poll(0):
+            self._read()
+        return self.mount
+
+
+class _Log:
+    """Lines of a file of the stage: what was seen, whenever it has changed."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lines: list[str] = []
+        self._last = self._quiet = ""
+
+    def note(self, now: float, seen: str) -> None:
+        """Note what was seen at a time; raises OSError."""
+        if seen != self._last:
+            if self._quiet:  # so that a quiet time ends at its last look
+                self._lines.append(self._quiet)
+            self._lines.append(f"{now:.3f}\t{seen}\n")
+        self._quiet = f"{now:.3f}\t{seen}\n" if seen == self._last else ""
+        self._last = seen
+        if len(self._lines) > _WAITING:
+            self.write()
+
+    def write(self) -> None:
+        """Write the waiting lines; raises OSError."""
+        if self._lines:
+            with open(self._name, "a", encoding="ascii") as file:
+                file.writelines(self._lines)
+            self._lines.clear()
+
+
+class Recorder:
+    """Writes what it sees to the stage, if it has changed.
+
+    ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
+    Lustre file system. ``held_by`` is a directory on a target whose inodes and bytes are counted. ``directory`` is the
+    case's. The first task of this node leaves the number of its process in the stage.
+    """
+
+    def __init__(
+        self, counters: Sequence[str], held_by: str | None = None, directory: str | None = None
+    ) -> None:
+        """Open the counters; what cannot be read is left out."""
+        self._looks: list[Callable[[], _Moved]] = []
+        self._activity, self._asked, self._hidden = _Log(ACTIVITY), _Log(ASKED), _Log(HIDDEN)
+        self._starting_until = self._close_until = 0.0
+        self._total = self._at_begin = (0, 0)
+        self._task: int | None = None
+        self._asked_most = (0, 0)
+        self._held_by: int | None = None
+        self._directory = directory
+        #: By namespace of mounts: first this process's own.
+        self._mounts: dict[str, Mounts] = {}
+        if held_by is not None:
+            with contextlib.suppress(OSError):
+                self._held_by = os.open(held_by, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if directory is not None:
+            with contextlib.suppress(OSError):
+                self._mounts[os.readlink("/proc/self/ns/mnt")] = Mounts("self", directory)
+        self._own = next((mounts.mount for mounts in self._mounts.values()), None)
+        for name in counters:
+            with contextlib.suppress(OSError, ValueError):
+                self._watch(name)
+
+    def _watch(self, name: str) -> None:
+        look: Callable[[], _Moved]
+        if re.fullmatch("[0-9]+:[0-9]+", name):
+            look = _of_device(name)
+        elif name.startswith("/"):
+            look = partial(of_nfs, name)
+        else:
+            look = partial(of_lustre, name)
+        look()
+        self._looks.append(look)
+
+    def begin(self) -> None:
+        """Look often for a while: a phase begins."""
+        self._task, self._asked_most = None, (0, 0)
+        for _ in range(_TRIES):
+            if self.look():
+                break
+        self._at_begin, self._close_until = self._total, 0.0
+        self._starting_until = time.monotonic() + STARTING_FOR_S
+
+    @property
+    def pause_s(self) -> float:
+        """Return the seconds until the next look."""
+        now = time.monotonic()
+        if now < self._starting_until:
+            return STARTING_S
+        if now < self._close_until - CLOSE_FOR_S + FIRST_FOR_S:
+            return FIRST_S
+        return CLOSE_S if now < self._close_until else PAUSE_S
+
+    def look(self) -> bool:
+        """Record what is seen, unless nothing has changed; raises OSError of the stage alone.
+
+        Returns False if the node was too busy for an exact look.
+        """
+        self._look_at_task()
+        if not self._looks:
+            self._notice_begin()
+            return True
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        try:
+            seen = [look() for look in self._looks]
+            files, held = self._held()
+        except (OSError, IndexError, ValueError):  # the device is gone
+            return True
+        if self._late(now):
+            return False
+        read, written = (sum(ways) for ways in zip(*seen, strict=True))
+        self._activity.note(now, f"{read}\t{written}" + (f"\t{files}\t{held}" if files else ""))
+        self._total = read + written, files
+        self._notice_begin()
+        return True
+
+    def _late(self, began: float) -> bool:
+        """Return whether a look took too long, so that its time says little."""
+        exact_s = _EXACT_S if self.pause_s == PAUSE_S else _CLOSE_EXACT_S
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
+
+    def _look_at_task(self) -> None:
+        """Note what the first task of this node has asked for; raises OSError of the stage alone."""
+        if self._task is None:
+            with contextlib.suppress(OSError, ValueError):
+                self._task = int(_content(TASK))
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        processes = [] if self._task is None else _tree(self._task)
+        asked = asked_by(processes)
+        if not processes or self._late(now):
+            return
+        # A child may end while the others are looked at.
+        read, written = (max(ways) for ways in zip(asked, self._asked_most, strict=True))
+        self._asked_most = read, written
+        self._asked.note(now, f"{read}\t{written}")
+        self._look_at_mounts(now, processes)
+
+    def _notice_begin(self) -> None:
+        """Look still more often if the tool has begun since the phase did."""
+        moved, files = (
+            abs(after - before) for after, before in zip(self._total, self._at_begin, strict=True)
+        )
+        begun = max(moved, sum(self._asked_most)) >= _BEGUN_BYTES or files >= _BEGUN_FILES
+        if self._starting_until and begun:
+            self._starting_until, self._close_until = 0.0, time.monotonic() + CLOSE_FOR_S
+
+    def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
+        """Note a mount that hides the case's directory, also from a tool with mounts of its own."""
+        if self._directory is None or self._own is None:
+            return
+        for pid in processes:
+            with contextlib.suppress(OSError):
+                space = os.readlink(f"/proc/{pid}/ns/mnt")
+                if space not in self._mounts:
+                    self._mounts[space] = Mounts(pid, self._directory)
+        for mounts in self._mounts.values():
+            mount = mounts.look()
+            if mount and (mount.type, mount.device) != (self._own.type, self._own.device):
+                self._hidden.note(now, json.dumps([mount.type, mount.source, mount.point]))
+
+    def _held(self) -> tuple[int, int]:
+        """Return the inodes and the bytes in use, 0 if the file system does not count them."""
+        if self._held_by is None:
+            return 0, 0
+        status = os.fstatvfs(self._held_by)
+        if not status.f_files:
+            return 0, 0
+        return status.f_files - status.f_ffree, (status.f_blocks - status.f_bfree) * status.f_frsize
+
+    def write(self) -> None:
+        """Write the waiting lines; raises OSError."""
+        for log in (self._activity, self._asked, self._hidden):
+            log.write()
