@@ -2,7 +2,7 @@
 sentence that says so.
 
 ``ok`` needs a PASS, and nothing that is left unproven: no UNREFERENCED, UNSTABLE or CONTAMINATED
-case, no case that a missing feature keeps from running, no ``-n`` that selects nothing.
+case, no case that a missing feature keeps from running, no name or tag that fits no case.
 """
 
 from __future__ import annotations
