@@ -205,6 +205,9 @@ def test_the_duration_and_its_sources_are_said() -> None:
     first, _ = plan_table.remarks([case(1), timed])
     assert first.startswith("expected: 15 min one after the other")
     assert first.endswith("bandwidths used: ceiling (1 case(s))")
+    guess = plan_table.remarks([case(1, rests_on=["assumed: 200 MiB/s a node"]), timed])[1]
+    assert guess.startswith("The time is a guess: 1 case(s) have neither a reference nor a ceiling")
+    assert "so 200 MiB/s a node is assumed" in guess
     assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
 
 
