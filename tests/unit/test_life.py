@@ -202,6 +202,22 @@ def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path
     assert all(pass_on.filter(logging.makeLogRecord({"msg": text})) for text in said)
 
 
+def test_a_command_that_says_how_a_run_ended_leaves_out_that_reframe_says_passed(
+    tmp_path: Path,
+) -> None:
+    words = "Ran 0/7 test case(s) from 7 check(s) (0 failure(s))"
+    passed = ["[  PASSED  ] " + words, "[ \x1b[1;32m PASSED \x1b[0m ] " + words]
+    others = ["[  FAILED  ] " + words, "[       OK ] a", "[  PASSED  ] a"]
+
+    def shown(details: Path | None) -> list[str]:
+        keep = life.Filter(Paper(terminal=True).screen, details)
+        lines = [*passed, *others]
+        return [text for text in lines if keep.filter(logging.makeLogRecord({"msg": text}))]
+
+    assert shown(tmp_path / "details") == others
+    assert shown(None) == [*passed, *others]
+
+
 def test_a_log_gets_the_blocks_and_gitlab_folds_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import shutil
 import sys
 import threading
@@ -229,10 +230,15 @@ class Screen:
             self._shown = False
 
 
+#: ReFrame's line that a run has ended without a failure, coloured or not.
+_PASSED: Final = re.compile(r"\[ (\x1b\[[\d;]*m)* *PASSED *(\x1b\[[\d;]*m)* \] Ran ")
+
+
 class Filter(logging.Filter):
     """Between ReFrame and the screen: makes room for its lines, and keeps its blocks about failures.
 
-    ``details`` is the file that gets these blocks; None lets them pass.
+    ``details`` is the file that gets these blocks; None lets everything pass. With it, a command
+    says how the run ended. ReFrame's own ending is left out then: PASSED may have proven nothing.
     """
 
     def __init__(self, screen: Screen, details: Path | None) -> None:
@@ -246,6 +252,8 @@ class Filter(logging.Filter):
         if self._details is None:
             return True
         text = record.getMessage()
+        if _PASSED.match(text):
+            return False
         if text.strip("=") == " SUMMARY OF FAILURES ":
             self._within, self._ruled = True, False
         elif self._within and self._ruled and not text.startswith("FAILURE INFO"):
