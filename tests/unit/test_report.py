@@ -13,12 +13,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from iogauge.cli.results import show_status
 from iogauge.cli.screen import show_ending
 from iogauge.core.measurement import Metric
+from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.records import ceilings
+from iogauge.records.journal import append
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
@@ -86,6 +89,25 @@ def test_the_worst_case_decides(gate: bool) -> None:
     for one, other in itertools.product([v.value for v in Verdict], repeat=2):
         both = exit_status([record(one), record(other)], gate)
         assert both == max(exit_status([record(v)], gate) for v in (one, other))
+
+
+def test_status_has_a_sentence_for_each_case_that_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    for verdict in ("PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"):
+        metric = records.metric(verdict=verdict, reason=f"why {verdict}")
+        one = records.record(
+            verdict, check=verdict, case=verdict, session=f"s-{verdict}", metrics=[metric]
+        )
+        append(history_dir() / one.system / f"s-{verdict}.jsonl", one.to_line())
+    show_status(system="", since="", wide=False)
+    said = capsys.readouterr().out
+    named = re.findall(r"^\S+ \S+ (\S+) .* is (\S+): why (\S+?)[.,;]", said, re.MULTILINE)
+    assert sorted(named) == [("CONTAMINATED",) * 3, ("UNSTABLE",) * 3]
+    # A run that is no gate fails on none of them.
+    assert said.splitlines()[-1].startswith("iogauge: partly proven: 1 passed; 3 prove nothing")
 
 
 def test_nothing_measured_fails_a_gate_only() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.padding import Padding
@@ -51,6 +51,10 @@ def explain_word(
         raise typer.Exit(2) from error
 
 
+#: Verdicts that fail no run, and yet are a problem to look at.
+_DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
+
+
 def show_status(
     system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
     since: Annotated[
@@ -78,9 +82,14 @@ def show_status(
     console.print(plain(history_table.marks_legend()))
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
+    troubles = list(alarm.troubles)
+    doubtful = [record for record in newest if record.verdict in _DOUBTFUL]
+    if doubtful:  # to a gate alone they are troubles
+        doubts = collect(paths.history_dir(), SessionRecords(doubtful), gate=True).troubles
+        troubles += [one for one in doubts if one.kind in {verdict.value for verdict in _DOUBTFUL}]
     times = {(case.where, case.case): case.newest.time for case in cases}
     for trouble in sorted(
-        alarm.troubles,
+        troubles,
         key=lambda trouble: times.get((trouble.where, trouble.case), ""),
         reverse=True,
     ):
