@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from iogauge.cli.results import show_status
-from iogauge.cli.screen import show_ending
+from iogauge.cli.screen import new_console, show_ending
 from iogauge.core.measurement import Metric
 from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
@@ -23,6 +23,7 @@ from iogauge.plan.case import Access
 from iogauge.records import ceilings
 from iogauge.records.journal import append
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
+from iogauge.records.selected import Unmeasured, UnrunCase
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
 from support import records
@@ -89,6 +90,37 @@ def test_the_worst_case_decides(gate: bool) -> None:
     for one, other in itertools.product([v.value for v in Verdict], repeat=2):
         both = exit_status([record(one), record(other)], gate)
         assert both == max(exit_status([record(v)], gate) for v in (one, other))
+
+
+@pytest.mark.parametrize(("columns", "wrapped"), [("80", True), ("", False)])
+def test_the_ending_breaks_between_words_and_is_whole_in_a_log(
+    columns: str,
+    wrapped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    path = "/" + "a" * 100
+    case = UnrunCase(
+        check="Easy",
+        case="Easy",
+        derived=False,
+        place="s:p",
+        holder="environment e",
+        feature="mdtest",
+        why=f"x {path} y",
+    )
+    end = SessionRecords([records.record("UNREFERENCED")]).ending(
+        False, Unmeasured(left_out=(case,), unmatched=("-n Foo selects no case",) * 3)
+    )
+    show_ending(new_console(), SessionRecords(), end)
+    lines = capsys.readouterr().out.splitlines()
+    assert (max(len(line) for line in lines if path not in line) <= 80) is wrapped
+    assert path in (lines if wrapped else lines[1].split())
+    assert [len(lines) > 2, " ".join(map(str.strip, lines))] == [
+        wrapped,
+        " ".join([f"iogauge: {end}", *end.remarks]),
+    ]
 
 
 def test_status_has_a_sentence_for_each_case_that_proves_nothing(

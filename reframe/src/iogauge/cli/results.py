@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, drawn, new_console
+from iogauge.cli.screen import Wide, drawn, new_console, say
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
@@ -95,7 +95,7 @@ def show_status(
     ):
         time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
         console.print(plain(f"{time} {trouble.sentence}"))
-    console.print(plain(f"iogauge: {alarm.ending}"), soft_wrap=True)
+    say(console, f"iogauge: {alarm.ending}")
 
 
 def propose_references(

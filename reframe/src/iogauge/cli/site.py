@@ -29,7 +29,7 @@ from iogauge.cli.running import (
     unmeasured_remarks,
     write_probe,
 )
-from iogauge.cli.screen import Wide, new_console
+from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, history_dir, project_root
 from iogauge.core.text import did_you_mean, visible, visible_lines
@@ -110,9 +110,9 @@ def plan(
         typer.echo(plan_table.to_json(cases))
     fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
-        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "bold red")
     for line in unmeasured_remarks(arguments):
-        console.print(plain(line), soft_wrap=True)
+        say(console, line)
     raise typer.Exit(0 if fits and not unable else 1)
 
 
@@ -121,12 +121,12 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
-        console.print(plain(line), soft_wrap=True)
+        say(console, line)
     over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
-        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "bold red")
     for line in plan_table.doubts(cases):
-        console.print(f"[yellow]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "yellow")
     fits = not over
     declared: dict[tuple[object, ...], list[PlannedCase]] = {}
     for case in cases:
