@@ -462,8 +462,8 @@ def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
     fine = case("Fine", result="pass", fail_reason=None)
     other = case("Other", fail_reason="type error: x")
     assert outcome.unable(write(tmp_path, *cases, fine, other)) == [
-        "Burst and 2 more: cannot run: this scenario cannot be run at this scale: too few bytes",
-        "Other: cannot run: type error: x",
+        "this scenario cannot be run at this scale: too few bytes. So 3 cases cannot run: Burst and 2 more",
+        "type error: x. So 1 case cannot run: Other",
     ]
 
 
