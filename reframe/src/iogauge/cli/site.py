@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import math
 import os
@@ -552,6 +553,7 @@ def new(
 def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> int:
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
+    answers = dataclasses.replace(answers, stack=answers.name) if into else answers
     pinned = _write_repository(into, answers.name, found) if into else ""
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
