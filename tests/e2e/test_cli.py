@@ -309,8 +309,8 @@ class TestEnding:
         chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
         reason = (
             "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
-            f"{rig.site}/settings.yaml does not declare it. If the program is on PATH of the nodes, add it to the "
-            "features of tools"
+            "if the program is on PATH of the nodes, add it to the features of tools in "
+            f"{rig.site}/settings.yaml"
         )
         planned = rig.iogauge("plan", *chosen)
         assert planned.rc == 0 and reason in flat(planned.out), planned.out

@@ -291,10 +291,10 @@ def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
         1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
     )
     assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
-        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. These bytes are in no column and no "
-        "budget: at most 120 GiB at the ceiling",
-        "IorPosix 1: reads for 12 s as fast as the target can. These bytes are in no column and no budget: no "
-        "ceiling is declared",
+        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. The table and the budget leave these "
+        "bytes out. At the ceiling they are 120 GiB",
+        "IorPosix 1: reads for 12 s as fast as the target can. The table and the budget leave these bytes out. "
+        "Nobody knows how many they are: the site declares no ceiling",
     ]
 
 

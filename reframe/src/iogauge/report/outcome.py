@@ -401,7 +401,7 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     if objections:
         return tuple(objections)
     remarks = [
-        f"{f.guard}: {f.saw}"
+        f"{f.guard}, a remark, no fault: {f.saw}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
         if f.metric in (None, about.name)
         and f.outcome == Outcome.WARN.value

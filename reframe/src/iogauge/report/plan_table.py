@@ -163,12 +163,12 @@ def timed(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each amount that phases of a set time may move; nobody knows it before."""
 
     def text(phases: TimedPhases) -> str:
-        most = "no ceiling is declared"
+        most = "Nobody knows how many they are: the site declares no ceiling"
         if phases.most_bytes is not None:
-            most = f"at most {format_bytes(phases.most_bytes)} at the ceiling"
+            most = f"At the ceiling they are {format_bytes(phases.most_bytes)}"
         return (
-            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. These bytes are in "
-            f"no column and no budget: {most}"
+            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. The table and the "
+            f"budget leave these bytes out. {most}"
         )
 
     return _by_text((case, text(phases)) for case in cases for phases in case.timed)
