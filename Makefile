@@ -16,7 +16,12 @@ setup: ## make .venv from the lock files and find the benchmark programs
 	@ci/setup
 	@ci/stack
 
-bench: setup ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the report
+bench: ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the report
+	@[ -z "$$IOGAUGE_TARGET" ] || [ -d "$$IOGAUGE_TARGET" ] || { \
+	    echo "iogauge: there is no directory $$IOGAUGE_TARGET. Make it, mount its file system, or name" \
+	        "another target" >&2; exit 1; }
+	@ci/setup
+	@ci/stack
 	@. ./activate && iogauge bench $(ARGS)
 
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)

@@ -121,7 +121,8 @@ class TestPlan:
         run = rig.iogauge("plan", "-n", "^Burst|^FioRandomRead")
         assert run.rc == 1, run.out
         assert run.out.count("FioRandomRead") >= 3 and "ok G13" in flat(run.out), run.out
-        assert "Burst: cannot run: this scenario cannot be run at this scale" in flat(run.out)
+        assert "this scenario cannot be run at this scale" in flat(run.out)
+        assert ". So 1 case cannot run: Burst" in flat(run.out)
         assert "as fast as the target can" in flat(run.out)
         fine = rig.iogauge("plan", "-n", "^FioRandomRead")
         assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
@@ -308,8 +309,8 @@ class TestEnding:
         chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
         reason = (
             "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
-            f"{rig.site}/settings.yaml does not declare it. If the program is on PATH of the nodes, add it to the "
-            "features of tools"
+            "if the program is on PATH of the nodes, add it to the features of tools in "
+            f"{rig.site}/settings.yaml"
         )
         planned = rig.iogauge("plan", *chosen)
         assert planned.rc == 0 and reason in flat(planned.out), planned.out

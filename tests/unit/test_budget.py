@@ -205,6 +205,9 @@ def test_the_duration_and_its_sources_are_said() -> None:
     first, _ = plan_table.remarks([case(1), timed])
     assert first.startswith("expected: 15 min one after the other")
     assert first.endswith("bandwidths used: ceiling (1 case(s))")
+    guess = plan_table.remarks([case(1, rests_on=["assumed: 200 MiB/s a node"]), timed])[1]
+    assert guess.startswith("The time is a guess: 1 case(s) have neither a reference nor a ceiling")
+    assert "so 200 MiB/s a node is assumed" in guess
     assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
 
 
@@ -288,10 +291,10 @@ def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
         1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
     )
     assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
-        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. These bytes are in no column and no "
-        "budget: at most 120 GiB at the ceiling",
-        "IorPosix 1: reads for 12 s as fast as the target can. These bytes are in no column and no budget: no "
-        "ceiling is declared",
+        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. The table and the budget leave these "
+        "bytes out. At the ceiling they are 120 GiB",
+        "IorPosix 1: reads for 12 s as fast as the target can. The table and the budget leave these bytes out. "
+        "Nobody knows how many they are: the site declares no ceiling",
     ]
 
 

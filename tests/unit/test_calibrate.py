@@ -387,6 +387,10 @@ def test_runs_on_a_machine_that_nobody_described_are_left_out_beside_a_site(tmp_
     assert [line.partition(":")[0] for line in said] == ["local"] and "left out" in said[0]
     calibrate("local")
     assert "left out" not in said[1]
+    unstable = records.record("UNSTABLE", system="local", session="other", case="Other")
+    journal.append(tmp_path / "local" / "other.jsonl", unstable.to_line())
+    calibrate("local")
+    assert [line for line in said if ": left out: no run is valid (1 UNSTABLE)." in line]
 
 
 # --- where an entry stands ------------------------------------------------------------------------
@@ -810,6 +814,21 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
         "confirms": None,
     } | given
     return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
+
+
+def test_what_no_run_measured_validly_is_named_with_what_to_do() -> None:
+    mixed = {"partition": "disk", "metric_verdict": ["UNSTABLE"] * 3 + ["INVALID"]}
+    never = frame([1, 2, 3, 4], **mixed)
+    some = frame([1, 2, 3, 4], **mixed | {"metric": "iops", "metric_verdict": ["PASS"] * 4})
+    none = frame([1], partition="disk", metric=None, metric_verdict=None)
+    data = pl.concat([never, some, none], how="vertical_relaxed")
+    assert statistics.without_valid_run(data) == [
+        (
+            "disk Ior shared bw",
+            "no run is valid (3 UNSTABLE, 1 INVALID). Next: iogauge explain UNSTABLE",
+        )
+    ]
+    assert statistics.without_valid_run(some) == []
 
 
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -134,10 +136,34 @@ def test_who_holds_the_lock_is_named(examined: Callable[..., list[Check]], tmp_p
     mine = lock.Lock(str(tmp_path / "target"), content)
     assert mine.claim()
     try:
-        assert "locked by" in said(examined(), "note")
+        (check,) = [check for check in examined() if "locked by" in check.text]
+        assert "session night, case IorPosix" in check.text
+        assert check.text.endswith(", whose processes run")
+        assert check.remedy == "wait until it has ended"
     finally:
         mine.release()
     assert "nobody holds its lock" in said(examined(), "ok")
+
+
+@pytest.mark.parametrize(
+    ("processes", "node", "text", "remedy"),
+    [
+        ([[999_999_999, 1]], None, ", whose processes have ended", "run: iogauge clean, which "),
+        (
+            [[1, 1]],
+            ["elsewhere"],
+            ")",
+            "wait until it has ended. If it is dead, run: iogauge clean",
+        ),
+    ],
+)
+def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(
+    processes: list[Any], node: list[str] | None, text: str, remedy: str
+) -> None:
+    content = {"session": "night", "node": node or lock._node(), "processes": processes}
+    holder = lock.Holder("/target/x", "x", json.dumps(content).encode())
+    (check,) = doctor._target_sessions("/target", [], holder)
+    assert check.text.endswith(text) and check.remedy.startswith(remedy)
 
 
 def test_the_report_fits_a_terminal_of_80_columns(

@@ -111,7 +111,7 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
         ),
         (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
         (["-n", "MdtestEasy@0"], []),
-        (["-t", "daily"], []),
+        (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
     ],
 )
 def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
@@ -120,6 +120,28 @@ def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
     assert len(found) == len(wrong)
     assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
     assert all(one.endswith(("here", "case", ")")) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["-t", "quik"], "-t quik selects no case (did you mean quick?) (tags: acceptance, "),
+        (
+            ["--tag=quick", "-t", "^dayly$"],
+            "-t ^dayly$ selects no case (did you mean daily?) (tags",
+        ),
+        (["-t", "zzz"], "-t zzz selects no case (tags: acceptance, ceiling, "),
+        # ReFrame lists nothing for an unknown tag: the name is not to blame.
+        (["-n", "MdtestEasy", "-t", "quik"], "-t quik selects no case (did you mean quick?)"),
+        (["--exclude-tag", "wekly"], "-T wekly excludes no case (did you mean weekly?) (tags: "),
+        (["-x", "MdtstEasy"], "-x MdtstEasy excludes no case (did you mean MdtestEasy?)"),
+    ],
+)
+def test_each_tag_and_each_exclusion_must_fit(words: list[str], wrong: str) -> None:
+    listed = [] if "selects" in wrong else LISTED
+    (said,) = selected.without_match(words, listed, listed, ["MdtestEasy", "IorPosix"])
+    assert said.startswith(wrong)
+    assert "tags: " not in said or "published-figure, quick, " in said
 
 
 @pytest.mark.parametrize(

@@ -544,7 +544,7 @@ def test_g13_says_what_must_be_free(
     says(
         finding,
         "150 B free of 1000 B",
-        f"{need} B of this case",
+        f"full once this case has written {need} B",
         f"{least} B free",
         "limits.case_bytes",
     )
@@ -1207,7 +1207,7 @@ def test_g13_believes_where_every_storage_target_has_room(
 @pytest.mark.parametrize(
     ("targets", "need", "max_fill", "saw"),
     [
-        ([ost(0, free=90), ost(1, free=11)], 20, 1.0, "OST1: 11 B free of 100 B, 99% full with"),
+        ([ost(0, free=90), ost(1, free=11)], 20, 1.0, "OST1: 11 B free of 100 B, 99% full once"),
         ([ost(0, free=60), ost(1, free=59)], 90, 0.85, "OST1: 59 B free of 100 B, 86% full"),
         ([ost(0, free=0), ost(1, free=0)], 2, 1.0, "2 of 2 storage targets are short of room"),
         ([ost(0, free=10), ost(1, active=False)], 10, 1.0, "OST0: 10 B free"),

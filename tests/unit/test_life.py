@@ -26,10 +26,10 @@ class Job:
 class Running:
     """A case of two phases with a warm-up and two repetitions, of which the plan expects 60 s."""
 
-    def __init__(self, stage: Path) -> None:
+    def __init__(self, stage: Path, assumed: bool = False) -> None:
         self.stage, self.job = stage, Job()
         steps = life.steps(healthy.plan())
-        self.case = life.Watched("Ior posix", stage, self.job, steps, 60.0)
+        self.case = life.Watched("Ior posix", stage, self.job, steps, 60.0, assumed)
 
     def write(self, name: str, text: str = "") -> None:
         (self.stage / name).write_text(text)
@@ -86,6 +86,15 @@ def test_what_is_left_follows_what_the_phases_took(running: Running) -> None:
     assert running.case.look(28)[1].endswith("28 s gone, about 17 s left")
     running.ended(*((n, name, 0) for n in (0, 1, 2) for name in ("write", "read")))
     assert running.case.look(4000) == (True, "removes its files, 1 h 06 min gone")
+
+
+def test_an_assumed_speed_is_named_until_every_phase_has_run(tmp_path: Path) -> None:
+    running = Running(tmp_path, assumed=True)
+    running.opened()
+    said = running.case.look(0)[1]
+    assert said.endswith("about 1 min 00 s left at an assumed 200 MiB/s a node")
+    running.ended((0, "write", 10), (0, "read", 15))
+    assert running.case.look(15)[1].endswith("15 s gone, about 30 s left")
 
 
 def test_it_says_if_it_takes_longer_than_expected(running: Running) -> None:
@@ -191,6 +200,22 @@ def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path
     assert file.read_text().splitlines() == said[1:-3]
     pass_on = life.Filter(Paper(terminal=True).screen, None)
     assert all(pass_on.filter(logging.makeLogRecord({"msg": text})) for text in said)
+
+
+def test_a_command_that_says_how_a_run_ended_leaves_out_that_reframe_says_passed(
+    tmp_path: Path,
+) -> None:
+    words = "Ran 0/7 test case(s) from 7 check(s) (0 failure(s))"
+    passed = ["[  PASSED  ] " + words, "[ \x1b[1;32m PASSED \x1b[0m ] " + words]
+    others = ["[  FAILED  ] " + words, "[       OK ] a", "[  PASSED  ] a"]
+
+    def shown(details: Path | None) -> list[str]:
+        keep = life.Filter(Paper(terminal=True).screen, details)
+        lines = [*passed, *others]
+        return [text for text in lines if keep.filter(logging.makeLogRecord({"msg": text}))]
+
+    assert shown(tmp_path / "details") == others
+    assert shown(None) == [*passed, *others]
 
 
 def test_a_log_gets_the_blocks_and_gitlab_folds_them(

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from typer.testing import CliRunner
 
 from iogauge.cli import app, site
 from iogauge.core import paths
 from iogauge.node.mounts import Mount, Space, StorageTarget, View
-from iogauge.site import machine, settings, writing
+from iogauge.site import folders, machine, settings, writing
 from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found
 
@@ -78,6 +81,31 @@ def written(given: Answers, known: Found) -> dict[str, Any]:
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
     partition: dict[str, Any] = data["systems"][0]["partitions"][0]
     return partition
+
+
+@pytest.mark.parametrize("programs", [(), ("fio",)])
+def test_a_site_names_only_a_stack_that_there_is(
+    programs: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: list[str] = []
+    here = SimpleNamespace(features=programs, programs={})
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(machine, "machine", lambda: here)
+    for name, stand_in in {
+        "_look": lambda *_: seen("xfs"),
+        "_speed": lambda *_: 0.0,
+        "_place": lambda name, into: (into or tmp_path) / name,
+        "_write_repository": lambda *_: "",
+        "_plan": lambda folder, text, *_: texts.append(text("2h")) or True,
+    }.items():
+        monkeypatch.setattr(site, name, stand_in)
+    for into, stack in ((None, "local"), (tmp_path / "own", "mine")):
+        with pytest.raises(typer.Exit):
+            site.new("mine", str(tmp_path), "none", 1, "", "5 GB/s", into, True)
+        text = texts.pop()
+        assert re.findall(r"\{stack: (\w+)\}", text) == [stack]
+        assert "ci/build-stack builds" in text and f"in environments/{stack}" in text
+    assert (paths.project_root() / "environments/local/spack.yaml").exists()
 
 
 @pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])

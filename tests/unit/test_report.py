@@ -13,13 +13,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iogauge.cli.screen import show_ending
+from iogauge.cli.results import show_status
+from iogauge.cli.screen import new_console, show_ending
 from iogauge.core.measurement import Metric
+from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.records import ceilings
+from iogauge.records.journal import append
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
+from iogauge.records.selected import Unmeasured, UnrunCase
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
 from support import records
@@ -86,6 +90,56 @@ def test_the_worst_case_decides(gate: bool) -> None:
     for one, other in itertools.product([v.value for v in Verdict], repeat=2):
         both = exit_status([record(one), record(other)], gate)
         assert both == max(exit_status([record(v)], gate) for v in (one, other))
+
+
+@pytest.mark.parametrize(("columns", "wrapped"), [("80", True), ("", False)])
+def test_the_ending_breaks_between_words_and_is_whole_in_a_log(
+    columns: str,
+    wrapped: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    path = "/" + "a" * 100
+    case = UnrunCase(
+        check="Easy",
+        case="Easy",
+        derived=False,
+        place="s:p",
+        holder="environment e",
+        feature="mdtest",
+        why=f"x {path} y",
+    )
+    end = SessionRecords([records.record("UNREFERENCED")]).ending(
+        False, Unmeasured(left_out=(case,), unmatched=("-n Foo selects no case",) * 3)
+    )
+    show_ending(new_console(), SessionRecords(), end)
+    lines = capsys.readouterr().out.splitlines()
+    assert (max(len(line) for line in lines if path not in line) <= 80) is wrapped
+    assert path in (lines if wrapped else lines[1].split())
+    assert [len(lines) > 2, " ".join(map(str.strip, lines))] == [
+        wrapped,
+        " ".join([f"iogauge: {end}", *end.remarks]),
+    ]
+
+
+def test_status_has_a_sentence_for_each_case_that_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    for verdict in ("PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"):
+        metric = records.metric(verdict=verdict, reason=f"why {verdict}")
+        one = records.record(
+            verdict, check=verdict, case=verdict, session=f"s-{verdict}", metrics=[metric]
+        )
+        append(history_dir() / one.system / f"s-{verdict}.jsonl", one.to_line())
+    show_status(system="", since="", wide=False)
+    said = capsys.readouterr().out
+    named = re.findall(r"^\S+ \S+ (\S+) .* is (\S+): why (\S+?)[.,;]", said, re.MULTILINE)
+    assert sorted(named) == [("CONTAMINATED",) * 3, ("UNSTABLE",) * 3]
+    # A run that is no gate fails on none of them.
+    assert said.splitlines()[-1].startswith("iogauge: partly proven: 1 passed; 3 prove nothing")
 
 
 def test_nothing_measured_fails_a_gate_only() -> None:
@@ -171,11 +225,15 @@ def test_each_metric_has_its_own_verdict() -> None:
             [finding("unstable"), finding("invalid", "read_bw")],
             "G6: saw 5; demanded: 3",
         ),
-        ("PASS", [finding("warn")], "G6: saw 5"),
+        ("PASS", [finding("warn")], "G6, a remark, no fault: saw 5"),
         ("PASS", [finding("warn", "read_bw")], ""),
         ("PASS", [finding("ok")], ""),
-        ("FAIL", [finding("warn")], "its reason; G6: saw 5"),
-        ("PASS", [finding("warn", guard="G4")], "G4: saw 5"),
+        ("FAIL", [finding("warn")], "its reason; G6, a remark, no fault: saw 5"),
+        (
+            "PASS",
+            [finding("warn", guard="G4") | {"remedy": "Do this"}],
+            "G4, a remark, no fault: saw 5. Do this",
+        ),
     ],
 )
 def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reason: str) -> None:
@@ -218,7 +276,7 @@ def test_a_scenario_is_named_once() -> None:
 def of_the_readme() -> list[Record]:
     """Three of the cases in the README's table, with findings that repeat."""
     load = {"outcome": "warn", "metric": None, "saw": "load before the run 7.58 x cores"}
-    busy = {"guard": "G15", "demands": "", **load}
+    busy = {"guard": "G15", "demands": "", "remedy": "See what else runs on the nodes", **load}
     loose = {"guard": "G17", "outcome": "unstable", "metric": "remove_rate"}
     loose |= {"saw": "the repetitions spread by 21.3%", "demands": "at most 20%"}
     loose |= {"remedy": "Repeat when the target is quiet, or raise limits.max_spread"}
@@ -265,7 +323,7 @@ IorPosix per-process sequential direct    write_bw     540.8 MiB/s ±3.1%   500.
 IorPosix per-process sequential buffered  write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
                                           read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
 [1] nothing to compare
-[2] G15: load before the run 7.58 x cores
+[2] G15, a remark, no fault: load before the run 7.58 x cores. See what else runs on the nodes
 [3] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the target is quiet, or raise
     limits.max_spread
 [4] at least 19000
@@ -286,7 +344,8 @@ IorPosix per-process sequential buffered
   write_bw     540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
   read_bw      540.8 MiB/s ±3.1%   500.0 -10%     1144  PASS
 [1] nothing to compare
-[2] G15: load before the run 7.58 x cores
+[2] G15, a remark, no fault: load before the run 7.58 x cores. See what else
+    runs on the nodes
 [3] G17: the repetitions spread by 21.3%; demanded: at most 20%. Repeat when the
     target is quiet, or raise limits.max_spread
 [4] at least 19000
@@ -302,7 +361,7 @@ def test_the_screen(width: int) -> None:
 def test_a_wide_row_is_one_line_with_its_reason() -> None:
     lines = shown(of_the_readme(), 80, wide=True).splitlines()
     assert len(lines) == 2 + 8
-    assert all("G15: load before" in line for line in lines if "Fio" in line)
+    assert all("G15, a remark, no fault: load before" in line for line in lines if "Fio" in line)
 
 
 def test_the_load_of_each_case_is_one_remark_with_its_range() -> None:
@@ -320,7 +379,7 @@ def test_the_load_of_each_case_is_one_remark_with_its_range() -> None:
         for n, load in enumerate(("0.92", "10.10", "0.92", "1.30"))
     ]
     text = shown(found)
-    assert "[1] G15: load before the run 0.92 to 10.10 x cores, 2 bound" in text
+    assert "[1] G15, a remark, no fault: load before the run 0.92 to 10.10 x cores, 2 bound" in text
     assert "[2]" not in text
     assert text.count("[1]") == 5
     assert "load before the run 0.92 x cores" in shown(found[::2])
@@ -340,7 +399,8 @@ def test_the_spread_of_each_unstable_case_is_one_reason_with_its_range() -> None
         )
         for n, spread in enumerate(("54.2", "8.9"))
     ]
-    assert "[1] G17: coefficient of variation 8.9 to 54.2% over 3 repetitions" in shown(found)
+    said = "[1] G17, a remark, no fault: coefficient of variation 8.9 to 54.2% over 3 repetitions"
+    assert said in shown(found, 200)
 
 
 def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
@@ -408,8 +468,8 @@ def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
     fine = case("Fine", result="pass", fail_reason=None)
     other = case("Other", fail_reason="type error: x")
     assert outcome.unable(write(tmp_path, *cases, fine, other)) == [
-        "Burst and 2 more: cannot run: this scenario cannot be run at this scale: too few bytes",
-        "Other: cannot run: type error: x",
+        "this scenario cannot be run at this scale: too few bytes. So 3 cases cannot run: Burst and 2 more",
+        "type error: x. So 1 case cannot run: Other",
     ]
 
 
@@ -530,7 +590,7 @@ def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
     ]
     found = outcome.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
     assert [(row.metric, row.measured, row.verdict.value, row.reason) for row in found] == [
-        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points: saw 5"),
+        ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points, a remark, no fault: saw 5"),
         ("read_hold", "-", "INVALID", "saw 5"),
         ("read_fit", "-", "UNREFERENCED", "saw 5"),
     ]

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from iogauge.workspace import permission
+
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = [
     "awk",
@@ -717,6 +719,19 @@ def test_make_help_lists_every_target() -> None:
         ["make", "-C", str(ROOT), "--no-print-directory"], capture_output=True, text=True
     )
     assert set(re.findall(r"^  make ([a-z]+)  +\S", done.stdout, re.MULTILINE)) == targets
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="no make here")
+def test_make_bench_names_a_missing_target_before_it_sets_anything_up(project: Project) -> None:
+    target = project.root / "missing"
+    stub(project.root / "ci/setup", "echo set up; exit 3")
+    bench = ["make", "-C", str(project.root), "bench", f"TARGET={target}"]
+    done = subprocess.run(bench, capture_output=True, text=True)
+    with pytest.raises(FileNotFoundError) as program:
+        permission._opened(str(target))
+    assert f"iogauge: {program.value}\n" in done.stderr and "set up" not in done.stdout
+    target.mkdir()
+    assert "set up" in subprocess.run(bench, capture_output=True, text=True).stdout
 
 
 def test_lint_refuses_the_package_that_would_hide_reframe(project: Project) -> None:

@@ -222,25 +222,54 @@ def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) 
         (
             f"{PARTITION}.scheduler",
             DELETE,
-            "systems.0.partitions.0: found {",
-            "'scheduler' is a required",
+            f"{NAMED}.scheduler: this key is missing",
+            "",
         ),
-        (f"{PARTITION}.max_job", 1, "systems.0.partitions.0: found {", "'max_job' was unexpected"),
+        (
+            f"{PARTITION}.max_job",
+            1,
+            f"{NAMED}.max_job: found an unknown key (did you mean max_jobs?)",
+            "allowed: the keys access, ",
+        ),
         (
             f"{PARTITION}.environs",
             "env",
-            "systems.0.partitions.0.environs: found 'env'",
+            f"{NAMED}.environs: found 'env'",
             "a list: [..., ...]",
         ),
-        (EXTRAS, 5, f"{EXTRAS}: found 5", "a mapping: {key: value}"),
-        ("systems.0.hostnames", DELETE, "systems.0: found", "'hostnames' is a required"),
-        ("system", [], "f: found", "'system' was unexpected"),
+        (EXTRAS, 5, f"{NAMED}.extras: found 5", "a mapping: {key: value}"),
+        ("systems.0.hostnames", DELETE, "systems.good.hostnames: this key", "is missing"),
+        ("system", [], "system: found an unknown key (did you mean systems?)", "environments, "),
     ],
 )
 def test_a_mistake_elsewhere(path: str, value: Any, start: str, allowed: str) -> None:
     (mistake,) = mistakes(changed(path, value))
     assert mistake.startswith(start if start.startswith("f: ") else f"f: {start}"), mistake
     assert allowed in mistake
+
+
+@pytest.mark.parametrize(
+    ("path", "misspelt"),
+    [
+        (f"{PARTITION}.max_jobs", "max_job"),
+        (f"{PARTITION}.time_limit", "timelimit"),
+        (f"{PARTITION}.scheduler", "schedular"),
+        (f"{EXTRAS}.limits.case_bytes", "case_byte"),
+        (f"{EXTRAS}.node", "nodes"),
+    ],
+)
+def test_a_misspelt_key_is_one_mistake(path: str, misspelt: str) -> None:
+    above, _, key = path.rpartition(".")
+    data = changed(f"{above}.{misspelt}", 1, changed(path, DELETE))
+    (mistake,) = mistakes(data)
+    assert f".{misspelt}: found an unknown key (did you mean {key}?)" in mistake
+
+
+def test_a_misspelt_key_excuses_only_its_own_absence() -> None:
+    data = changed(f"{EXTRAS}.limits.case_byte", 1, changed(f"{EXTRAS}.limits.case_files", DELETE))
+    assert len(mistakes(data)) == 2
+    data = changed(f"{PARTITION}.max_job", 1, changed(f"{PARTITION}.max_jobs", 4))
+    assert len(mistakes(data)) == 2
 
 
 @pytest.mark.parametrize("data", [None, [], "text", 5])

@@ -29,6 +29,7 @@ from iogauge.calibrate.runs import (
     outlook,
     runs_of,
     summary_of,
+    without_valid_run,
 )
 from iogauge.calibrate.yamledit import (
     KEPT,
@@ -448,6 +449,8 @@ def calibrate(
         )
         for outcome in proposal.outcomes:
             say(f"{system}: {outcome.name}: {outcome.state}: {outcome.text}")
+        for name, why in without_valid_run(frame):
+            say(f"{system}: {name}: left out: {why}")
         refused = refused or proposal.refused
         diff = proposal.diff(str(file))
         if not diff:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +24,7 @@ from iogauge.core.quantiles import normal_quantile, t_quantile
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records.record import Record, short_name
 
 Better = Literal["more", "less"]
 
@@ -341,6 +342,26 @@ def runs_of(
             )
         )
     return runs
+
+
+def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
+    """Return the metrics of a frame that no run measured validly, and why, with what to do next."""
+    found = []
+    for (partition, case, metric), group in frame.drop_nulls(["metric", "metric_verdict"]).group_by(
+        ["partition", "case", "metric"], maintain_order=True
+    ):
+        verdicts = Counter(map(Verdict, group["metric_verdict"]))
+        if any(verdict.is_valid for verdict in verdicts):
+            continue
+        counted = ", ".join(f"{number} {one.value}" for one, number in verdicts.most_common())
+        ((most, _),) = verdicts.most_common(1)
+        found.append(
+            (
+                f"{partition} {short_name(str(case))} {metric}",
+                f"no run is valid ({counted}). Next: iogauge explain {most.value}",
+            )
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,8 +165,8 @@ def _why_lacking(site: str, environment: Any) -> dict[str, str]:
     """Return why a declared environment lacks a feature, and what brings it, by feature."""
     stack = environment.extras.get(STACK)
     why = (
-        f"{site_dir(site) / SETTINGS} does not declare it. If the program is on PATH of the nodes, add "
-        f"it to the features of {environment.name}"
+        f"if the program is on PATH of the nodes, add it to the features of {environment.name} in "
+        f"{site_dir(site) / SETTINGS}"
     )
     if stack:
         why = (

@@ -479,7 +479,9 @@ class StorageCheck(JudgedCheck):
             cost = Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
             self._spend(cost)
             name, steps = short_name(self.display_name), life.steps(plan)
-            life.screen().add(life.Watched(name, stage, self.job, steps, footprint.seconds))
+            assumed = any(speed.assumed for speed in speeds.values())
+            case = life.Watched(name, stage, self.job, steps, footprint.seconds, assumed)
+            life.screen().add(case)
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""

@@ -454,12 +454,12 @@ def _target_sessions(
 ) -> Iterator[Check]:
     """Yield the lines about a lock on a target, and about what dead sessions left there."""
     if holder is not None:
-        yield Check(
-            "note",
-            f"target {path}",
-            f"locked by {holder}" + (", whose processes have ended" if holder.gone else ""),
-            "run: iogauge clean, which breaks the lock if its holder is dead",
-        )
+        said, remedy = {
+            True: (", whose processes run", "wait until it has ended"),
+            False: (", whose processes have ended", "run: iogauge clean, which breaks the lock"),
+            None: ("", "wait until it has ended. If it is dead, run: iogauge clean"),
+        }[holder.alive]
+        yield Check("note", f"target {path}", f"locked by {holder}{said}", remedy)
     dead = [session.path for session in sessions if not directory.may_be_alive(session)]
     if dead:
         yield Check(

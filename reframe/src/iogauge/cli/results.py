@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, drawn, new_console
+from iogauge.cli.screen import Wide, drawn, new_console, say
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
@@ -49,6 +49,10 @@ def explain_word(
     except LookupError as error:
         typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
         raise typer.Exit(2) from error
+
+
+#: Verdicts that fail no run, and yet are a problem to look at.
+_DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
 
 
 def show_status(
@@ -78,15 +82,20 @@ def show_status(
     console.print(plain(history_table.marks_legend()))
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
+    troubles = list(alarm.troubles)
+    doubtful = [record for record in newest if record.verdict in _DOUBTFUL]
+    if doubtful:  # to a gate alone they are troubles
+        doubts = collect(paths.history_dir(), SessionRecords(doubtful), gate=True).troubles
+        troubles += [one for one in doubts if one.kind in {verdict.value for verdict in _DOUBTFUL}]
     times = {(case.where, case.case): case.newest.time for case in cases}
     for trouble in sorted(
-        alarm.troubles,
+        troubles,
         key=lambda trouble: times.get((trouble.where, trouble.case), ""),
         reverse=True,
     ):
         time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
         console.print(plain(f"{time} {trouble.sentence}"))
-    console.print(plain(f"iogauge: {alarm.ending}"), soft_wrap=True)
+    say(console, f"iogauge: {alarm.ending}")
 
 
 def propose_references(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,8 +33,25 @@ def new_console() -> Console:
 
     Without both it is as wide as a log's lines.
     """
-    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    return Console(width=None if known else _LOG_COLUMNS, highlight=False)
+    return Console(width=None if _width_is_known() else _LOG_COLUMNS, highlight=False)
+
+
+def _width_is_known() -> bool:
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+
+
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print outside text, broken between words at the width of a terminal or ``COLUMNS``.
+
+    A word that is longer, such as a path, stays whole. In a log each line stays whole.
+    """
+    lines = visible_lines(text).split("\n")
+    if _width_is_known():
+        lines = [
+            textwrap.fill(line, console.width, break_long_words=False, break_on_hyphens=False)
+            for line in lines
+        ]
+    console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
 def drawn(
@@ -52,9 +70,8 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
         console.print(outcome.table(outcome.rows(records), wide), soft_wrap=True)
     if prices := outcome.costs(records):
         console.print(outcome.cost_table(prices), soft_wrap=True)
-    console.print(plain(f"iogauge: {end}"), soft_wrap=True)
-    for line in end.remarks:
-        console.print(plain(line), soft_wrap=True)
+    for line in (f"iogauge: {end}", *end.remarks):
+        say(console, line)
     if any(r.tier == "quick" and r.metrics for r in records):
         console.print(
             "Tier quick: the phases are short, so the figures are rough. To compare systems, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import getpass
 import math
 import os
@@ -29,7 +30,7 @@ from iogauge.cli.running import (
     unmeasured_remarks,
     write_probe,
 )
-from iogauge.cli.screen import Wide, new_console
+from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, history_dir, project_root
 from iogauge.core.text import did_you_mean, visible, visible_lines
@@ -110,9 +111,9 @@ def plan(
         typer.echo(plan_table.to_json(cases))
     fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
-        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "bold red")
     for line in unmeasured_remarks(arguments):
-        console.print(plain(line), soft_wrap=True)
+        say(console, line)
     raise typer.Exit(0 if fits and not unable else 1)
 
 
@@ -121,12 +122,12 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     console.print(plan_table.table(cases, wide), soft_wrap=True)
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
-        console.print(plain(line), soft_wrap=True)
+        say(console, line)
     over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
-        console.print(f"[bold red]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "bold red")
     for line in plan_table.doubts(cases):
-        console.print(f"[yellow]{plain(line)}[/]", soft_wrap=True)
+        say(console, line, "yellow")
     fits = not over
     declared: dict[tuple[object, ...], list[PlannedCase]] = {}
     for case in cases:
@@ -552,6 +553,7 @@ def new(
 def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> int:
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
+    answers = dataclasses.replace(answers, stack=answers.name) if into else answers
     pinned = _write_repository(into, answers.name, found) if into else ""
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)

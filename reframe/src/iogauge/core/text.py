@@ -40,7 +40,13 @@ def because(reason: str) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing.
+    """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing."""
+    similar = nearest(name, known)
+    return f" (did you mean {similar}?)" if similar else ""
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return the known name that is most like a name; empty if none is.
 
     Names that differ only in capitals are alike.
     """
@@ -48,4 +54,4 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
     names = {one.casefold(): one for one in known}
     similar = difflib.get_close_matches(str(name).casefold(), names, 1)
-    return f" (did you mean {names[similar[0]]}?)" if similar else ""
+    return names[similar[0]] if similar else ""

@@ -61,11 +61,12 @@ def spread(*, samples: Sequence[float], limit: float, tail: bool = False) -> Fin
         "Others may use the target: repeat at a quiet time, or raise limits.repetitions",
     )
     if len(samples) < 2:
-        return rule.warn("one repetition: spread unknown")
+        once = dataclasses.replace(rule, remedy="Raise limits.repetitions")
+        return once.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
     if cv <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}. {generous('max_spread', limit)}")
+        return Rule("G17", rule.demands).warn(f"{saw}. {generous('max_spread', limit)}")
     return rule.decide(cv <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
 
 
@@ -94,7 +95,7 @@ def drift(
     )
     saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
     if off <= limit and limit > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}. {generous('max_spread', limit)}")
+        return Rule("G17", rule.demands).warn(f"{saw}. {generous('max_spread', limit)}")
     return rule.decide(off <= limit, saw, Outcome.WARN if tail else Outcome.UNSTABLE)
 
 

@@ -194,7 +194,7 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
     ).decide(
         holds,
         f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
-        f"{max(0.0, fill_after):.0%} full with the {format_bytes(need_bytes)} of this case",
+        f"{max(0.0, fill_after):.0%} full once this case has written {format_bytes(need_bytes)}",
     )
 
 
@@ -207,7 +207,7 @@ def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Findi
         "Lower limits.case_bytes. If this target can bear more, raise limits.max_of_free",
     ).decide(
         need_bytes <= limit,
-        f"{format_bytes(need_bytes)} of this case are {_share(need_bytes, space.bytes_free)} of the "
+        f"this case writes {format_bytes(need_bytes)}, {_share(need_bytes, space.bytes_free)} of the "
         f"{format_bytes(space.bytes_free)} that are free",
     )
 
@@ -231,7 +231,8 @@ def health(
     files. The only exceptions are targets that the site declares out (``topology.out``): these must
     be out. A degraded target gives a remark.
 
-    ``declared`` is the site's number of storage targets, None if it gives none.
+    ``declared`` is the number in the site's ``topology.targets``. If the site gives no number, any
+    number will do.
     """
     count = f"{declared} " if declared is not None else ""
     without = f", but for {_names(out)}, which must be out" if out else ""
@@ -370,7 +371,7 @@ def target_room(
     worst = max(short or active, key=lambda target: after[target])
     saw = (
         f"{worst.uuid}: {format_bytes(worst.bytes_free)} free of {format_bytes(worst.bytes_total)}, "
-        f"{after[worst]:.0%} full with its {format_bytes(share)} of this case"
+        f"{after[worst]:.0%} full once this case has written {format_bytes(share)} there"
     )
     if len(short) > 1:
         saw += f"; {len(short)} of {len(active)} {kind}s are short of room"

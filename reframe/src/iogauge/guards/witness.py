@@ -580,7 +580,7 @@ def foreign_load(
     )
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     if worst <= max_share and max_share > DOUBTFUL_LIMIT:
-        return rule.warn(f"{saw}. {generous('max_foreign', max_share)}")
+        return Rule("G19", rule.demands).warn(f"{saw}. {generous('max_foreign', max_share)}")
     return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
 
 

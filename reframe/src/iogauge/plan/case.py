@@ -407,14 +407,16 @@ _LEAST_OF_PART: Final = 0.01
 
 #: Bandwidth of a node if nothing is declared.
 ASSUMED_BYTES_S: Final = 200 * 2**20
+ASSUMED_SPEED: Final = f"{format_bytes(ASSUMED_BYTES_S)}/s a node"
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Expected bandwidth of a phase, and its source."""
+    """Expected bandwidth of a phase, and its source; ``assumed`` means that the site declares nothing."""
 
     bytes_s: float
     source: str
+    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -480,9 +482,7 @@ def speed(
         reference = references.get(metric)
         if reference and reference.unit in BANDWIDTH_UNITS:
             return Speed(convert(reference.value, reference.unit, "B/s"), "references")
-    assumed = Speed(
-        ASSUMED_BYTES_S * plan.nodes, f"assumed: {format_bytes(ASSUMED_BYTES_S)}/s a node"
-    )
+    assumed = Speed(ASSUMED_BYTES_S * plan.nodes, f"assumed: {ASSUMED_SPEED}", assumed=True)
     topology = extras.topology
     way: Literal["read", "write"] = "read" if phase.access.direction == "read" else "write"
     limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None

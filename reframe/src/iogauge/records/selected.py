@@ -255,7 +255,7 @@ CaseKey = tuple[str, str, str]
 class Unmeasured:
     """What a session was asked for and did not measure; the default says that nothing is known.
 
-    ``unmatched`` and ``gone`` are sentences: of each ``-n`` that selects no case, and of each case
+    ``unmatched`` and ``gone`` are sentences: of each name or tag that fits no case, and of each case
     that earlier gates recorded. ``accepted`` says that somebody accepts them. ``nothing`` holds the
     words on the command line if they select no case at all.
     """
@@ -346,17 +346,20 @@ def without_match(
     listed: Iterable[str] = (),
     checks: Collection[str] = (),
 ) -> list[str]:
-    """Return a sentence for each value of ``-n`` that fits no case which can run.
+    """Return a sentence for each tag that no check has, and each name that fits no case which can run.
 
     ``runnable`` and ``listed`` are ReFrame's names, each followed by its hash; ``listed`` holds
     those that cannot run, too. ``checks`` are the names of all checks. Several ``-n`` are
     alternatives, so ReFrame does not report a value without a match.
     """
-    patterns = [
-        after if word in ("-n", "--name") else word.partition("=")[2]
-        for word, after in zip(arguments, [*arguments, ""][1:], strict=True)
-        if word in ("-n", "--name") or word.startswith("--name=")
-    ]
+    unknown = _unknown_tags(arguments, "-t", "--tag", "selects")
+    excluded = _unknown_tags(arguments, "-T", "--exclude-tag", "excludes")
+    for pattern in _values(arguments, "-x", "--exclude"):
+        hint = _hint(pattern, checks)
+        if hint and not any(re.search(pattern, check) for check in checks):
+            excluded.append(f"-x {pattern} excludes no case{hint}")
+    if unknown:  # nothing is listed then, whatever the names are
+        return [*unknown, *excluded]
 
     def fits(pattern: str, names: Iterable[str]) -> bool:
         cases = [name.rpartition(" /") for name in names]
@@ -365,16 +368,36 @@ def without_match(
         test = pattern.rpartition("@")[0]
         return any(re.search(test or pattern, case[0].replace(" ", "")) for case in cases)
 
-    return [
+    named = [
         f"-n {pattern} selects no case"
         + (" that can run here" if fits(pattern, listed) else _hint(pattern, checks))
-        for pattern in patterns
+        for pattern in _values(arguments, "-n", "--name")
         if not fits(pattern, runnable)
+    ]
+    return [*named, *excluded]
+
+
+def _values(arguments: Sequence[str], short: str, long: str) -> list[str]:
+    """Return the values of an option of ReFrame, in their order."""
+    return [
+        after if word in (short, long) else word.partition("=")[2]
+        for word, after in zip(arguments, [*arguments, ""][1:], strict=True)
+        if word in (short, long) or word.startswith(f"{long}=")
+    ]
+
+
+def _unknown_tags(arguments: Sequence[str], short: str, long: str, does: str) -> list[str]:
+    """Return a sentence for each value of ``-t`` or ``-T`` that fits no tag; ReFrame says nothing."""
+    return [
+        f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), words.TAGS)}"
+        f" (tags: {', '.join(sorted(words.TAGS))})"
+        for pattern in _values(arguments, short, long)
+        if not any(re.search(pattern, tag) for tag in words.TAGS)
     ]
 
 
 def _hint(pattern: str, checks: Collection[str]) -> str:
-    """Return what may have been meant by a value of ``-n`` that fits no case."""
+    """Return what may have been meant by a name that fits no case."""
     if " " in pattern:
         return f" (names have no blanks here: -n '{pattern.replace(' ', '')}')"
     check = re.split(r"[^\w]", pattern.lstrip("^"))[0]

@@ -437,7 +437,8 @@ def read_subject(text: str) -> Subject:
         newest = sorted(f.stem for f in history_dir().glob("*/*.jsonl"))[-3:]
         raise CompareError(
             f"{text}: neither a file nor a session in {history_dir()} (newest: "
-            f"{', '.join(newest) or 'none'})"
+            f"{', '.join(newest) or 'none'}). To compare sites, stacks or days, write system=NAME, "
+            "stack=NAME or day=YYYY-MM-DD for each side (docs/compare.md)"
         )
     try:
         records = [r for f in files for r in journal.read_records(f) if isinstance(r, Record)]

@@ -2,7 +2,7 @@
 sentence that says so.
 
 ``ok`` needs a PASS, and nothing that is left unproven: no UNREFERENCED, UNSTABLE or CONTAMINATED
-case, no case that a missing feature keeps from running, no ``-n`` that selects nothing.
+case, no case that a missing feature keeps from running, no name or tag that fits no case.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 from rich.markup import escape
 
 from iogauge.core import untrusted
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import count, visible, visible_lines
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
@@ -294,7 +294,10 @@ def unable(reframe_report: Path) -> list[str]:
                     names.setdefault(reason, []).append(short_name(case["display_name"]))
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
-    return [f"{first_and_more(cases)}: cannot run: {reason}" for reason, cases in names.items()]
+    return [
+        f"{reason}. So {count(len(cases), 'case')} cannot run: {first_and_more(cases)}"
+        for reason, cases in names.items()
+    ]
 
 
 #: Keys that ReFrame reports under our names; empty or 0 if the case was not set up.
@@ -398,7 +401,7 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     if objections:
         return tuple(objections)
     remarks = [
-        f"{f.guard}: {f.saw}"
+        f"{f.guard}, a remark, no fault: {f.saw}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
         if f.metric in (None, about.name)
         and f.outcome == Outcome.WARN.value

@@ -13,7 +13,7 @@ from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.case import Cost, excess
+from iogauge.plan.case import ASSUMED_SPEED, Cost, excess
 from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.records import record
 from iogauge.report.layout import Column, Group, Table
@@ -115,14 +115,24 @@ def to_json(cases: Sequence[PlannedCase]) -> str:
     )
 
 
+#: What the time is worth if the site declares nothing about the target's speed.
+_GUESS: Final = (
+    "The time is a guess: {cases} case(s) have neither a reference nor a ceiling, so {speed} is assumed. "
+    "A faster target needs less time, a slower target needs more. To plan better, declare topology "
+    "(docs/sites.md)"
+)
+
+
 def remarks(cases: Sequence[PlannedCase]) -> list[str]:
     """Say how long the cases will take, on what this estimate rests, and what the columns mean."""
     rests = Counter(source for case in cases for source in case.rests_on)
     sources = ", ".join(f"{source} ({count} case(s))" for source, count in rests.most_common())
     seconds = sum(case.seconds for case in cases)
+    guessed = sum(any(one.startswith("assumed: ") for one in case.rests_on) for case in cases)
     return [
         f"expected: {duration(seconds)} one after the other, without waiting for nodes; "
         + (f"bandwidths used: {sources}" if sources else "all phases have a fixed duration"),
+        *([_GUESS.format(cases=guessed, speed=ASSUMED_SPEED)] if guessed else []),
         "'holds' and 'files': the most that is on the target at one time",
     ]
 
@@ -153,12 +163,12 @@ def timed(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each amount that phases of a set time may move; nobody knows it before."""
 
     def text(phases: TimedPhases) -> str:
-        most = "no ceiling is declared"
+        most = "Nobody knows how many they are: the site declares no ceiling"
         if phases.most_bytes is not None:
-            most = f"at most {format_bytes(phases.most_bytes)} at the ceiling"
+            most = f"At the ceiling they are {format_bytes(phases.most_bytes)}"
         return (
-            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. These bytes are in "
-            f"no column and no budget: {most}"
+            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. The table and the "
+            f"budget leave these bytes out. {most}"
         )
 
     return _by_text((case, text(phases)) for case in cases for phases in case.timed)

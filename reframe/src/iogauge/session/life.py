@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import logging
 import os
+import re
 import shutil
 import sys
 import threading
@@ -24,7 +25,7 @@ from typing import Final, Protocol
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
-from iogauge.plan.case import CasePlan
+from iogauge.plan.case import ASSUMED_SPEED, CasePlan
 from iogauge.plan.stage import OPENED, RUNS, PhaseRun, parse_runs, printed_file
 
 #: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.
@@ -91,18 +92,29 @@ def remaining_s(ahead: Sequence[Step], done: Sequence[PhaseRun]) -> float | None
 
     An execution takes as long as its phase did last time, with what came before it.
     """
-    took = {run.name: run.ended - before.ended for before, run in itertools.pairwise(done)}
+    took = {run.name: run.ended - run.started for run in done[:1]}
+    took |= {run.name: run.ended - before.ended for before, run in itertools.pairwise(done)}
     return sum(took[step.phase] for step in ahead) if all(s.phase in took for s in ahead) else None
 
 
 class Watched:
-    """A case whose job is about to be submitted; ``expected_s`` is the plan's estimate."""
+    """A case whose job is about to be submitted; ``expected_s`` is the plan's estimate.
+
+    ``assumed`` means that the estimate rests on an assumed speed of the target.
+    """
 
     def __init__(
-        self, name: str, stage: Path, job: Job, steps: Sequence[Step], expected_s: float
+        self,
+        name: str,
+        stage: Path,
+        job: Job,
+        steps: Sequence[Step],
+        expected_s: float,
+        assumed: bool = False,
     ) -> None:
         self.name, self.job, self._stage = name, job, stage
         self._steps, self._expected_s = steps, expected_s
+        self._at = f" at an assumed {ASSUMED_SPEED}" if assumed else ""
         self._opened_at: float | None = None
         self._done = -1
         self._changed_at = 0.0
@@ -129,14 +141,14 @@ class Watched:
         times = f"{_duration(now - self._opened_at)} gone"
         if not ahead:
             return True, f"removes its files, {times}"
-        left = remaining_s(ahead, runs)
+        measured = remaining_s(ahead, runs)
         left = (
             self._expected_s - (now - self._opened_at)
-            if left is None
-            else left - (now - self._changed_at)
+            if measured is None
+            else measured - (now - self._changed_at)
         )
         times += (
-            f", about {_duration(left)} left"
+            f", about {_duration(left)} left{self._at if measured is None else ''}"
             if left > 0
             else f", longer than expected ({_duration(self._expected_s)})"
         )
@@ -218,10 +230,15 @@ class Screen:
             self._shown = False
 
 
+#: ReFrame's line that a run has ended without a failure, coloured or not.
+_PASSED: Final = re.compile(r"\[ (\x1b\[[\d;]*m)* *PASSED *(\x1b\[[\d;]*m)* \] Ran ")
+
+
 class Filter(logging.Filter):
     """Between ReFrame and the screen: makes room for its lines, and keeps its blocks about failures.
 
-    ``details`` is the file that gets these blocks; None lets them pass.
+    ``details`` is the file that gets these blocks; None lets everything pass. With it, a command
+    says how the run ended. ReFrame's own ending is left out then: PASSED may have proven nothing.
     """
 
     def __init__(self, screen: Screen, details: Path | None) -> None:
@@ -235,6 +252,8 @@ class Filter(logging.Filter):
         if self._details is None:
             return True
         text = record.getMessage()
+        if _PASSED.match(text):
+            return False
         if text.strip("=") == " SUMMARY OF FAILURES ":
             self._within, self._ruled = True, False
         elif self._within and self._ruled and not text.startswith("FAILURE INFO"):

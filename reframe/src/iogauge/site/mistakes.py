@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import resources
 from typing import Any, Final, get_args, get_origin
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from reframe.core.exceptions import ConfigError
 
 from iogauge.core import words
-from iogauge.core.text import did_you_mean
+from iogauge.core.text import did_you_mean, nearest
 from iogauge.core.yamlfile import Mistake, show
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import NAME
@@ -78,17 +78,58 @@ def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
     for error in jsonschema.Draft7Validator(schema).iter_errors(whole):
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
-        key = ".".join(str(part) for part in error.absolute_path)
+        key = _named(data, error.absolute_path)
+        below = f"{key}." if key else ""
+        if error.validator == "additionalProperties":
+            known = sorted(error.schema.get("properties", ()))
+            unknown = [name for name in error.instance if name not in known]
+            mistakes += [_unknown_key(file, f"{below}{name}", name, known) for name in unknown]
+            continue
+        if error.validator == "required":
+            missing = error.message.split("'")[1]
+            if missing not in _meant(error.instance, error.schema["properties"]):
+                mistakes.append(Mistake(file, f"{below}{missing}", _NO_KEY, ""))
+            continue
         allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
         allowed = allowed or f"ReFrame's configuration: {error.message}"
         mistakes.append(Mistake(file, key, show(error.instance), allowed))
     return mistakes
 
 
+def _named(data: object, path: Iterable[str | int]) -> str:
+    """Return the key of a place in the data; entries of a list go by their name, or by number."""
+    parts = []
+    for part in path:
+        with contextlib.suppress(LookupError, TypeError):
+            data = data[part]  # type: ignore[index]
+        name = data.get("name") if isinstance(part, int) and isinstance(data, dict) else None
+        parts.append(str(name or part))
+    return ".".join(parts)
+
+
+def _unknown_key(file: str, key: str, name: object, known: Sequence[str]) -> Mistake:
+    """Return the mistake that a key is unknown, with the nearest that is known."""
+    found = f"an unknown key{did_you_mean(name, known)}"
+    return Mistake(file, key, found, f"the keys {', '.join(known)}")
+
+
+def _meant(found: Iterable[object], known: Iterable[str]) -> set[str]:
+    """Return the known keys that unknown keys are perhaps meant to be: they are not missing, too."""
+    known, found = list(known), list(found)
+    return {nearest(name, known) for name in found if name not in known} - {"", *found}
+
+
 def of_pydantic(file: str, key: str, error: ValidationError) -> list[Mistake]:
     """Return the mistakes that pydantic found in what stands under a key."""
     mistakes = []
+    meant = {
+        (*item["loc"][:-1], nearest(item["loc"][-1], _keys_beside(item["loc"])))
+        for item in error.errors()
+        if item["type"] == "extra_forbidden"
+    }
     for item in error.errors():
+        if item["type"] == "missing" and item["loc"] in meant:
+            continue
         where = ".".join([key, *(str(part) for part in item["loc"])])
         message = item["msg"].removeprefix("Input should be ")
         found = show(item["input"])
@@ -96,8 +137,7 @@ def of_pydantic(file: str, key: str, error: ValidationError) -> list[Mistake]:
             mistakes.append(Mistake(file, where, _NO_KEY, ""))
         elif item["type"] == "extra_forbidden":
             keys = _keys_beside(item["loc"])
-            found = f"an unknown key{did_you_mean(item['loc'][-1], keys)}"
-            mistakes.append(Mistake(file, where, found, f"the keys {', '.join(keys)}"))
+            mistakes.append(_unknown_key(file, where, item["loc"][-1], keys))
         elif item["type"] == "value_error":  # a sentence of our own
             mistakes.append(Mistake(file, where, message.removeprefix("Value error, "), ""))
         elif item["type"] == "literal_error":
@@ -190,7 +230,10 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
         if name not in offered
     ]
     limit = partition.get("time_limit")
-    if not limit or not _TIME_LIMIT.fullmatch(str(limit)):
+    systems = reframe_schema()["properties"]["systems"]["items"]
+    known = systems["properties"]["partitions"]["items"]["properties"]
+    meant = _meant(partition, known)
+    if "time_limit" not in meant and not (limit and _TIME_LIMIT.fullmatch(str(limit))):
         mistakes.append(
             Mistake(
                 file,
@@ -199,7 +242,7 @@ def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[
                 "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end",
             )
         )
-    if partition.get("max_jobs") != 1:
+    if "max_jobs" not in meant and partition.get("max_jobs") != 1:
         mistakes.append(
             Mistake(
                 file,

@@ -18,6 +18,7 @@ from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.mounts import traits
+from iogauge.site.folders import LOCAL
 from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen, Queue, Slurm
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
@@ -53,7 +54,8 @@ class Answers:
     """What the user said, or left at its default.
 
     ``ceiling`` is a bandwidth with its unit, of each client's network or of a local device. An empty
-    text means that nobody knows it. ``said`` is true if it is the user's own.
+    text means that nobody knows it. ``said`` is true if it is the user's own. ``stack`` is the folder in
+    environments/ whose programs the site can use: its own in a repository of its own, else ``local``.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Answers:
     account: str
     ceiling: str
     said: bool
+    stack: str = LOCAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,12 +184,12 @@ def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
 
 def _programs(answers: Answers, found: Found) -> Iterator[str]:
     if found.features:
-        yield "    # The programs on PATH. For those that Spack built in environments/NAME instead:"
-        yield f"    #   extras: {{stack: {answers.name}}}"
+        yield f"    # The programs on PATH. For those that ci/build-stack builds in environments/{answers.stack} instead:"
+        yield f"    #   extras: {{stack: {answers.stack}}}"
         yield f"    features: [{', '.join(found.features)}]"
     else:
-        yield f"    # No benchmark program is on PATH: Spack builds them, in environments/{answers.name}."
-        yield f"    extras: {{stack: {answers.name}}}"
+        yield f"    # No benchmark program is on PATH: ci/build-stack builds them in environments/{answers.stack}."
+        yield f"    extras: {{stack: {answers.stack}}}"
 
 
 def _extras(answers: Answers, found: Found) -> Iterator[str]:

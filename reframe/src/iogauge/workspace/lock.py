@@ -152,15 +152,17 @@ class Holder:
         return float(lease) if isinstance(lease, int | float) and 0 < lease < 86400 else LEASE_S
 
     @property
+    def alive(self) -> bool | None:
+        """Return whether any of its processes runs; None if that cannot be known here."""
+        processes = self.details.get("processes")
+        if not isinstance(processes, list) or not processes or self.details.get("node") != _node():
+            return None
+        return any(map(runs, processes))
+
+    @property
     def gone(self) -> bool:
         """Return whether its processes are known to have ended. False may mean unknown."""
-        processes = self.details.get("processes")
-        return (
-            isinstance(processes, list)
-            and bool(processes)
-            and self.details.get("node") == _node()
-            and not any(map(runs, processes))
-        )
+        return self.alive is False
 
     def __str__(self) -> str:
         if not self.name:
