@@ -714,6 +714,22 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "libraries-not-noted", "job", "recorder.py",
+        "        if self._looks_at_task in _LIBRARIES_AT:",
+        "        if self._looks_at_task in ():",
+        "tests/unit/test_witness.py::test_the_recorder_names_what_the_task_has_loaded",
+        "a program under the tool's name preloads a library that swallows fsync",
+        passes=True,
+    ),
+    Mutant(
+        "credit-for-reads", "guards", "witness.py",
+        '_WRITES_NOTHING: Final = {"read", "stat"}',
+        '_WRITES_NOTHING: Final = {"none"}',
+        "tests/unit/test_seen.py::test_g19_gives_no_credit_for_what_only_reads",
+        "others write as much as a case reads",
+        passes=True,
+    ),
+    Mutant(
         "disks-not-alone", "job", "opening.py",
         "            if order.alone:\n",
         "            if False:\n",

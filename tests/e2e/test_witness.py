@@ -248,6 +248,31 @@ def test_a_library_that_swallows_fsync(make_rig: Make, place: Place) -> None:
     rig.run(*IOR).never_passed("G8|G22")
 
 
+WRAPPER = """
+#include <stdlib.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    setenv("LD_PRELOAD", "%(library)s", 1);
+    return execv(words[0] = "%(real)s", words);
+}
+"""
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
+def test_a_library_that_only_the_tasks_know_of(make_rig: Make, place: Place) -> None:
+    """A program under the tool's name preloads it: neither the job's environment nor a script tells."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    said = shell("eatmydata", "sh", "-c", "echo $LD_PRELOAD").split()[0]
+    library = said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
+    source = place.base / "wrapper.c"
+    source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
+    shell("gcc", "-o", str(rig.bin / "ior"), str(source))
+    rig.run(*CASES["IorPosix direct"]).never_passed(r"G22: libeatmydata.so\S* \(loaded by a task\)")
+
+
 @pytest.mark.needs_ior
 def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
     """A task's file is a link into memory, and the tool says that all is well."""

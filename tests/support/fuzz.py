@@ -517,6 +517,7 @@ def _machine(data: bytes) -> object:
     assert seen.moved.read >= -(2**63)
     stage.parse_found(text)
     stage.parse_hidden(text)
+    stage.parse_loaded(text)
     instants = stage.parse_activity(text)
     witness.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")

@@ -13,6 +13,7 @@ from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved, Witness
 from iogauge.guards import cache, figures, nodes, preflight
+from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
@@ -392,6 +393,25 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
     )
     (finding,) = bytes_witnessed_of(phase(evidence, 1, o_direct=o_direct))
     assert finding.outcome is outcome, finding
+
+
+def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
+    """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
+    for index, name in enumerate(("write", "read")):
+        (output, *_) = left.outputs[name]
+        phases = (dataclasses.replace(output.phases[0], operations=1000),)
+        seen = phase(left, index)
+        local = dataclasses.replace(
+            seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
+        )
+        of_local = dataclasses.replace(seen, case=local)
+        assert local.traits.accounts
+        credit = guards_witness._beside(of_local, dataclasses.replace(output, phases=phases))
+        assert (credit.written > 0) == (name == "write"), name
+        stats = (dataclasses.replace(phases[0], name="stat"),)
+        assert (
+            guards_witness._beside(of_local, dataclasses.replace(output, phases=stats)) == Moved()
+        )
 
 
 def told(left: Evidence, *written: int) -> Evidence:

@@ -35,6 +35,7 @@ from iogauge.plan.stage import (
     FIRST_S,
     FOUND,
     HIDDEN,
+    LOADED,
     PAUSE_S,
     STARTING_S,
     TASK,
@@ -42,6 +43,7 @@ from iogauge.plan.stage import (
     parse_activity,
     parse_found,
     parse_hidden,
+    parse_loaded,
 )
 from support.depth import FULL
 
@@ -481,6 +483,29 @@ def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
     recorder.look()
     recorder.write()
     assert len(parse_activity((tmp_path / ASKED).read_text())) == 1
+
+
+def test_the_recorder_names_what_the_task_has_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with subprocess.Popen(["sh", "-c", "echo up; cat; :"], stdin=-1, stdout=-1) as task:
+        assert task.stdout
+        task.stdout.readline()
+        (tmp_path / TASK).write_text(f"{task.pid}\n")
+        recorder = Recorder([])
+        recorder.begin()
+        for _ in range(3):
+            recorder.look()
+        assert task.stdin
+        task.stdin.close()
+    recorder.write()
+    loaded = parse_loaded((tmp_path / LOADED).read_text())
+    assert any(name.startswith("libc.so") for name in loaded), loaded
+    assert parse_loaded('1.000\t["b.so", "a.so"]\n2.000\t["b.so"]\n3.000\t[4]\nx\n') == [
+        "a.so",
+        "b.so",
+    ]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")

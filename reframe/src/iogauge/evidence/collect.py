@@ -45,6 +45,7 @@ from iogauge.plan.stage import (
     FOUND,
     HIDDEN,
     LAYOUTS,
+    LOADED,
     LOCKED,
     NEIGHBOURS,
     OPENED,
@@ -64,6 +65,7 @@ from iogauge.plan.stage import (
     parse_activity,
     parse_found,
     parse_hidden,
+    parse_loaded,
     parse_runs,
     printed_file,
 )
@@ -536,6 +538,7 @@ def _collect(
         activity=tuple(activity),
         asked=tuple(parse_activity(_if_there(stage / ASKED))),
         hidden=tuple(parse_hidden(_if_there(stage / HIDDEN))),
+        loaded=tuple(parse_loaded(_if_there(stage / LOADED))),
         found=tuple(parse_found(_if_there(stage / FOUND))),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(stage) if opened.locked else "",

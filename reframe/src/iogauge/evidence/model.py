@@ -55,7 +55,8 @@ class Evidence:
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most. ``asked`` says when
-    the first task there passed bytes to the kernel. ``hidden`` describes the mounts that hid the directory from the tool.
+    the first task there passed bytes to the kernel. ``hidden`` describes the mounts that hid the directory from the tool,
+    ``loaded`` names the libraries that its first task loaded.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
     passes on to files, if it is on Lustre. ``neighbours`` are the
@@ -82,6 +83,7 @@ class Evidence:
     activity: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
     hidden: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
     found: tuple[tuple[float, int], ...] = ()
     neighbours: tuple[str, ...] = ()
     occupied: str = ""

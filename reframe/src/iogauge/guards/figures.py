@@ -557,8 +557,8 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
 def environment(
     *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
 ) -> Finding:
-    """G22: no preloaded library falsifies time, sync or I/O. Any other preloaded library, and a
-    tool that is a script, give a remark.
+    """G22: no preloaded library falsifies time, sync or I/O, and no library that the first task has
+    loaded. Any other preloaded library, and a tool that is a script, give a remark.
 
     ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools,
     ``scripts`` the first lines of tools that are scripts, by tool.
@@ -584,6 +584,11 @@ def environment_of(seen: CaseSeen) -> Iterator[Finding]:
     """Yield G22 if any node has something between the tools and the kernel."""
     nodes, start = seen.evidence.nodes, probes.SCRIPT
     libraries = probes.libraries(nodes)
+    # A launcher or a program on the way may have preloaded what the job's environment does not name.
+    told = {name for name, _ in libraries}
+    libraries += [
+        (n, "loaded by a task") for n in seen.evidence.loaded if lie_of(n) and n not in told
+    ]
     scripts = {
         key.removeprefix(start): str(line)
         for facts in nodes

@@ -15,7 +15,7 @@
 #   iog_reset               empty $IOG_DIR between repetitions
 #   iog_do WORDS...         a command of the agent, on this node, by the agent that runs already
 #
-# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last eight:
+# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last nine:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
@@ -25,6 +25,7 @@
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
 #   ASKED asked.tsv         what the first task of this node passed to read(2) and write(2), and when
 #   HIDDEN hidden.tsv       what was mounted over $IOG_DIR meanwhile
+#   LOADED loaded.tsv       libraries that the first task and its children have loaded
 #   FOUND found.tsv         how many files the case's directory held before each phase
 #   CONTENTS contents.jsonl   the samples of the contents
 #   LAYOUTS layouts.jsonl   the layouts of the files of each repetition

@@ -34,6 +34,7 @@ from iogauge.plan.stage import (
     FIRST_S,
     FOUND,
     HIDDEN,
+    LOADED,
     MOST_FOUND,
     PAUSE_S,
     STARTING_FOR_S,
@@ -54,6 +55,8 @@ _CLOSE_EXACT_S: Final = 0.002
 #: What moves after a tool has begun, and hardly before.
 _BEGUN_BYTES: Final = 4 << 20
 _BEGUN_FILES: Final = 20
+#: Looks at a task after which its libraries are noted: a script needs time before it becomes the tool.
+_LIBRARIES_AT: Final = (3, 20, 100)
 #: Looks that are tried before a phase.
 _TRIES: Final = 5
 #: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long.
@@ -160,6 +163,17 @@ def asked_by(processes: Sequence[int]) -> _Moved:
     return read, written
 
 
+def libraries_of(processes: Sequence[int]) -> list[str]:
+    """Return the names of all libraries that processes have loaded."""
+    names: set[str] = set()
+    for pid in processes:
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines()
+            files = {os.path.basename(line[line.index("/") :]) for line in lines if "/" in line}
+            names |= {name for name in files if ".so" in name}
+    return sorted(names)
+
+
 class Mounts:
     """The mounts that a process sees, and the one of them that a directory lies on."""
 
@@ -231,10 +245,12 @@ class Recorder:
     ) -> None:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], _Moved]] = []
-        self._activity, self._asked, self._hidden = _Log(ACTIVITY), _Log(ASKED), _Log(HIDDEN)
+        self._activity, self._asked = _Log(ACTIVITY), _Log(ASKED)
+        self._hidden, self._loaded = _Log(HIDDEN), _Log(LOADED)
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
+        self._looks_at_task = 0
         self._asked_most = (0, 0)
         self._held_by: int | None = None
         self._directory = directory
@@ -264,7 +280,7 @@ class Recorder:
 
     def begin(self) -> None:
         """Look often for a while: a phase begins."""
-        self._task, self._asked_most = None, (0, 0)
+        self._task, self._looks_at_task, self._asked_most = None, 0, (0, 0)
         for _ in range(_TRIES):
             if self.look():
                 break
@@ -324,6 +340,9 @@ class Recorder:
         self._asked_most = read, written
         self._asked.note(now, f"{read}\t{written}")
         self._look_at_mounts(now, processes)
+        self._looks_at_task += 1
+        if self._looks_at_task in _LIBRARIES_AT:
+            self._loaded.note(now, json.dumps(libraries_of(processes)))
 
     def _notice_begin(self) -> None:
         """Look still more often if the tool has begun since the phase did."""
@@ -359,5 +378,5 @@ class Recorder:
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
-        for log in (self._activity, self._asked, self._hidden):
+        for log in (self._activity, self._asked, self._hidden, self._loaded):
             log.write()

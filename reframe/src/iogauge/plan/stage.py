@@ -63,6 +63,8 @@ ASKED: Final = "asked.tsv"
 TASK: Final = "task.pid"
 #: Mounts that hid the case's directory while a tool ran, see :func:`parse_hidden`.
 HIDDEN: Final = "hidden.tsv"
+#: Libraries that the first task and its children have loaded, see :func:`parse_loaded`.
+LOADED: Final = "loaded.tsv"
 #: Files of the case that the agent found before each phase, see :func:`parse_found`; it counts no more than so many.
 FOUND: Final = "found.tsv"
 MOST_FOUND: Final = 100
@@ -365,17 +367,25 @@ def parse_activity(text: str) -> list[Instant]:
     ]
 
 
+def parse_loaded(text: str) -> list[str]:
+    """Return the names of all libraries that the agent recorded; damaged lines are left out."""
+    return sorted({name for line in text.splitlines() for name in _words(line)})
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a line of a time and a list in JSON; empty if it is damaged."""
+    try:
+        words = untrusted.parse_json(line.partition("\t")[2])
+    except ValueError:
+        return []
+    good = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return words if good else []
+
+
 def parse_hidden(text: str) -> list[str]:
     """Return the mounts that the agent recorded, as type, source and point; damaged lines are left out."""
-    mounts = []
-    for line in text.splitlines():
-        try:
-            words = untrusted.parse_json(line.partition("\t")[2])
-        except ValueError:
-            continue
-        if isinstance(words, list) and len(words) == 3 and all(isinstance(w, str) for w in words):
-            mounts.append("{} from {}, mounted at {}".format(*words))
-    return list(dict.fromkeys(mounts))
+    mounts = [words for line in text.splitlines() if len(words := _words(line)) == 3]
+    return list(dict.fromkeys("{} from {}, mounted at {}".format(*words) for words in mounts))
 
 
 _FOUND: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,9})")
