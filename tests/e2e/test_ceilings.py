@@ -214,3 +214,24 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     rig.program("fio", 'exec "$real" "$@"')
     run = rig.run("-n", "DeviceCeiling")
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
+
+
+def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    """A loop device without direct I/O is the page cache. The case is refused before a byte is read."""
+    image = tmp_path / "image"
+    image.write_bytes(bytes(8 << 20))
+    done = subprocess.run(
+        ["losetup", "--find", "--show", str(image)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+    device = done.stdout.strip()
+    try:
+        rig = make_rig(limits={"phase_seconds": "2 s"})
+        data = rig.settings()
+        data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
+        rig.write_settings(data)
+        run = rig.run("-n", "DeviceCeiling")
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    run.never_passed(f"G9: {device} is no storage: .* goes through the page cache")

@@ -140,6 +140,9 @@ def order_of(
         bound_tasks=bound_tasks,
         cores=extras.node.cores,
         expect=dict(extras.expect),
+        devices=extras.ceilings.devices
+        if extras.ceilings and any(phase.of_devices for phase in plan.phases)
+        else (),
         mdts=plan.mdts,
         directory_layout=plan.directory_layout,
         fill_bytes=plan.fill_bytes,

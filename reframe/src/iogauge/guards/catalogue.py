@@ -44,6 +44,7 @@ _LOCK: Final = "`limits.lock_wait` 10 min ([one case at a time](safety.md#one-ca
 #: Rules that the job applies before it writes a byte, with G9, G12 and the quotas: see
 #: :mod:`iogauge.job.opening`, and :mod:`iogauge.job.target` for the directories on metadata targets.
 OF_TARGET: Final = (
+    Entry("G9", "devices", preflight.devices, _BEFORE, "`ceilings.devices`"),
     Entry("G13", "room", preflight.room, _BEFORE, "`limits.max_fill` 85 %, `limits.keep_free` 10 %"),
     Entry("G13", "share", preflight.share_of_free, _BEFORE, "`limits.max_of_free` 1 %"),
     Entry("G13", "storage targets", preflight.target_room, _BEFORE, "`limits.max_fill` 85 %"),

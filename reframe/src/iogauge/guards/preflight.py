@@ -18,7 +18,7 @@ from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.node.layouts import Part, last_with_data
 from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import Mount, Quota, Space, StorageTarget, Traits, View, differ
+from iogauge.node.mounts import Below, Mount, Quota, Space, StorageTarget, Traits, View, differ
 from iogauge.plan.stage import FILL, MOST_FOUND
 
 if TYPE_CHECKING:
@@ -64,6 +64,19 @@ def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
                 "the files lay elsewhere"
             )
     return rule.ok("the target is storage")
+
+
+def devices(*, below: Mapping[str, Below]) -> Finding:
+    """G9: the block devices that a case reads past the file system are storage, and no cache serves
+    them.
+
+    ``below`` maps the declared devices to what lies below them.
+    """
+    rule = Rule("G9", "devices with storage behind them", "Correct ceilings.devices of the site")
+    for name, stack in below.items():
+        if why := stack.memory or stack.cached or stack.o_direct:
+            return rule.invalid(f"{name} is no storage: {why}")
+    return rule.ok(f"{len(below)} device(s)")
 
 
 def storage_of(seen: PhaseSeen) -> Iterator[Finding]:

@@ -21,6 +21,7 @@ from iogauge.core.text import visible
 from iogauge.guards import finding
 from iogauge.guards.preflight import (
     cores,
+    devices,
     health,
     inodes,
     metadata_health,
@@ -37,6 +38,7 @@ from iogauge.job.target import as_expected, identify
 from iogauge.node import files as contents
 from iogauge.node import layouts, lustre
 from iogauge.node import lustre as client_settings
+from iogauge.node.below import resolve_device
 from iogauge.node.files import Block, Sample
 from iogauge.node.host import read_clock, usable_cores
 from iogauge.node.layouts import LustreError, last_with_data
@@ -302,6 +304,8 @@ def _enter(
     if order.bound_tasks:
         usable = usable_cores()
         findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))
+    if order.devices:
+        findings.append(devices(below={name: resolve_device(name) for name in order.devices}))
     refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)
     if not refused:
         directory.create(

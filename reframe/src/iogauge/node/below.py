@@ -82,6 +82,11 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     return replace(below, devices=devices, disks=disks)
 
 
+def resolve_device(device: str, *, root: str = "/") -> Below:
+    """Return the stack below a block device, ``/dev/...``; raises OSError if there is none."""
+    return _Walk(root).device(_number(os.stat(device).st_rdev), frozenset())
+
+
 def _is_counted(root: str, number: str) -> bool:
     """Return whether the kernel counts what a device moves (sysfs, ``queue/iostats``)."""
     device = os.path.realpath(os.path.join(root, "sys/dev/block", number))

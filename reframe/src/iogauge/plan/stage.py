@@ -145,7 +145,8 @@ class JobOrder:
     ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
     ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
     binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
-    declared count of cores. ``expect`` are settings, by their keys in a fingerprint.
+    declared count of cores. ``expect`` are settings, by their keys in a fingerprint. ``devices`` are block devices that the case
+    reads past the file system.
     """
 
     target: str
@@ -178,6 +179,7 @@ class JobOrder:
     bound_tasks: int = 0
     cores: int = 0
     expect: Mapping[str, Value] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
     mdts: int = 0
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
