@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.evidence import collect, fingerprint
+from iogauge.evidence import collect, fingerprint, witness
 from iogauge.judge import case
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
 from iogauge.site.extras import PartitionExtras
@@ -58,14 +58,32 @@ def seconds(work: Callable[[], object]) -> float:
         (scale.ior_ranks, output.rank_times_csv, 16_000),
         (scale.mdtest_ranks, parse_rank_csv, 8_000),
         (scale.fio_clients, parse_json, 500),
+        (scale.witnesses, witness.parse, 8_000),
     ],
-    ids=["ior", "mdtest", "fio"],
+    ids=["ior", "mdtest", "fio", "witness"],
 )
 def test_parsing_is_linear(
     made: Callable[[int], str], parse: Callable[[str], object], size: int
 ) -> None:
     small, large = made(size), made(4 * size)
     assert seconds(lambda: parse(large)) < 9 * seconds(lambda: parse(small))
+
+
+@pytest.mark.slow
+def test_the_witness_of_all_tasks_is_heard() -> None:
+    """Each task counts, and the clients of all nodes. No word of it is kept."""
+    text = scale.witnesses(NODES * scale.TASKS)
+    heard, rest = witness.parse(text)
+    said = witness.Testimony(witnesses=tuple(heard), expected=NODES * scale.TASKS)
+    assert said.complete
+    assert rest == "Tool: 1.2\n"
+    counters = {f"n{node + 1}": ("fs",) for node in range(NODES)}
+    everything = NODES * scale.TASKS << 24
+    assert said.moved.read == everything
+    assert said.counted(counters) == witness.Moved(everything, 0)
+    assert sum(moved.read > 0 for moved in said.by_target(counters).values()) == 8
+    assert said.seconds == pytest.approx(9.63 - 5.25)
+    assert not witness.Testimony(witnesses=tuple(heard[:-1]), expected=len(heard)).complete
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
