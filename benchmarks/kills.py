@@ -59,7 +59,7 @@ TOOLS = ("fio", "ior", "mdtest", "mpirun")
 #: A case's time limit: fio waits for ever where one of its processes was killed before it began.
 TIME_LIMIT = "40s"
 #: Seconds until everything that was hit must have ended, on a busy machine.
-PATIENCE_S = 120
+ANSWER_S = 120
 #: A line of ReFrame's about a case that is decided.
 DECIDED = re.compile(r"^\[ +(?:OK|FAIL|SKIP) +\] \( *[0-9]+/[0-9]+\) (\w+ [^/]*?) /", re.MULTILINE)
 
@@ -210,7 +210,7 @@ class Worker:
             words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         try:
-            out, _ = process.communicate(timeout=kill_after or PATIENCE_S)
+            out, _ = process.communicate(timeout=kill_after or ANSWER_S)
         except subprocess.TimeoutExpired:
             process.kill()
             out, _ = process.communicate()
@@ -243,12 +243,12 @@ class Worker:
             self.sleep_until_near(process)
             before = self.records()
             count = self.hit("everything" if kind == "janitor" else kind, number, process)
-            process.wait(PATIENCE_S)
+            process.wait(ANSWER_S)
         if not count and self.chance.random() < 0.5:
             self.span_s = max(0.2, 0.9 * self.span_s)
         elif time.monotonic() - began > 3 * self.span_s:
             self.span_s *= 1.05
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + ANSWER_S
         before_that: list[int] = []
         while left := [pid for pid in processes(str(rig.base)) if program_of(pid)]:
             if left == before_that and all(map(is_orphan, left)):

@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = Path("reframe/src/iogauge")
 PAGE = ROOT / "docs" / "mutants.md"
 #: Seconds that a named test may take; a planted defect may make it wait for ever.
-PATIENCE_S = 600
+ANSWER_S = 600
 
 
 @dataclass(frozen=True)
@@ -1443,11 +1443,11 @@ class Copy:
         )
         try:
             said, _ = process.communicate(
-                timeout=PATIENCE_S * (len(tests) if len(tests) > 1 else 1)
+                timeout=ANSWER_S * (len(tests) if len(tests) > 1 else 1)
             )
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            return {}, f"no end after {PATIENCE_S} s"
+            return {}, f"no end after {ANSWER_S} s"
         ended: dict[str, list[str]] = {}
         with contextlib.suppress(OSError, ElementTree.ParseError):
             for case in ElementTree.parse(report).iter("testcase"):

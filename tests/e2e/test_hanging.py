@@ -23,8 +23,8 @@ from support.hanging import Frozen, Hanging, Unavailable, mounted
 #: ReFrame's start and end, agent and job, on a busy machine.
 MARGIN_S = 45
 #: Seconds for which a target may be silent, and how a site says so.
-PATIENCE_S = 5
-PATIENCE = {"IOGAUGE_SILENCE_S": str(PATIENCE_S)}
+ANSWER_S = 5
+SILENCE = {"IOGAUGE_SILENCE_S": str(ANSWER_S)}
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ RANDOM_READ = ("-n", "FioRandomRead%block=4KiB")
 def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     rig: Rig, mount: Hanging
 ) -> None:
-    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **PATIENCE)
+    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **SILENCE)
     wait_for(lambda: tools_of(rig), 40, "the tool")
     time.sleep(1)
     mount.hang()
-    run = rig.finish(process, timeout=15 + PATIENCE_S + MARGIN_S)
-    run.never_passed(f"{rig.target} has not answered for {PATIENCE_S} s")
+    run = rig.finish(process, timeout=15 + ANSWER_S + MARGIN_S)
+    run.never_passed(f"{rig.target} has not answered for {ANSWER_S} s")
     assert run.record["verdict"] == "ERROR"
     # The time limit ended it, nothing else.
     assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record["reason"]
@@ -83,11 +83,11 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     # The commands that look at the target do not hang either, and say what it is.
     for words in (["clean"], ["plan", *RANDOM_READ]):
         began = time.monotonic()
-        done = rig.iogauge(*words, timeout=PATIENCE_S + MARGIN_S, **PATIENCE)
+        done = rig.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
         told = " ".join(done.out.split())
         assert done.rc == 1 and f"{rig.target} has not answered for" in told, done.out
         assert "watching the lock" not in told
-        assert time.monotonic() - began >= PATIENCE_S - 1
+        assert time.monotonic() - began >= ANSWER_S - 1
 
     mount.wake()
     wait_for(lambda: not processes(str(rig.base)), 20, "the processes that waited to end")
@@ -111,14 +111,14 @@ def test_a_tool_that_not_even_kill_can_end(
     rig.time_limit = "15s"
     rig.write_settings()
     frozen = Frozen(rig.target)
-    process = start(rig, *IOR, "-S", "transfer_bytes=4096", **PATIENCE)
+    process = start(rig, *IOR, "-S", "transfer_bytes=4096", **SILENCE)
     try:
         wait_for(lambda: data_of(rig), 60, "the first data")
         with stopped(rig):
             frozen.hang()
-        run = rig.finish(process, timeout=15 + PATIENCE_S + MARGIN_S)
+        run = rig.finish(process, timeout=15 + ANSWER_S + MARGIN_S)
         waiting = [program_of(pid) for pid in processes(str(rig.base)) if state_of(pid) == "D"]
-        done = rig.iogauge("clean", timeout=PATIENCE_S + MARGIN_S, **PATIENCE)
+        done = rig.iogauge("clean", timeout=ANSWER_S + MARGIN_S, **SILENCE)
     finally:
         frozen.wake()
     run.never_passed("TIMEOUT, time limit 15 s", "has not answered for")
@@ -147,7 +147,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
     frozen.hang()
     try:
         words = ["clean", "--target", str(rig.target)]
-        done = rig.iogauge(*words, timeout=PATIENCE_S + MARGIN_S, **PATIENCE)
+        done = rig.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
     finally:
         frozen.wake()
     told = " ".join(done.out.split())
@@ -163,7 +163,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
 def test_doctor_and_bench_say_it_and_end(rig: Rig, mount: Hanging) -> None:
     """Doctor waits for the time that holds if a site says nothing."""
     mount.hang()
-    for words, said, seconds in (["doctor"], {}, 30), (["bench"], PATIENCE, PATIENCE_S):
+    for words, said, seconds in (["doctor"], {}, 30), (["bench"], SILENCE, ANSWER_S):
         done = rig.iogauge(*words, timeout=120, IOGAUGE_TARGET=str(rig.target), **said)
         assert done.rc == 1, done.out
         assert f"has not answered for {seconds} s" in " ".join(done.out.split()), done.out
@@ -176,12 +176,12 @@ def test_a_case_that_finds_the_target_hanging_is_stopped_like_any_other(
     rig: Rig, mount: Hanging
 ) -> None:
     mount.hang()
-    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **PATIENCE)
+    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **SILENCE)
     try:
         wait_for(lambda: list((rig.home / "reframe").rglob("case.json")), 40, "the job")
         time.sleep(3)
         os.kill(process.pid, signal.SIGTERM)
-        run = rig.finish(process, timeout=PATIENCE_S + MARGIN_S)
+        run = rig.finish(process, timeout=ANSWER_S + MARGIN_S)
     finally:
         mount.wake()
     run.never_passed("has not answered")

@@ -145,7 +145,7 @@ class TestSampler:
     def test_storage_that_hangs_takes_a_limited_time(
         self, disk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(opening, "_PATIENCE_S", 0.2)
+        monkeypatch.setattr(opening, "_ANSWER_S", 0.2)
         monkeypatch.setattr(files, "take_sample", lambda *_: time.sleep(60))
         started = time.monotonic()
         opening.Sampler("ext4").take(1, "write", str(disk))

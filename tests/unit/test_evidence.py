@@ -349,7 +349,7 @@ def test_a_node_that_did_not_look_is_an_error(wide: Path, old: str, new: str, wh
 
 
 def test_a_node_without_an_answer_is_an_error(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence_collect, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(evidence_collect, "ANSWER_S", 0.5)
     (wide / "view.n2.json").unlink()
     with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
         collect(wide, healthy.plan(nodes=2))

@@ -33,12 +33,12 @@ REFERENCES = {
 #: What a verdict does not rest on: what the tools said beside their results, and the warm-up's emptying.
 SILENT = ("write.", "evict-read.0.", ".err", "evict-read.1.out", "evict-read.2.out")
 #: A damage that takes longer than this hangs, also on a machine with other work.
-PATIENCE_S = 20.0
+ANSWER_S = 20.0
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collect, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(collect, "ANSWER_S", 0.0)
 
 
 def verdict_of(stage: Path, nodes: int = 1) -> case.Judgement | ToolOutputError:
@@ -51,7 +51,7 @@ def verdict_of(stage: Path, nodes: int = 1) -> case.Judgement | ToolOutputError:
         assert str(error)
         return error
     finally:
-        assert time.monotonic() - started < PATIENCE_S
+        assert time.monotonic() - started < ANSWER_S
 
 
 def samples(found: case.Judgement | ToolOutputError) -> list[tuple[float, ...]]:

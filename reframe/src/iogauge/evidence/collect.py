@@ -309,12 +309,12 @@ def is_full(stage: Path) -> bool:
 _Item = TypeVar("_Item")
 
 #: Seconds to wait for the files of other nodes: a stage directory on NFS shows them late.
-PATIENCE_S = 10.0
+ANSWER_S = 10.0
 
 
 def _answers(stage: Path, out: str, nodes: int) -> list[dict[str, Any]]:
     """Return the agent's answers, ``OUT.<host>.json``; raises :class:`ToolOutputError`."""
-    answers, deadline = [], time.monotonic() + PATIENCE_S
+    answers, deadline = [], time.monotonic() + ANSWER_S
     while True:
         files = sorted(stage.glob(f"{glob.escape(out)}.*.json"))
         if len(files) >= nodes or nodes == 1 or time.monotonic() > deadline:

@@ -59,7 +59,7 @@ from iogauge.plan.stage import (
 from iogauge.workspace import alone, directory, lock, permission
 
 #: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
-_PATIENCE_S: Final = 5.0
+_ANSWER_S: Final = 5.0
 #: Types of file systems whose map of a file says what is a hole and what is compressed.
 _MAPPED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay")
 
@@ -79,7 +79,7 @@ class Sampler:
             blocks, files, direct = processes.call_in_time(
                 directory,
                 lambda: contents.take_sample(directory, known, self.type in _MAPPED),
-                _PATIENCE_S,
+                _ANSWER_S,
             )
             sample = Sample(
                 repetition=repetition,

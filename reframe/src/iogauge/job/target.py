@@ -102,7 +102,7 @@ def look_again(path: str) -> tuple[View, str]:
 
 
 #: Seconds that the layouts of a repetition may take; less than the job script waits.
-_PATIENCE_S: Final = 50.0
+_ANSWER_S: Final = 50.0
 
 
 def pin(pins_file: str, directory: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def note_layouts(repetition: int, directory: str) -> None:
     """
     try:
         seen = processes.call_in_time(
-            directory, lambda: layouts.look_at_lov(directory, repetition), _PATIENCE_S
+            directory, lambda: layouts.look_at_lov(directory, repetition), _ANSWER_S
         )
     except (OSError, LustreError) as error:
         seen = Layouts(repetition=repetition, problem=str(error))

@@ -449,7 +449,7 @@ def read_subject(text: str) -> Subject:
 
 
 #: Seconds after which a reader of a log is stopped: PyDarshan may read a damaged log without end.
-_PATIENCE_S: Final = 300
+_ANSWER_S: Final = 300
 
 
 def _reader() -> list[str]:
@@ -477,11 +477,11 @@ def read_log(file: Path) -> DarshanLog:
             errors="replace",
             check=False,
             stdin=subprocess.DEVNULL,
-            timeout=_PATIENCE_S,
+            timeout=_ANSWER_S,
         )
     except subprocess.TimeoutExpired as error:
         raise CompareError(
-            f"{file}: {' '.join(words[:-1])} has read it for {_PATIENCE_S} s: is it damaged?"
+            f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
         ) from error
     # PyDarshan reports damage on standard error, and goes on.
     if done.returncode != 0 or done.stderr.startswith("Error"):
