@@ -1442,9 +1442,7 @@ class Copy:
             start_new_session=True,
         )
         try:
-            said, _ = process.communicate(
-                timeout=ANSWER_S * (len(tests) if len(tests) > 1 else 1)
-            )
+            said, _ = process.communicate(timeout=ANSWER_S * (len(tests) if len(tests) > 1 else 1))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return {}, f"no end after {ANSWER_S} s"
