@@ -699,8 +699,8 @@ MUTANTS = (
     ),
     Mutant(
         "mounts-not-looked-at", "job", "recorder.py",
-        "(mount.type, mount.device) != (self._own.type, self._own.device)",
-        "mount.point == ''",
+        "    return mount.device != own.device and (mount.type, mount.source) != (own.type, own.source)",
+        "    return mount.device == own.device and (mount.type, mount.source) != (own.type, own.source)",
         "tests/unit/test_witness.py::test_the_recorder_sees_what_hides_the_directory_from_the_tool",
         "memory lies over the case's directory while files are made, and they count as the target's",
         passes=True,

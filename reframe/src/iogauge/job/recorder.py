@@ -205,6 +205,11 @@ class Mounts:
         return self.mount
 
 
+def _is_another(mount: Mount, own: Mount) -> bool:
+    """Return whether a mount is of another file system. One that an automounter mounted again has the same source."""
+    return mount.device != own.device and (mount.type, mount.source) != (own.type, own.source)
+
+
 class _Log:
     """Lines of a file of the stage: what was seen, whenever it has changed."""
 
@@ -364,7 +369,7 @@ class Recorder:
                     self._mounts[space] = Mounts(pid, self._directory)
         for mounts in self._mounts.values():
             mount = mounts.look()
-            if mount and (mount.type, mount.device) != (self._own.type, self._own.device):
+            if mount and _is_another(mount, self._own):
                 self._hidden.note(now, json.dumps([mount.type, mount.source, mount.point]))
 
     def _held(self) -> tuple[int, int]:
