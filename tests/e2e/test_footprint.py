@@ -87,7 +87,7 @@ class Watch:
         while not self.done:
             began = time.monotonic()
             self.look()
-            time.sleep(max(0.02, 2 * (time.monotonic() - began)))
+            time.sleep(max(0.02, 4 * (time.monotonic() - began)))
 
 
 @contextlib.contextmanager
