@@ -139,13 +139,16 @@ def verbose_ior_breaks_its_json() -> bool:
 
 
 def wait_for(condition: Any, seconds: float, what: str) -> Any:
-    """The first true value of a function; fails the test where none comes in BUSY times the seconds."""
+    """The first true value of a function; fails the test where none comes in BUSY times the seconds.
+
+    What is dear to ask, such as all processes, is asked less often: what is waited for needs the machine.
+    """
     end = time.monotonic() + BUSY * seconds
-    while time.monotonic() < end:
+    while (began := time.monotonic()) < end:
         value = condition()
         if value:
             return value
-        time.sleep(0.02)
+        time.sleep(min(0.2, max(0.02, 4 * (time.monotonic() - began))))
     raise AssertionError(f"waited {BUSY * seconds:g} s in vain for {what}")
 
 

@@ -30,7 +30,7 @@ def started(rig: Rig) -> list[list[str]]:
 def test_a_plain_case_starts_the_agent_once(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig()
     logged(rig, "env", shutil.which("env"))
-    run = rig.run("-n", "^FioMetadata")
+    run = rig.run("-n", "^FioRandomRead%block=128")
     assert run.record["verdict"] == "UNREFERENCED", run.out
     words = [line for line in started(rig) if "iogauge.job.agent" in line]
     commands = Counter(line[line.index("iogauge.job.agent") + 1] for line in words)

@@ -31,10 +31,15 @@ OTHER_PARAMETERS = tuple(
         "IorPosix%files=shared",
         "IorPosix%.*order=random",
         "FioRandomRead%block=(4|32)KiB",
+        "IorMpiio%files=per-process",
         "FioSequential%files=per-process",
+        "FioSequential%.*cache=buffered",
         "FioSequential%.*block=4MiB",
         "AccessMatrix%pattern=(?!random-direct-4k|sequential-buffered-4m)",
         "TrainingSamples%sample=128KiB",
+        "Checkpoint%.*files=per-process",
+        # e2e/test_queue_depth.py reads.
+        "QueueDepth%access=read",
     )
     for word in ("-x", name)
 )
@@ -87,7 +92,7 @@ class Watch:
         while not self.done:
             began = time.monotonic()
             self.look()
-            time.sleep(max(0.02, 2 * (time.monotonic() - began)))
+            time.sleep(max(0.02, 4 * (time.monotonic() - began)))
 
 
 @contextlib.contextmanager
@@ -160,7 +165,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     # Its bandwidth over time needs two seconds that were counted.
     partition["extras"]["cases"]["Endurance"] = {"phase_seconds": "4 s"}
     # Small transfers get a 32nd of it.
-    partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "1 GiB"}
+    partition["extras"]["cases"]["AccessMatrix"] = {"case_bytes": "512 MiB"}
     partition["extras"]["checkpoints"] = {
         "small": {"state": "66 MiB", "save": "60 s", "restart": "60 s"}
     }

@@ -63,7 +63,7 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
                 tools=("fio", "ior", "mdtest"),
                 tasks=2,
                 # Reads come from the cache of the file system below.
-                limits={"case_bytes": "512 MiB"},
+                limits={"case_bytes": "256 MiB"},
                 declared={"type": "lustre", "source": "10.0.2.15@tcp:/lustre"},
             )
             rig.write_references(REFERENCES)
@@ -109,17 +109,17 @@ def test_a_plain_case_starts_four_programs_of_lustre(
 def test_the_kernel_puts_files_on_their_targets(
     client: tuple[Rig, dict[str, str]], tmp_path: Path
 ) -> None:
-    """Four files, three repetitions and the warm-up: no program is started for their layouts."""
+    """Four files, two repetitions and the warm-up: no program is started for their layouts."""
     rig, knobs = client
     settings = rig.settings()
     extras = settings["systems"][0]["partitions"][0]["extras"]
     extras["sweeps"] = {"tasks_per_node": [4]}
-    extras["limits"]["repetitions"] = 3
+    extras["limits"]["repetitions"] = 2
     rig.write_settings(settings)
     asked = counting(rig, knobs, tmp_path / "asked")
     done = rig.run("-n", "TaskScaling%tasks=4$", **knobs)
     assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
-    assert asked() == [*["lctl"] * 6, "lfs df", "lfs quota"]
+    assert asked() == [*["lctl"] * 4, "lfs df", "lfs quota"]
 
 
 _OTHER_WAY = pytest.mark.nightly("e2e/test_lustre.py::test_every_byte_is_witnessed_by_target")

@@ -29,7 +29,7 @@ TOPOLOGY = {
 def measured(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
     """Runs checks on a site with two metadata targets; ``knobs`` are those of the stand-ins."""
 
-    def measure(names: str, files: int = 24_000, **knobs: str) -> Run:
+    def measure(names: str, files: int = 12_000, **knobs: str) -> Run:
         rig = striped(make_rig, topology=TOPOLOGY, sweeps={"metadata_targets": [1]})
         data = yaml.safe_load((rig.site / "settings.yaml").read_text())
         (partition,) = data["systems"][0]["partitions"]

@@ -201,6 +201,12 @@ def test_a_target_that_takes_no_files_is_named(rig: Rig) -> None:
     rig.assert_clean()
 
 
+@pytest.mark.nightly(
+    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
+    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
+    "e2e/test_scenarios.py::test_a_tool_that_makes_pinned_files_anew_is_found_out",
+    "unit/test_guards.py::test_g10_objects",
+)
 def test_a_probe_that_was_not_placed_is_named(rig: Rig) -> None:
     """Nobody says that target 2 takes no files; the file meant for it lies elsewhere, and nothing failed."""
     rig.program("fio", HEALTHY)

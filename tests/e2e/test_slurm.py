@@ -160,7 +160,7 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
     for program in ("ior", "mdtest", "gcc"):
         if shutil.which(program) is None:
             pytest.skip(f"not on PATH: {program}")
-    limits = {"case_files": 60_000}
+    limits = {"case_files": 24_000}
     rig = make_module_rig(tools=("fio", "ior", "mdtest"), limits=limits, time_limit=LIMIT)
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
