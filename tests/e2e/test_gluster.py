@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from e2e.rig import MIB, Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
-from e2e.test_witness import REFERENCES
+from e2e.test_witness import CLOCK, REFERENCES
 from iogauge.evidence.witness import parse
 from support import gluster
 from support import hosts as support
@@ -30,8 +31,8 @@ CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%" +
 
 
 @pytest.fixture(scope="module")
-def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
-    """IOR, fio and mdtest from two hosts on a volume that has a brick on each."""
+def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[Hosts, Rig]]:
+    """Two hosts, and a site on a volume that has a brick on each."""
     for reason in (support.why_not(), gluster.why_not()):
         if reason is not None:
             pytest.skip(reason)
@@ -62,7 +63,13 @@ def run(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[Run]:
         }
         rig.write_settings(settings)
         rig.write_references(REFERENCES)
-        yield run_on(hosts, rig, "-n", CHECKS, "--keep-stage-files")
+        yield hosts, rig
+
+
+@pytest.fixture(scope="module")
+def run(site: tuple[Hosts, Rig]) -> Run:
+    """IOR, fio and mdtest from two hosts."""
+    return run_on(*site, "-n", CHECKS, "--keep-stage-files")
 
 
 def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
@@ -176,3 +183,20 @@ def test_the_kernel_counts_what_tasks_ask_a_client_for(run: Run, way: str) -> No
         seen, _ = parse(file.read_text())
         assert {witness.host for witness in seen} == {"n1", "n2"}
         assert all(64 * MIB <= witness.asked.way(way) < 66 * MIB for witness in seen), seen
+
+
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_a_slow_clock_and_a_disk_that_does_not_count",
+    "unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
+)
+@pytest.mark.usefixtures("site")
+def test_a_slow_clock_is_not_believed(site: tuple[Hosts, Rig]) -> None:
+    """No counter under the mount says when bytes move. The kernel says when the first task asked for them."""
+    hosts, rig = site
+    library = rig.base / "clock.so"
+    words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(CLOCK)]
+    subprocess.run(words, check=True)
+    rig.program("ior", f'LD_PRELOAD={library} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    checks = "IorPosix%files=per-process%order=sequential%cache=direct"
+    run = run_on(hosts, rig, "-n", checks)
+    run.never_passed("G4: the tool reports .*; its bytes moved for")
