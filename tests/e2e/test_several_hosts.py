@@ -78,8 +78,7 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     )
     names = (
         "^(IorPosix%files=per-process%order=sequential|MdtestHard"
-        f"|RandomRead%.*4KiB{'' if FULL else '%span=(one-server|all)'}"
-        f"|TrainingSamples%sample=32KiB{'|TaskScaling%' if FULL else ''})"
+        f"|RandomRead%.*4KiB{'|TrainingSamples%sample=32KiB|TaskScaling%' if FULL else '%span=one-server'})"
     )
     done = run_on(cluster, rig, "-n", names)
     rig.assert_clean()
@@ -92,10 +91,10 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
 def test_fio_serves_on_all_hosts(everything: Run) -> None:
     """One client, one server's targets, all: 2 processes on each of 1, 3 and 3 hosts.
 
-    A client alone is measured in test_scenarios.py every day.
+    By day one server's: a client alone is measured in test_scenarios.py, and all targets in test_slurm.py.
     """
     by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
-    spans = ["all", "one-client", "one-server"] if FULL else ["all", "one-server"]
+    spans = ["all", "one-client", "one-server"] if FULL else ["one-server"]
     assert sorted(by_span) == spans, everything.out
     for span, record in by_span.items():
         assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
@@ -106,6 +105,10 @@ def test_fio_serves_on_all_hosts(everything: Run) -> None:
         assert said["G9"] == said["G10"] == said["G11"] == "ok"
 
 
+@pytest.mark.nightly(
+    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
+    "e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
+)
 def test_the_samples_that_one_host_made_are_read_by_all(everything: Run) -> None:
     (record,) = of(everything, "TrainingSamples")
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
@@ -121,8 +124,9 @@ def test_files_of_one_server_lie_on_its_targets(everything: Run) -> None:
         span: next(f["saw"] for f in record["findings"] if f["guard"] == "G11")
         for span, record in by_span.items()
     }
-    assert "6 file(s) on 2 of 2 storage targets" in coverage["one-server"]
-    assert "6 file(s) on 2 of 2 storage targets" in coverage["all"]  # two processes, a target each
+    # Two processes of each host, a target each.
+    for span in by_span.keys() - {"one-client"}:
+        assert "6 file(s) on 2 of 2 storage targets" in coverage[span], span
 
 
 def test_readers_on_the_next_host_are_believed_with_o_direct(everything: Run) -> None:

@@ -388,7 +388,19 @@ def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, cloc
 
 
 @pytest.mark.needs_ior
-@pytest.mark.parametrize("cache", ["direct", "buffered"])
+@pytest.mark.parametrize(
+    "cache",
+    [
+        "direct",
+        pytest.param(
+            "buffered",
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_a_slow_clock_and_a_disk_that_does_not_count",
+                "unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
+            ),
+        ),
+    ],
+)
 def test_a_slow_clock_and_a_disk_that_does_not_count(
     make_rig: Make, place: Place, clock: Path, cache: str
 ) -> None:
@@ -403,6 +415,10 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
 
 
 @pytest.mark.needs_ior
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_half_of_the_ranks_write_nothing",
+    "e2e/test_witness.py::test_a_slow_clock_and_a_disk_that_does_not_count",
+)
 def test_half_of_the_ranks_write_nothing_and_the_disk_does_not_count(
     make_rig: Make, place: Place
 ) -> None:
@@ -419,7 +435,19 @@ def test_half_of_the_ranks_write_nothing_and_the_disk_does_not_count(
 
 
 @pytest.mark.needs_fio
-@pytest.mark.parametrize("whose", ["all", "the tool"])
+@pytest.mark.parametrize(
+    "whose",
+    [
+        pytest.param(
+            "all",
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_files_that_are_hidden_from_the_target",
+                "unit/test_witness.py::test_the_recorder_sees_what_hides_the_directory_from_the_tool",
+            ),
+        ),
+        "the tool",
+    ],
+)
 def test_files_that_are_hidden_from_the_target(make_rig: Make, place: Place, whose: str) -> None:
     """btrfs counts no inodes. But the agent sees what is mounted over the case's directory, also in a tool's own namespace."""
     target = place.formatted("btrfs")
