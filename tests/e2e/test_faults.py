@@ -435,7 +435,7 @@ class TestKilled:
 
 # --- killed while removing ------------------------------------------------------------------------
 
-MANY = 20_000
+MANY = 6_000
 
 
 def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) -> Rig:
@@ -510,7 +510,7 @@ def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable
             sys.executable,
             "-c",
             f"from iogauge.workspace import directory; directory.create({str(rig.target)!r}, 'dead', 'case', "
-            "removals_per_second=8000)",
+            "removals_per_second=2400)",
         ],
         env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
         check=True,
