@@ -110,6 +110,7 @@ def schedule(rig: Rig, scheduler: str, launcher: str, nodes: int, **partition: A
         "node": {"cores": 8, "memory": "64 GiB"},
         "scale": {"nodes": nodes, "tasks_per_node": 8},
         "sweeps": {"tasks_per_client": [8]},
+        "cases": {},
     }
     settings["extras"]["limits"] |= {"case_bytes": "64 GiB", "case_files": 320_000}
     rig.write_settings(data)

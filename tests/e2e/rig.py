@@ -275,6 +275,9 @@ class Rig:
             "scale": {"nodes": 1, "tasks_per_node": self.tasks},
             "limits": limits | self.limits,
         }
+        if "phase_seconds" not in self.limits:
+            # The case of most tests: it reads for as long as it is told, at full speed.
+            extras["cases"] = {"FioRandomRead": {"phase_seconds": "0.5 s"}}
         if self.topology:
             extras["topology"] = self.topology
         partition = {

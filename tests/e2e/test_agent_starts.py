@@ -37,6 +37,10 @@ def test_a_plain_case_starts_the_agent_once(make_rig: Callable[..., Rig]) -> Non
     assert commands == {"open": 1}
 
 
+@pytest.mark.nightly(
+    "e2e/test_lustre.py::test_a_plain_case_starts_four_programs_of_lustre",
+    "e2e/test_scenarios.py::test_programs_that_a_case_with_a_layout_starts",
+)
 def test_a_plain_case_asks_lustre_four_questions(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(declared={"striping": "lustre"})
     for name in ("lfs", "lctl"):

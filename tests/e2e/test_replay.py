@@ -997,6 +997,14 @@ CHANGES = {
 }
 
 
+@pytest.mark.nightly(
+    "e2e/test_replay.py::test_the_gate_is_red_if_figures_are_untrue",
+    "e2e/test_replay.py::test_another_layout_is_invalid",
+    "e2e/test_never_pass.py::test_ior_whose_words_are_changed_on_the_way",
+    "e2e/test_never_pass.py::test_read_from_the_page_cache",
+    "e2e/test_never_pass.py::TestIorOutput::test_less_written_than_asked",
+    "e2e/test_scenarios.py::test_a_tool_that_makes_pinned_files_anew_is_found_out",
+)
 def test_the_tool_is_not_replayed_for_another_command(replays: Replays) -> None:
     """What is replayed follows the command line: other words than planned show up."""
     rig, graph = replays.rig(CYCLE), cases_of(CYCLE, DRAWN)

@@ -716,7 +716,7 @@ def test_real_creates_stop_after_their_time(tmp_path: Path) -> None:
     """A file more needs another name: none is made twice."""
     data = tmp_path / "data"
     data.mkdir()
-    many = 1_000_000
+    many = 300_000
     made = options.metadata_job("filecreate", directory=str(data), files=many, runtime_s=1)
     (phase,) = run(made, tmp_path).phases
     assert phase.operations is not None
