@@ -135,13 +135,13 @@ def identity(
             )
     if not views:
         return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
+    if objection := _one_file_system(views, at_end):
+        return objection
     if hidden:
         return Rule(
             "G9", "the target itself to the end", "See what was mounted meanwhile, and run again"
         ).invalid(f"while the tool ran, the case's directory lay on {hidden[0]}")
-    return _one_file_system(views, at_end) or Rule("G9", demands).ok(
-        f"{len(views)} node(s) see {demands}"
-    )
+    return Rule("G9", demands).ok(f"{len(views)} node(s) see {demands}")
 
 
 def _mounted(view: View) -> str:
