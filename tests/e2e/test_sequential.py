@@ -12,10 +12,11 @@ from e2e.rig import Rig
 
 @pytest.mark.needs_fio
 def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "32 MiB"})
+    rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
     run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
     record = run.record
     assert [metric["name"] for metric in record["metrics"]] == ["write_bw", "read_bw"], run.out
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
     assert all(metric["median"] > 0 for metric in record["metrics"])
     said = {
         (f["metric"], f["guard"], f["outcome"], f["saw"].split(" (")[0]) for f in record["findings"]
@@ -34,7 +35,7 @@ def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> N
     ]
     jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
     for way, text in jobs.items():
-        assert {"filename=shared", "filesize=32m", "size=16m", "offset_increment=16m"} <= set(
+        assert {"filename=shared", "filesize=128m", "size=64m", "offset_increment=64m"} <= set(
             text.split()
         ), text
         assert ("end_fsync=1" in text) == (way == "write")
