@@ -395,6 +395,35 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
     assert finding.outcome is outcome, finding
 
 
+def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
+    """Half of what the tool says it wrote came from its tasks, and the kernel counts nothing for the device."""
+    (output, *_) = left.outputs["write"]
+    claimed = 8 << 30
+    phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed),)
+    outputs = [dataclasses.replace(one, phases=phases) for one in left.outputs["write"]]
+    heard = Witness(
+        host=left.views[0].host,
+        started=1.0,
+        ended=2.0,
+        synced=None,
+        asked=Moved(1 << 20, claimed),
+        moved=Moved(0, claimed // 2),
+    )
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    evidence = dataclasses.replace(
+        left,
+        outputs={**left.outputs, "write": outputs},
+        testimony={"write": (testimony,) * len(outputs)},
+    )
+    seen = phase(evidence, 0)
+    local = dataclasses.replace(
+        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
+    )
+    assert not local.counters
+    (finding,) = bytes_witnessed_of(dataclasses.replace(seen, case=local))
+    assert finding.outcome is Outcome.INVALID, finding
+
+
 def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):
