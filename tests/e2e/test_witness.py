@@ -379,6 +379,34 @@ def test_a_clock_at_a_third_of_its_speed(
     run.never_passed("G4: the tool reports .*; (its bytes moved|the target's files changed) for")
 
 
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "case",
+    [
+        "MdtestEasy",
+        pytest.param(
+            "FioMetadata",
+            marks=pytest.mark.nightly(
+                "e2e/test_witness.py::test_a_slow_clock_and_files_that_nobody_counts",
+                "unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
+            ),
+        ),
+    ],
+)
+def test_a_slow_clock_and_files_that_nobody_counts(
+    make_rig: Make, place: Place, clock: Path, case: str
+) -> None:
+    """btrfs tells no inodes, as no network does. The lines of mdtest and the processes of fio tell the time."""
+    tool = "fio" if "Fio" in case else "mdtest"
+    target = place.formatted("btrfs")
+    rig = make_rig(target=target / "t", tools=(tool,), limits={"case_files": 160_000})
+    rig.write_references(REFERENCES)
+    rig.program(tool, f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    run = rig.run("-n", case)
+    run.never_passed("G4: the tool reports .*; it worked for")
+
+
 @pytest.mark.needs_fio
 def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, clock: Path) -> None:
     """As above, on a disk that moves 20 MiB in the time that it is told to run for."""

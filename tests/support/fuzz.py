@@ -515,7 +515,7 @@ def _machine(data: bytes) -> object:
         counted = seen.counted({"n1": names})
         assert counted is None or counted.read >= -(2**63)
     assert seen.moved.read >= -(2**63)
-    stage.parse_found(text)
+    stage.parse_counts(text)
     stage.parse_hidden(text)
     stage.parse_loaded(text)
     instants = stage.parse_activity(text)

@@ -181,7 +181,9 @@ def test_jobs_on_one_disk_work_one_after_the_other(job: Callable[..., Job], tmp_
 def test_who_waits_too_long_for_a_disk_measures_nothing(
     job: Callable[..., Job], tmp_path: Path
 ) -> None:
-    one, two = on_one_disk(job, tmp_path, "one", "two", lock_wait_s=2)
+    # Jobs of other tests may hold the disk when the first one begins.
+    (one,) = on_one_disk(job, tmp_path, "one")
+    (two,) = on_one_disk(job, tmp_path, "two", lock_wait_s=2)
     one.start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")
     status, printed = two.start(WORK).end()
@@ -192,7 +194,7 @@ def test_who_waits_too_long_for_a_disk_measures_nothing(
     # The name ends with what holds it.
     one.process.terminate()
     one.end()
-    (three,) = on_one_disk(job, tmp_path, "three", lock_wait_s=20)
+    (three,) = on_one_disk(job, tmp_path, "three")
     assert three.start(WORK).end()[0] == 0
 
 

@@ -17,11 +17,13 @@ from iogauge.evidence.witness import (
     Moved,
     Witness,
     between,
+    longest_silence,
     parse,
     seconds_of_activity,
     seconds_of_asking,
     seconds_of_files,
     seconds_of_growth,
+    seconds_of_jobs,
 )
 from iogauge.evidence.witness import (
     Testimony as Heard,
@@ -37,11 +39,13 @@ from iogauge.plan.stage import (
     HIDDEN,
     LOADED,
     PAUSE_S,
+    PRINTED,
+    PROCESSES,
     STARTING_S,
     TASK,
     Instant,
     parse_activity,
-    parse_found,
+    parse_counts,
     parse_hidden,
     parse_loaded,
 )
@@ -400,7 +404,7 @@ def test_the_files_of_a_case_are_counted_up_to_a_limit(
         for number in range(count):
             (below / str(number)).touch()
         looks_at.note_found(str(below.parent))
-    assert [found for _, found in parse_found((tmp_path / FOUND).read_text())] == [0, 7, 100]
+    assert [found for _, found in parse_counts((tmp_path / FOUND).read_text())] == [0, 7, 100]
 
 
 def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,13 +450,26 @@ def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
     looks = [
         Instant(t / 10, bytes_read + MIB // 2 * (t > 95), 0) for t, bytes_read in enumerate(read)
     ]
-    seconds = seconds_of_asking(looks, (0, 10), {"read"})
-    assert seconds is not None
-    assert 5.3 < seconds <= 6.0
-    assert seconds_of_asking(looks, (0, 10), {"write"}) is None
+    for rests in (False, True):
+        seconds = seconds_of_asking(looks, (0, 10), {"read"}, rests=rests)
+        assert seconds is not None
+        assert 5.3 < seconds <= 6.0
+    assert seconds_of_asking(looks, (0, 10), {"write"}, rests=False) is None
     few = [Instant(t / 10, MIB * t // 50, 0) for t in range(101)]
-    assert seconds_of_asking(few, (0, 10), {"read"}) is None
-    assert seconds_of_asking([], (0, 10), {"read"}) is None
+    assert seconds_of_asking(few, (0, 10), {"read"}, rests=False) is None
+    assert seconds_of_asking([], (0, 10), {"read"}, rests=True) is None
+
+
+def test_a_rest_between_two_phases_is_no_asking() -> None:
+    """8 MiB in each of ten looks a second: writes for 2 s, nothing for 4 s, reads for 3 s."""
+    busy = [t for t in range(91) if t <= 20 or t > 60]
+    looks = [Instant(t / 10, MIB * 8 * max(0, t - 60), MIB * 8 * min(t, 20)) for t in busy]
+    both = {"read", "write"}
+    longest = seconds_of_asking(looks, (0, 9), both, rests=False)
+    assert longest == pytest.approx(8.7, abs=0.2)
+    seconds = seconds_of_asking(looks, (0, 9), both, rests=True)
+    assert seconds is not None
+    assert 4.3 < seconds <= 5.0
 
 
 def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
@@ -478,11 +495,49 @@ def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
     recorder.write()
     (seen,) = parse_activity((tmp_path / ASKED).read_text())
     assert 5_000_000 < seen.written < 5_100_000
+    assert [count for _, count in parse_counts((tmp_path / PROCESSES).read_text())] == [1]
     (tmp_path / TASK).write_text("")
     recorder.begin()
     recorder.look()
     recorder.write()
     assert len(parse_activity((tmp_path / ASKED).read_text())) == 1
+
+
+def test_a_tool_is_silent_for_so_long_between_two_lines() -> None:
+    """Until its first line it starts; after its last one it ends."""
+    first, second = [(t / 10, 600) for t in range(31, 50)], [(t / 10, 900) for t in range(50, 61)]
+    looks = [(0.5, 700), (2.0, 0), *first, *second, (9.0, 1200), (30.0, 1200)]
+    assert longest_silence(looks, (1.0, 9.1), 1) == pytest.approx(1.8)
+    assert longest_silence(looks, (1.0, 9.1), 700) == pytest.approx(1.0)
+    assert longest_silence(looks, (1.0, 9.1), 1000) is None
+    # Another execution prints as many bytes, and more.
+    more = [*looks, (40.0, 0), (41.0, 600), (60.0, 600), (61.0, 2000)]
+    assert longest_silence(more, (1.0, 9.1), 1) == pytest.approx(1.8)
+    assert longest_silence([(2.0, 0), (3.0, 500), (9.0, 500)], (1.0, 9.1), 1) is None
+    assert longest_silence([], (1.0, 9.1), 1) is None
+
+
+def test_the_jobs_of_fio_live_for_so_long() -> None:
+    """Its shell and fio for 0.3 s, four jobs one after the other, all for 2 s; then those of another execution."""
+    counts = [(1.0, 1), (1.1, 2), (1.3, 2), (1.4, 4), (1.5, 6), (3.5, 6), (3.6, 5), (3.7, 2)]
+    assert seconds_of_jobs([*counts, (9.0, 8)], (1.0, 4.0)) == pytest.approx(2.0)
+    assert seconds_of_jobs([(1.0, 1), (1.1, 2), (3.5, 2)], (1.0, 4.0)) is None
+    assert seconds_of_jobs([], (1.0, 4.0)) is None
+
+
+def test_the_recorder_says_when_a_tool_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([])
+    recorder.begin("create.1.out")
+    for text in ("", "a line\n", "a line\n", "a line\nand results\n"):
+        (tmp_path / "create.1.out").write_text(text)
+        recorder.look()
+    recorder.begin("remove.1.out")
+    recorder.write()
+    sizes = [size for _, size in parse_counts((tmp_path / PRINTED).read_text())]
+    assert sizes == [0, 0, 7, 7, 19, 0]
 
 
 def test_the_recorder_names_what_the_task_has_loaded(

@@ -94,6 +94,7 @@ def test_one_iteration() -> None:
         "iterations": 1,
         "items": 200,
         "items_per_task": 100,
+        "begins_at": 502,
         "kind": "files/directories",
     }
 

@@ -55,7 +55,7 @@ class Evidence:
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
     the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most. ``asked`` says when
-    the first task there passed bytes to the kernel. ``hidden`` describes the mounts that hid the directory from the tool,
+    the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
     ``loaded`` names the libraries that its first task loaded.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
@@ -82,6 +82,8 @@ class Evidence:
     testimony: Mapping[str, tuple[Testimony, ...]] = field(default_factory=dict)
     activity: tuple[Instant, ...] = ()
     asked: tuple[Instant, ...] = ()
+    processes: tuple[tuple[float, int], ...] = ()
+    printed: tuple[tuple[float, int], ...] = ()
     hidden: tuple[str, ...] = ()
     loaded: tuple[str, ...] = ()
     found: tuple[tuple[float, int], ...] = ()

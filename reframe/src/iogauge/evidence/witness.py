@@ -36,8 +36,14 @@ WORD: Final = "iogauge-witness"
 #: most that does not count with the bytes of others.
 _ENDS: Final = 0.02
 _MOST_TRIMMED: Final = 0.25
+#: Share of the mean rate of an execution below which it rests, if that lasts so long.
+_HARDLY: Final = 0.1
+_REST_S: Final = 0.1
 #: Bytes that a task reads or writes beside its data. Seen: 0.1 MiB of IOR and fio.
 _STARTING_BYTES: Final = 1 << 20
+
+#: Processes of a task with fio before it starts its jobs.
+_WITHOUT_JOBS: Final = 2
 
 _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
@@ -272,16 +278,59 @@ def seconds_of_growth(
 
 
 def seconds_of_asking(
-    instants: Sequence[Instant], span: tuple[float, float], ways: Collection[str]
+    instants: Sequence[Instant], span: tuple[float, float], ways: Collection[str], *, rests: bool
 ) -> float | None:
     """Return the seconds in which the first task passed its bytes to the kernel, at least; None if they are few.
 
-    A task reads programs and settings first: a MiB of them may come at either end.
+    A task reads programs and settings first: a MiB of them may come at either end. If it ``rests`` between phases, the
+    time from the last bytes before a pause to the first ones after it does not count.
     """
     counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
     within = _within(counts, span)
     total = within[-1][1] - within[0][1] if within else 0
-    return _seconds_of(counts, span, total - _STARTING_BYTES)
+    return _seconds_of(counts, span, total - _STARTING_BYTES, rests=rests)
+
+
+def _rests(looks: Sequence[tuple[float, int]]) -> float:
+    """Return the seconds in which a count hardly grew for some time, at most.
+
+    Nothing is known of the intervals beside them: the count may have grown at their far ends alone.
+    """
+    rate = (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(looks)]
+    rests, at = 0.0, 0
+    for idle, of_kind in groupby(steps, lambda step: step[1] < _HARDLY * rate * step[0]):
+        length = len(list(of_kind))
+        if idle and sum(seconds for seconds, _ in steps[at : at + length]) >= _REST_S:
+            rests += sum(seconds for seconds, _ in steps[max(0, at - 1) : at + length + 1])
+        at += length
+    return rests
+
+
+def longest_silence(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float], printed: int
+) -> float | None:
+    """Return the longest time, at least, between two lines of a tool that has ``printed`` so much or more; None without two.
+
+    ``counts`` are the bytes that it had printed at a time, in seconds since boot. If they fall, another execution has begun.
+    """
+    mine = [(span[0], 0), *((time, count) for time, count in counts if time > span[0])]
+    ends = next((n for n, (a, b) in enumerate(pairwise(mine), 1) if b[1] < a[1]), len(mine))
+    silences = [list(looks) for _, looks in groupby(mine[:ends], lambda look: look[1])][1:-1]
+    return max(
+        (looks[-1][0] - looks[0][0] for looks in silences if looks[0][1] >= printed), default=None
+    )
+
+
+def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> float | None:
+    """Return the seconds, at least, in which fio had all of its jobs at once; None if it made no process for them.
+
+    ``counts`` are the processes of a task with fio: its shell, fio, and one for each job.
+    """
+    within = [(time, count) for time, count in counts if span[0] <= time <= span[1]]
+    most = max((count for _, count in within), default=0)
+    times = [time for time, count in within if count == most]
+    return times[-1] - times[0] if most > _WITHOUT_JOBS else None
 
 
 def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:
@@ -311,9 +360,9 @@ def _within(
 
 
 def _seconds_of(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int
+    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int, rests: bool = False
 ) -> float | None:
-    """Return the seconds in which a count grew by ``own``, at least; None if unknown."""
+    """Return the seconds in which a count grew by ``own``, at least, without ``rests``; None if unknown."""
     within = _within(counts, span)
     if len(within) < 3:
         return None
@@ -323,7 +372,8 @@ def _seconds_of(
         return None
     begun = next(time for time, count in within if count >= first + trim * total)
     going = [time for time, count in within if count < first + (1 - trim) * total]
-    return max(0.0, going[-1] - begun)
+    busy = [look for look in within if begun <= look[0] <= going[-1]]
+    return max(0.0, going[-1] - begun - (_rests(busy) if rests and len(busy) > 1 else 0.0))
 
 
 def parse(text: str) -> tuple[list[Witness], str]:

@@ -15,7 +15,7 @@
 #   iog_reset               empty $IOG_DIR between repetitions
 #   iog_do WORDS...         a command of the agent, on this node, by the agent that runs already
 #
-# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last nine:
+# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last eleven:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
@@ -24,6 +24,8 @@
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
 #   ASKED asked.tsv         what the first task of this node passed to read(2) and write(2), and when
+#   PROCESSES processes.tsv   how many processes this task had, and when
+#   PRINTED printed.tsv     how much the tool had printed, and when
 #   HIDDEN hidden.tsv       what was mounted over $IOG_DIR meanwhile
 #   LOADED loaded.tsv       libraries that the first task and its children have loaded
 #   FOUND found.tsv         how many files the case's directory held before each phase
@@ -161,7 +163,7 @@ iog_phase() {
     token=$name.$IOG_REP.$token
     : >"$IOG_TASK" || exit 1
     # The agent looks at the target's counters now, and often from now on.
-    iog_ask 10 phase || true
+    iog_ask 10 phase "$name.$IOG_REP.out" || true
     read -r started _ </proc/uptime
     IOG_TOKEN=$token iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
     status=$?
@@ -188,11 +190,13 @@ iog_at_close() {
 
 # Ask the agent that keeps the lock, which runs already; $1 is the seconds for which it may be silent. It repeats the
 # question, which names the repetition, so that a late answer is not taken for the next one. Returns 0 if it says
-# "done", 1 if "failed", 2 if it cannot be asked or does not answer. "alive" means that it is still at it.
+# "done", 1 if "failed", 2 if it has ended, 3 if it does not answer. "alive" means that it is still at it.
 iog_ask() {
     local line seconds=$1 question="$2 $IOG_REP${3:+ $3}"
     (trap '' PIPE && echo "$question" >&"$IOG_KEEPER_IN") 2>/dev/null || return 2
-    while read -r -t "$seconds" line <&"$IOG_KEEPER_OUT"; do
+    while :; do
+        # More than 128: the time is over.
+        read -r -t "$seconds" line <&"$IOG_KEEPER_OUT" || return $(($? > 128 ? 3 : 2))
         case $line in
             "done $question") return 0 ;;
             "failed $question") return 1 ;;
@@ -200,7 +204,6 @@ iog_ask() {
             *) echo "$line" ;;
         esac
     done
-    return 2
 }
 
 # Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it has ended,
@@ -210,12 +213,14 @@ iog_do() {
     printf -v words '\t%s' "$@"
     iog_ask 120 run "${words#?}" >&2
     status=$?
-    [ "$status" -eq 2 ] || return "$status"
-    if kill -0 "$IOG_KEEPER_PID" 2>/dev/null; then
-        echo "iogauge: the agent has not answered for 120 s, asked for: $*" >&2
-        return 1
-    fi
-    "${IOG_AGENT[@]}" "$@"
+    case $status in
+        2) "${IOG_AGENT[@]}" "$@" ;;
+        3)
+            echo "iogauge: the agent has not answered for 120 s, asked for: $*" >&2
+            return 1
+            ;;
+        *) return "$status" ;;
+    esac
 }
 
 iog_sample() {

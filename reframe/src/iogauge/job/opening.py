@@ -400,7 +400,7 @@ def _heard(recorder: Recorder) -> bytes:
 def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]) -> None:
     """Obey the job script until it says "end", or is gone with all its children.
 
-    A line ``phase N`` says that a phase begins. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
+    A line ``phase N FILE`` says that a phase begins whose tool prints to FILE. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
     reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``run N WORDS`` runs a command of the
     agent, with a tab between two words; meanwhile a line ``alive`` comes now and then. The answer is the line, after ``done``
     or ``failed``.
@@ -427,7 +427,7 @@ def _obey(
     number, _, words = rest.partition(" ")
     match word:
         case "phase":
-            return _began(recorder)
+            return _began(recorder, words)
         case "empty":
             return _emptied()
         case "layouts":
@@ -462,11 +462,11 @@ def _ran(words: list[str], run: Callable[[list[str]], int]) -> bool:
     return processes.attended(work, 0, lambda: _say(ALIVE))
 
 
-def _began(recorder: Recorder) -> bool:
+def _began(recorder: Recorder, output: str) -> bool:
     """Look before a phase; on failure, which is the stage's, print why and return False."""
     try:
         note_found(os.environ["IOG_DIR"])
-        recorder.begin()
+        recorder.begin(output)
     except OSError as error:
         _say(f"iogauge: phase: {error}")
         return False

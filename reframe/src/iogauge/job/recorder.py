@@ -1,5 +1,5 @@
 """What the agent on the first node sees several times a second: when bytes moved and files appeared, what the tool's processes
-asked the kernel for, and whether something hides the case's directory from them.
+asked the kernel for, when the tool printed, and whether something hides the case's directory from it.
 
 The counters are those of block devices, of the client of NFS, or of Lustre's client if root runs the job. Some file systems say
 at any time how many inodes and bytes are in use; then these are counted too. The kernel says of each process what it passed to
@@ -37,6 +37,8 @@ from iogauge.plan.stage import (
     LOADED,
     MOST_FOUND,
     PAUSE_S,
+    PRINTED,
+    PROCESSES,
     STARTING_FOR_S,
     STARTING_S,
     TASK,
@@ -252,6 +254,7 @@ class Recorder:
         self._looks: list[Callable[[], _Moved]] = []
         self._activity, self._asked = _Log(ACTIVITY), _Log(ASKED)
         self._hidden, self._loaded = _Log(HIDDEN), _Log(LOADED)
+        self._processes, self._printed, self._output = _Log(PROCESSES), _Log(PRINTED), ""
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
@@ -283,8 +286,9 @@ class Recorder:
         look()
         self._looks.append(look)
 
-    def begin(self) -> None:
-        """Look often for a while: a phase begins."""
+    def begin(self, output: str = "") -> None:
+        """Look often for a while: a phase begins. Its tool prints to the file ``output``."""
+        self._output = output
         self._task, self._looks_at_task, self._asked_most = None, 0, (0, 0)
         for _ in range(_TRIES):
             if self.look():
@@ -307,6 +311,7 @@ class Recorder:
 
         Returns False if the node was too busy for an exact look.
         """
+        self._look_at_output()
         self._look_at_task()
         if not self._looks:
             self._notice_begin()
@@ -330,6 +335,16 @@ class Recorder:
         exact_s = _EXACT_S if self.pause_s == PAUSE_S else _CLOSE_EXACT_S
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
+    def _look_at_output(self) -> None:
+        """Note how much the tool has printed; raises OSError of the stage alone."""
+        if not self._output:
+            return
+        now, size = time.clock_gettime(time.CLOCK_BOOTTIME), 0
+        with contextlib.suppress(OSError):
+            size = os.stat(self._output).st_size
+        if not self._late(now):
+            self._printed.note(now, str(size))
+
     def _look_at_task(self) -> None:
         """Note what the first task of this node has asked for; raises OSError of the stage alone."""
         if self._task is None:
@@ -344,6 +359,7 @@ class Recorder:
         read, written = (max(ways) for ways in zip(asked, self._asked_most, strict=True))
         self._asked_most = read, written
         self._asked.note(now, f"{read}\t{written}")
+        self._processes.note(now, str(len(processes)))
         self._look_at_mounts(now, processes)
         self._looks_at_task += 1
         if self._looks_at_task in _LIBRARIES_AT:
@@ -383,5 +399,13 @@ class Recorder:
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
-        for log in (self._activity, self._asked, self._hidden, self._loaded):
+        logs = (
+            self._activity,
+            self._asked,
+            self._processes,
+            self._printed,
+            self._hidden,
+            self._loaded,
+        )
+        for log in logs:
             log.write()

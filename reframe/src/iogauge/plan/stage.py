@@ -65,7 +65,11 @@ TASK: Final = "task.pid"
 HIDDEN: Final = "hidden.tsv"
 #: Libraries that the first task and its children have loaded, see :func:`parse_loaded`.
 LOADED: Final = "loaded.tsv"
-#: Files of the case that the agent found before each phase, see :func:`parse_found`; it counts no more than so many.
+#: Bytes that the tool had printed, see :func:`parse_counts`. The output of each execution begins with none.
+PRINTED: Final = "printed.tsv"
+#: Processes of that task, see :func:`parse_counts`: its shell, the tool, and what they have started.
+PROCESSES: Final = "processes.tsv"
+#: Files of the case that the agent found before each phase, see :func:`parse_counts`; it counts no more than so many.
 FOUND: Final = "found.tsv"
 MOST_FOUND: Final = 100
 #: Seconds between two looks at the counters. The seconds of a short phase are confirmed as finely as its looks follow
@@ -390,12 +394,12 @@ def parse_hidden(text: str) -> list[str]:
     return list(dict.fromkeys("{} from {}, mounted at {}".format(*words) for words in mounts))
 
 
-_FOUND: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,9})")
+_COUNT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,15})")
 
 
-def parse_found(text: str) -> list[tuple[float, int]]:
-    """Return how many files the case's directory held, by seconds since boot; damaged lines are left out."""
-    matches = map(_FOUND.fullmatch, text.splitlines())
+def parse_counts(text: str) -> list[tuple[float, int]]:
+    """Return a count of the agent by seconds since boot; damaged lines are left out."""
+    matches = map(_COUNT.fullmatch, text.splitlines())
     return [(float(m[1]), int(m[2])) for m in matches if m]
 
 

@@ -247,7 +247,7 @@ def parse_table(text: str) -> ToolOutput:
     it. With a stonewall it is tasks times the greatest count reached (the others catch up).
 
     ``parameters`` has iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task,
-    kind (files, directories, files/directories) and shift ("Shifting ranks by N"). It also has
+    begins_at (characters that it has printed when it begins), kind (files, directories, files/directories) and shift ("Shifting ranks by N"). It also has
     stonewall_min, stonewall_max and stonewall_mean: items per task at the stonewall.
 
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
@@ -281,6 +281,7 @@ def parse_table(text: str) -> ToolOutput:
         "iterations": iterations,
         "items": int(work[2]),
         "items_per_task": int(work[2]) // tasks,
+        "begins_at": work.end(),
         "kind": work[3],
     }
     if shift := SHIFT.search(text):
