@@ -535,10 +535,10 @@ MUTANTS = (
     ),
     Mutant(
         "ran-longer-than-said", "guards", "witness.py",
-        "        if execution in idle and 2 * len(idle) > len(known) and ran is not None:",
+        "        if execution in idle and 2 * len(idle) > len(known):",
         "        if False:",
-        "tests/unit/test_guards.py::test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work",
-        "a tool reports a third of the seconds for which it made files",
+        "tests/unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
+        "a tool reports a third of the seconds for which it worked",
         passes=True,
     ),
     Mutant(
@@ -707,10 +707,32 @@ MUTANTS = (
     ),
     Mutant(
         "own-bytes-not-timed", "evidence", "witness.py",
-        "    return _seconds_of(counts, span, total - _STARTING_BYTES)",
-        "    return _seconds_of(counts, span, total // 2)",
+        "    return _seconds_of(counts, span, total - _STARTING_BYTES, rests=rests)",
+        "    return _seconds_of(counts, span, total // 2, rests=rests)",
         "tests/unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
         "on a file system that no device counts for, a slow clock is believed",
+        passes=True,
+    ),
+    Mutant(
+        "rest-is-work", "evidence", "witness.py",
+        "        if idle and sum(seconds for seconds, _ in steps[at : at + length]) >= _REST_S:",
+        "        if False:",
+        "tests/unit/test_witness.py::test_a_rest_between_two_phases_is_no_asking",
+        "a healthy tool that rests between its phases is refused for a wrong clock",
+    ),
+    Mutant(
+        "start-is-work", "evidence", "witness.py",
+        "    times = [time for time, count in within if count == most]",
+        "    times = [time for time, count in within]",
+        "tests/unit/test_witness.py::test_the_jobs_of_fio_live_for_so_long",
+        "fio is refused for the seconds of its start",
+    ),
+    Mutant(
+        "output-not-watched", "job", "recorder.py",
+        "            self._printed.note(now, str(size))",
+        "            self._printed.note(now, str(0))",
+        "tests/unit/test_witness.py::test_the_recorder_says_when_a_tool_printed",
+        "on a network, the slow clock of mdtest is believed",
         passes=True,
     ),
     Mutant(
