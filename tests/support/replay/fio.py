@@ -34,6 +34,7 @@ _KNOWN = frozenset(
         "numjobs",
         "group_reporting",
         "fallocate",
+        "disk_util",
         "iodepth",
         "direct",
         "refill_buffers",

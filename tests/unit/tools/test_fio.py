@@ -463,7 +463,7 @@ def test_job_file() -> None:
     assert made.job_file() == (
         "[randread]\ndescription=${IOG_TOKEN}\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
-        "fallocate=none\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
+        "fallocate=none\ndisk_util=0\niodepth=1\ndirect=1\nrefill_buffers=1\nrandrepeat=0\ntime_based=1\n"
         "runtime=30s\nsync=1\nnorandommap=1\n"
     )
     assert made.bytes_total == 128 * 4 * 2**30

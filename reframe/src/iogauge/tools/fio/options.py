@@ -238,6 +238,8 @@ class FioJob:
             f"numjobs={self.numjobs}",
             "group_reporting=1",
             "fallocate=none",
+            # Else fio looks for the target among all disks, and then reads its counters four times a second.
+            "disk_util=0",
         ]
         if self.metadata:
             lines += ["openfiles=1", "file_service_type=sequential", "create_on_open=1"]
