@@ -25,8 +25,11 @@ pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 #: Left to the nightly run: checks that have a whole run of their own by day (test_endurance, test_training,
-#: test_queue_depth), and which write as the others do.
-MEASURED_ELSEWHERE = ("Endurance", "TrainingSamples", "TrainingFiles", "Checkpoint", "QueueDepth")
+#: test_queue_depth, test_values, test_several_hosts, test_gluster), and which write as the others do.
+MEASURED_ELSEWHERE = (
+    *("Endurance", "TrainingSamples", "TrainingFiles", "Checkpoint", "QueueDepth"),
+    *("FioMetadata", "IorMpiio", "MdtestHard"),
+)
 #: Left to the nightly run as well: other parameters of checks whose cost has one formula (unit/test_plan.py).
 OTHER_PARAMETERS = tuple(
     word
@@ -34,7 +37,6 @@ OTHER_PARAMETERS = tuple(
         "IorPosix%files=shared",
         "IorPosix%.*order=random",
         "FioRandomRead%block=(4|32)KiB",
-        "IorMpiio%files=per-process",
         "FioSequential%files=per-process",
         "FioSequential%.*cache=buffered",
         "FioSequential%.*block=4MiB",
@@ -171,8 +173,8 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     }
     partition["extras"]["sweeps"] = {"queue_depths": [4]}
     rig.write_settings(data)
-    # Of the shapes, only the trees: the others make files as MdtestEasy and MdtestHard do.
-    trees = ("-x", "MdtestShape%shape=(shared|unique)")
+    # Of the shapes, only trees: the others make files as MdtestEasy and MdtestHard do.
+    trees = ("-x", f"MdtestShape%shape=({'' if FULL else 'tree-empty|'}shared|unique)")
     # Interference makes its files again and again, so that no look sees the most; it has tests of its own.
     words = (
         "-T",
@@ -203,16 +205,8 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
 def test_it_is_every_check(everything: Everything) -> None:
     names = {case.partition("-")[0] for case in everything.real}
     assert names == {
-        *("IorPosix", "IorMpiio", "MdtestEasy", "MdtestHard", "FioRandomRead", "FioMetadata"),
-        *(
-            "Burst",
-            "Steady",
-            "AccessMatrix",
-            "IorHard",
-            "MdtestShape",
-            "FioSequential",
-            *ELBENCHO,
-        ),
+        *("IorPosix", "MdtestEasy", "FioRandomRead", "Burst", "Steady", "AccessMatrix"),
+        *("IorHard", "MdtestShape", "FioSequential", *ELBENCHO),
         *(MEASURED_ELSEWHERE if FULL else ()),
     }
     assert {record["verdict"] for record in everything.run.records} <= {

@@ -109,7 +109,7 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         *("ior_easy_write_bw", "ior_hard_write_bw", "mdtest_easy_write_rate"),
         *("mdtest_hard_write_rate", "find_rate"),
         *("mdtest_easy_delete_rate", "mdtest_hard_delete_rate"),
-    }
+    }, record["reason"]
     witnessed = [
         f for f in record["findings"] if f["guard"] == "G8" and f["metric"] == "ior_hard_write_bw"
     ]

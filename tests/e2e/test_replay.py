@@ -589,17 +589,15 @@ FAULTS = {
     "oracle-oci:block ServerScaling servers=2": TOO_LOW,
     "oracle-oci:nvme ServerScaling servers=2": MISPLACED,
 }
-#: Sites of which the default run replays what is untrue: IOR and fio, too slow, too fast and misplaced, and a gate that
-#: nothing but a FAIL makes red.
-UNTRUE_DAILY = (CYCLE, SAION, AMLFS)
+#: Sites of which the default run replays what is untrue: too slow, too fast and misplaced, and a gate that nothing but a
+#: FAIL makes red.
+UNTRUE_DAILY = (CYCLE, AMLFS)
 #: Cases that the default run replays: of each site every check, every tool, and every way to ask for a layout.
 DAILY = {
     "azure-cyclecloud:oss4 TaskScaling tasks=16",
     "azure-cyclecloud:oss4 TaskScaling tasks=24",
     "azure-cyclecloud:oss4 TaskScaling tasks=4",
     "oist-saion:gpu RandomRead block=4KiB span=one-client tasks=128",
-    "oist-saion:gpu RandomRead block=128KiB span=one-client tasks=128",
-    "oist-saion:gpu RandomRead block=4KiB span=one-box tasks=128",
     "oist-saion:gpu ChecksumOverhead block=4KiB tasks=128",
     "azure-managed-lustre:amlfs Burst",
     "kaust-shaheen2:lustre StripeCount api=MPIIO stripe_count=1",

@@ -85,7 +85,7 @@ class Cluster:
             "interface": "eth0",
             "sweeps": {"tasks_per_client": [2]},
             # As many files as can be made in a second are removed in less than G4's 0.02 s.
-            "cases": {"MdtestEasy": {"tasks_per_node": 1, "phase_seconds": "5 s"}},
+            "cases": {"MdtestEasy": {"tasks_per_node": 1, "phase_seconds": "3 s"}},
         }
         rig.write_settings(data)
 
