@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from e2e.rig import Rig
 from e2e.test_never_pass import RANDOM_READ
 from e2e.test_values import GENEROUS, METADATA
 from iogauge.workspace import permission
-from support.devices import Devices, encryption, overlay, run
+from support import hanging
+from support.devices import MIB, Devices, encryption, overlay, patiently, run
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -57,6 +59,43 @@ def partition(devices: Devices) -> Path:
 def volatile(devices: Devices) -> Path:
     storage = devices.made("ext4", devices.loop(devices.image("image", 600)))
     return overlay(devices, storage, "volatile")
+
+
+def zram(devices: Devices) -> Path:
+    size = Path("/sys/block/zram0/disksize")
+    if not size.exists() or size.read_text().strip() != "0":
+        pytest.skip("no unused zram0")
+    size.write_text(f"{600 * MIB}")
+    devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
+    return devices.made("ext4", Path("/dev/zram0"))
+
+
+def half_in_memory(devices: Devices) -> Path:
+    """btrfs over two devices, of which the second lies in memory."""
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
+    loops = [
+        devices.loop(devices.image("image", 600)),
+        devices.loop(Devices(memory, devices.leaving).image("image", 600)),
+    ]
+    return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
+
+
+def hidden_upper(devices: Devices) -> Path:
+    """An overlay whose upper directory lies in memory, where nobody sees it."""
+    point = overlay(devices, devices.mount("iogauge-test", "memory", "tmpfs"))
+    time.sleep(0.1)  # directories made in one tick of the clock look alike
+    devices.mount("iogauge-test", "memory", "tmpfs")
+    return point
+
+
+def on_fuse(devices: Devices) -> Path:
+    """On a loop device whose file lies on FUSE: nobody knows where the daemon keeps its data."""
+    try:
+        mount = devices.leaving.enter_context(hanging.mounted(devices.folder))
+    except hanging.Unavailable as why:
+        pytest.skip(str(why))
+    file = Devices(mount.point, devices.leaving).image("image", 600)
+    return devices.made("ext4", devices.loop(file, direct=False))
 
 
 def over_a_block_device(devices: Devices) -> Path:
@@ -103,6 +142,10 @@ def rig_on(make_rig: Callable[..., Rig], point: Path) -> Rig:
                 "unit/test_below_real.py::test_a_loop_device_without_direct_io_is_cached_down_to_its_partition",
             ),
         ),
+        (zram, RANDOM_READ, r"memory, not storage \(zram0, compressed memory\)"),
+        (half_in_memory, RANDOM_READ, r"memory, not storage \(loop\d+ on tmpfs"),
+        (hidden_upper, RANDOM_READ, r"upper directory .* cannot be seen here"),
+        (on_fuse, RANDOM_READ, r"honour \(loop\d+ on fuse"),
         pytest.param(
             hidden,
             METADATA,

@@ -19,6 +19,7 @@ import pytest
 from e2e.rig import ROOT, Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_scenarios import STAND_INS, of, striped
+from iogauge.node import probes
 from support import hosts as support
 from support.depth import FULL
 from support.hosts import Hosts
@@ -153,6 +154,30 @@ def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
     verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
     assert verdicts["create_rate"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert verdicts["read_rate"] == "INVALID"  # the shared cache again
+
+
+def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig]) -> None:
+    """IOR itself, but its file on n2 says another version."""
+    rig = make_rig(tools=("ior",))
+    settings = rig.settings()
+    settings["systems"][0]["partitions"][0]["extras"] |= {
+        "scale": {"nodes": 2, "tasks_per_node": 1},
+        "hosts": cluster.names[:2],
+        "interface": "eth0",
+    }
+    rig.write_settings(settings)
+    own, other = rig.bin / "ior", rig.base / "ior"
+    shutil.copy(shutil.which("ior") or "", own)
+    version = probes.version(str(own))
+    if not version:
+        pytest.skip("this IOR has no version of its own in its file")
+    text = own.read_bytes().replace(f"\0{version}\0".encode(), f"\0{version[:-1]}9\0".encode())
+    other.write_bytes(text)
+    other.chmod(0o755)
+    assert cluster.run("n2", ["mount", "--bind", str(other), str(own)]).returncode == 0
+    run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
+    assert cluster.run("n2", ["umount", str(own)]).returncode == 0
+    run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
 
 
 @pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")

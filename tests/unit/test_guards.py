@@ -685,6 +685,15 @@ def test_g22_objects(change: dict[str, Any], saw: str) -> None:
     says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")
 
 
+def test_g22_wants_one_version_on_all_nodes() -> None:
+    on_hosts = {"4.0.0": ["n1", "n2", "n4"], "4.1.0": ["n3"]}
+    finding = figures.tool_integrity(**{**TOOL, "on_hosts": on_hosts})
+    assert finding.outcome is INVALID
+    says(
+        finding, "G22", "ior 4.0.0 on n[1-2,4]; 4.1.0 on n3", "one version on all nodes", "type ior"
+    )
+
+
 def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
     finding = figures.tool_integrity(
         tool="ior", versions={"": ["write"]}, tasks=[2], nodes=[1], want_tasks=2, want_nodes=1

@@ -407,6 +407,7 @@ class _Facts:
     """What the nodes said of themselves: fields as in :class:`Evidence`."""
 
     nodes: tuple[Mapping[str, Value], ...]
+    versions: Mapping[str, Mapping[str, str]]
     idle: tuple[Load, ...]
     changes: tuple[NodeActivity, ...]
     clocks: tuple[ClockSeen, ...]
@@ -417,6 +418,7 @@ def _facts(stage: Path, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
     prints: dict[str, list[Mapping[str, Value]]] = {}
     looks: dict[str, list[Load]] = {out: [] for out in FACTS}
     clocks: list[ClockSeen] = []
+    versions: dict[str, Mapping[str, str]] = {}
     for run in (run for run in runs if run.name in FACTS):
         with contextlib.suppress(ToolOutputError):
             for answer in _answers(stage, run.name, plan.nodes):
@@ -427,9 +429,10 @@ def _facts(stage: Path, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
                     prints.setdefault(load.host, []).append(facts)
                     looks[run.name].append(load)
                     clocks.append(_while(run, clock))
+                    versions[load.host] = untrusted.build(Mapping[str, str], answer["versions"])
     start, before, after = (looks[out] for out in FACTS)
     merged = tuple(merge(facts) for facts in prints.values())
-    return _Facts(merged, tuple(start), changes(before, after), tuple(clocks))
+    return _Facts(merged, versions, tuple(start), changes(before, after), tuple(clocks))
 
 
 def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
@@ -554,6 +557,7 @@ def _collect(
         directory=opened.directory,
         clocks=(*own, *facts.clocks),
         nodes=facts.nodes,
+        versions=facts.versions,
         idle=facts.idle,
         changes=facts.changes,
         bindings=_bindings(stage, plan),

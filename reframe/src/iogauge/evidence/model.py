@@ -67,7 +67,8 @@ class Evidence:
     ``directory`` is the case's directory as the job names it. ``clocks`` are looks at the nodes'
     clocks: before the first byte, and at the end of each look at their facts.
 
-    ``nodes`` are the fingerprints of the nodes, ``idle`` one look at each before the run.
+    ``nodes`` are the fingerprints of the nodes, ``versions`` those of the tools on them, by host, as far as their files
+    tell. ``idle`` is one look at each before the run.
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
     cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
     the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
@@ -96,6 +97,7 @@ class Evidence:
     directory: str = ""
     clocks: tuple[ClockSeen, ...] = ()
     nodes: tuple[Mapping[str, Value], ...] = ()
+    versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     idle: tuple[Load, ...] = ()
     changes: tuple[NodeActivity, ...] = ()
     bindings: tuple[Binding, ...] = ()

@@ -14,6 +14,7 @@ from typing import Final
 from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
+from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.witness import SERIES, Series
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
@@ -484,14 +485,15 @@ def tool_integrity(
     nodes: Sequence[int | None],
     want_tasks: int | None,
     want_nodes: int | None,
+    on_hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
     foreign: str = "",
 ) -> Finding:
-    """G22: all phases ran one version of the tool, on the planned tasks and nodes. Every output
+    """G22: all phases ran one version of the tool, on the planned tasks and nodes, and PATH leads to one on all nodes. Every output
     belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
     this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
     The kernel's counts (G8) are not more than the tasks.
 
-    ``versions`` maps each version to the phases that it ran. ``tasks`` and ``nodes`` hold the
+    ``versions`` maps each version to the phases that it ran, ``on_hosts`` to the nodes where PATH leads to it. ``tasks`` and ``nodes`` hold the
     numbers in each output, None if the tool does not report them. ``foreign`` says why an output is
     not of its execution, empty if all are.
     """
@@ -515,6 +517,13 @@ def tool_integrity(
             "Something between the job script and the tool changes its output, or shows an older one. "
             f"Look for a wrapper (type {tool}), and for environment variables that {tool} reads",
         ).invalid(f"{ran}, {foreign}")
+    if len(on_hosts) > 1:
+        found = "; ".join(f"{v} on {fold(on_hosts[v])}" for v in sorted(on_hosts))
+        return Rule(
+            "G22",
+            "one version on all nodes",
+            f"Install one version on all nodes. On each node, 'type {tool}' names the one that PATH leads to",
+        ).invalid(f"{tool} {found}")
     return Rule(
         "G22",
         "one version"
@@ -543,9 +552,14 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
             foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
+    on_hosts: dict[str, list[str]] = {}
+    for host, told_versions in seen.case.evidence.versions.items():
+        if seen.tool in told_versions:
+            on_hosts.setdefault(told_versions[seen.tool], []).append(host)
     yield tool_integrity(
         tool=seen.tool,
         versions=versions,
+        on_hosts=on_hosts,
         tasks=[output.tasks for output in own],
         nodes=[output.nodes for output in own],
         want_tasks=plan.tasks // plan.nodes * want_nodes,
