@@ -450,14 +450,14 @@ def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
     looks = [
         Instant(t / 10, bytes_read + MIB // 2 * (t > 95), 0) for t, bytes_read in enumerate(read)
     ]
-    for rests in (False, True):
-        seconds = seconds_of_asking(looks, (0, 10), {"read"}, rests=rests)
+    for phases in (1, 2):
+        seconds = seconds_of_asking(looks, (0, 10), {"read"}, phases=phases)
         assert seconds is not None
         assert 5.3 < seconds <= 6.0
-    assert seconds_of_asking(looks, (0, 10), {"write"}, rests=False) is None
+    assert seconds_of_asking(looks, (0, 10), {"write"}) is None
     few = [Instant(t / 10, MIB * t // 50, 0) for t in range(101)]
-    assert seconds_of_asking(few, (0, 10), {"read"}, rests=False) is None
-    assert seconds_of_asking([], (0, 10), {"read"}, rests=True) is None
+    assert seconds_of_asking(few, (0, 10), {"read"}) is None
+    assert seconds_of_asking([], (0, 10), {"read"}, phases=2) is None
 
 
 def test_a_rest_between_two_phases_is_no_asking() -> None:
@@ -465,11 +465,11 @@ def test_a_rest_between_two_phases_is_no_asking() -> None:
     busy = [t for t in range(91) if t <= 20 or t > 60]
     looks = [Instant(t / 10, MIB * 8 * max(0, t - 60), MIB * 8 * min(t, 20)) for t in busy]
     both = {"read", "write"}
-    longest = seconds_of_asking(looks, (0, 9), both, rests=False)
+    longest = seconds_of_asking(looks, (0, 9), both)
     assert longest == pytest.approx(8.7, abs=0.2)
-    seconds = seconds_of_asking(looks, (0, 9), both, rests=True)
+    seconds = seconds_of_asking(looks, (0, 9), both, phases=2)
     assert seconds is not None
-    assert 4.3 < seconds <= 5.0
+    assert 4.2 < seconds <= 4.9
 
 
 def test_the_recorder_asks_the_kernel_what_the_task_asked_for(

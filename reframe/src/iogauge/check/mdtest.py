@@ -187,8 +187,8 @@ class MdtestCheck(StorageCheck):
 class MdtestOnMdtsCheck(MdtestCheck):
     """mdtest in directories that lie on chosen metadata targets of Lustre, or over several of them.
 
-    A subclass sets ``directory_layout``. The job asks for it as the default of the directory that holds mdtest's own, and
-    reads back where those with files lie, after they were made.
+    A subclass sets ``directory_layout``. The job asks for it as the default of the directory that holds mdtest's
+    own. After the files were made, it reads back where their directories lie.
     """
 
     directory_layout: DirectoryLayout

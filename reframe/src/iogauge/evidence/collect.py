@@ -252,8 +252,8 @@ _EVICTION: Final = (
 def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
     """Return the line that best explains a failed phase, on Lustre with what else to look at.
 
-    An error of the system comes first, then an error of the tool, then why a launcher did not run
-    it, then the last line of the tool.
+    An error of the system comes first, then an error of the tool. Then comes why a launcher did not run it, then
+    the last line of the tool.
     """
     printed: list[str] = []
     execution = (run.name, run.repetition)

@@ -278,17 +278,22 @@ def seconds_of_growth(
 
 
 def seconds_of_asking(
-    instants: Sequence[Instant], span: tuple[float, float], ways: Collection[str], *, rests: bool
+    instants: Sequence[Instant],
+    span: tuple[float, float],
+    ways: Collection[str],
+    *,
+    phases: int = 1,
 ) -> float | None:
     """Return the seconds in which the first task passed its bytes to the kernel, at least; None if they are few.
 
-    A task reads programs and settings first: a MiB of them may come at either end. If it ``rests`` between phases, the
-    time from the last bytes before a pause to the first ones after it does not count.
+    A task reads programs and settings first: a MiB of them may come at either end. Between two ``phases`` it may rest: the
+    time from the last bytes before a pause to the first ones after it does not count, nor a pause that is too short to be seen.
     """
     counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
     within = _within(counts, span)
     total = within[-1][1] - within[0][1] if within else 0
-    return _seconds_of(counts, span, total - _STARTING_BYTES, rests=rests)
+    seconds = _seconds_of(counts, span, total - _STARTING_BYTES, rests=phases > 1)
+    return None if seconds is None else max(0.0, seconds - _REST_S * (phases - 1))
 
 
 def _rests(looks: Sequence[tuple[float, int]]) -> float:
@@ -639,8 +644,8 @@ class Series:
     def change(self) -> Change | None:
         """Return the change of level if there is one: of burst credits that were used up, say.
 
-        It is where two means leave the smallest squares, if the medians of both sides differ by a fifth
-        and more than the rates do on either side.
+        It is where two means leave the smallest squares. The medians of both sides must differ by a fifth, and
+        by more than the rates do on either side.
         """
         least = max(2, math.ceil(_LEVEL * len(self.rates)))
         if len(self.rates) < 2 * least:
@@ -708,9 +713,9 @@ def with_series(
 ) -> ToolOutput:
     """Return an output with the series of its only phase, and the quantities that follow from it.
 
-    ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and
-    the worst window have of the mean, ``dip`` the seconds of the longest dip, at least one step.
-    Raises :class:`ToolOutputError` if nobody counted; ``what`` names the execution.
+    ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and the worst window
+    have of the mean. ``dip`` is the seconds of the longest dip, at least one step. Raises :class:`ToolOutputError`
+    if nobody counted; ``what`` names the execution.
     """
     (phase,) = output.phases
     series = series_of_instants(

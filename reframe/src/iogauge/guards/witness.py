@@ -299,10 +299,10 @@ def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
 class Seconds:
     """Seconds of one execution as the tool reports them, and as the job saw them, None if unknown.
 
-    ``ran`` lies between start and end of its processes, ``moving`` between the first and the last
-    bytes on the devices, or that a task passed to the kernel, at least, and ``making`` between the first and the last file that it made or
-    removed. It was told to run for ``asked``, and says that it did for ``timed``: beside a disturber, which runs longer,
-    this is the time of what is measured. ``working``: it did hardly more than what it times.
+    ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
+    devices, or that a task passed to the kernel, at least. ``making`` lies between the first and the last file that
+    it made or removed. It was told to run for ``asked``, and says that it did for ``timed``: beside a disturber,
+    which runs longer, this is the time of what is measured. ``working``: it did hardly more than what it times.
     """
 
     claimed: float
@@ -315,13 +315,12 @@ class Seconds:
 
 
 def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
-    """G4: no execution reports more seconds than its processes ran. No execution reports fewer
-    seconds than its bytes took on the target's devices, than its first task took to pass them to the kernel, or than
-    its files took on the target. The first node
-    counts them five times a second, and more often while a phase begins. No execution of
-    fio reports fewer seconds than fio was told to run. In half of its executions or more, a tool works
-    no longer than it reports, a quarter of that, and a second. mdtest works from the line with the number of its files
-    to its results, and fio while all of its jobs have processes, if it makes, finds or removes files, reads, or uses O_DIRECT.
+    """G4: no execution reports more seconds than its processes ran. No execution reports fewer seconds than its bytes or
+    its files took on the target. The same holds for the time in which its first task passed its bytes to the kernel. The
+    first node counts them five times a second, and more often while a phase begins. No execution of fio reports fewer
+    seconds than fio was told to run. In half of its executions or more, a tool works no longer than it reports, a quarter
+    of that, and a second. mdtest works from the line with the number of its files to its results. fio works while all of
+    its jobs have processes; its buffered writes are left out.
     """
     rule = Rule(
         "G4",
@@ -343,13 +342,13 @@ def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
         if execution.asked is not None and execution.timed < (1 - TOLERANCE) * execution.asked:
             timed, asked = format_seconds(execution.timed), format_seconds(execution.asked)
             return rule.invalid(f"the tool reports {timed}; it was told to run {asked}")
-        if execution in idle and 2 * len(idle) > len(known):
-            worked = format_seconds(execution.working or 0.0)
-            return rule.invalid(f"{said}; it worked for {worked}")
         if moving is not None and execution.claimed < (1 - TOLERANCE) * moving:
             return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}")
         if making is not None and execution.claimed < (1 - TOLERANCE) * making:
             return rule.invalid(f"{said}; the target's files changed for {format_seconds(making)}")
+        if execution in idle and 2 * len(idle) > len(known):
+            worked = format_seconds(execution.working or 0.0)
+            return rule.invalid(f"{said}; it worked for {worked}")
     if not known:
         return rule.ok("no second witness of the seconds")
     return rule.ok(f"{len(known)} of {len(executions)} execution(s) confirmed")
@@ -520,8 +519,7 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     ways = {phase.name for phase in output.phases} & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not _synchronous(output):
         return None
-    rests = len(output.phases) > 1
-    return seconds_of_asking(seen.case.evidence.asked, span, ways, rests=rests)
+    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=len(output.phases))
 
 
 def _synchronous(output: ToolOutput) -> bool:

@@ -1,5 +1,5 @@
-"""What the agent on the first node sees several times a second: when bytes moved and files appeared, what the tool's processes
-asked the kernel for, when the tool printed, and whether something hides the case's directory from it.
+"""What the agent on the first node sees several times a second: when bytes moved and files appeared, and when the tool
+printed. It also sees what the tool's processes ask the kernel for, and what hides the case's directory from them.
 
 The counters are those of block devices, of the client of NFS, or of Lustre's client if root runs the job. Some file systems say
 at any time how many inodes and bytes are in use; then these are counted too. The kernel says of each process what it passed to

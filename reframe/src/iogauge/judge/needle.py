@@ -171,8 +171,8 @@ def decide(
     standard deviations: that of the suspect's own x, and that of all suspects' x together. It is at
     least 0.01. The share is exp(median(x)).
 
-    Raises :class:`ToolOutputError` for fewer than two probes, for a probe with fewer rounds than
-    another, and for a rate that is not finite and positive.
+    Raises :class:`ToolOutputError` for fewer than two probes, and for a probe with fewer rounds than another. A
+    rate must be finite and positive.
     """
     _check(rates)
     _check(measured_again or rates)
@@ -324,13 +324,12 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
 
     The result has one phase, named after the direction. Its rates are ``slowest`` (unit "1":
     slowest probe over the median of all) and ``median`` (MiB/s, ops/s of creates). The note of ``slowest`` says which
-    probes stand out. Seconds, bytes and operations are sums over all turns. Of the ``parameters``,
-    ``rates`` holds the rate of every round by probe, and ``rounds`` the rates of every round, the
-    repeated measurement included, in the order of measuring. Beside them are the options that fio
-    had in all turns, and ``jobs``.
+    probes stand out. Seconds, bytes and operations are sums over all turns. Of the ``parameters``, ``rates`` holds
+    the rate of every round by probe. ``rounds`` holds the rates of every round, the repeated measurement included,
+    in the order of measuring. Beside them are the options that fio had in all turns, and ``jobs``.
 
-    Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown, and
-    if others were measured again than :func:`iogauge.plan.rounds.again` says. Errors of
+    Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown. The same holds if
+    others were measured again than :func:`iogauge.plan.rounds.again` says. Errors of
     :func:`iogauge.tools.fio.output.parse_turns` and :func:`decide` pass through.
     """
     turns = parse_turns(text)

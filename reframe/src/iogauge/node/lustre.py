@@ -6,10 +6,9 @@ old values are on disk before the first change, and are restored when the job en
 killed before it restores them, the suite's next job on that node does. ``lctl``'s exit status says
 nothing: for an ordinary user it prints data and exits with 2. So every change is read back.
 
-``lctl get_param`` reads the same files for single values (cfs_get_param_paths,
-libcfs/libcfs/util/param.c), but is a program, and took up to 0.74 s on a busy node. Users may read
-sysfs, root alone debugfs; clients before Lustre 2.12 keep some values in procfs. Counters
-(``stats``) are not read here: Lustre 2.17 shows them to users through netlink only.
+``lctl get_param`` reads the same files for single values (cfs_get_param_paths, libcfs/libcfs/util/param.c). But it is a
+program, and took up to 0.74 s on a busy node. Users may read sysfs, root alone debugfs; clients before Lustre 2.12 keep
+some values in procfs. Counters (``stats``) are not read here: Lustre 2.17 shows them to users through netlink only.
 
 The layouts come by getxattr(2) (:mod:`iogauge.node.layouts`), the metadata target of an ordinary
 directory by ioctl(2). ``lfs`` is asked for striped directories and for pools.

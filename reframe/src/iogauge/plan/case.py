@@ -85,9 +85,10 @@ class PhasePlan:
     """One execution of a tool in a repetition.
 
     ``command`` may contain :data:`DIR` and :data:`REP`. ``launch`` is ``tasks`` for all tasks by
-    the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio
-    servers of all nodes, ``parts`` for jobs on some of them, side by side, ``servers`` for a program on the first node that uses the tool's servers itself,
-    ``agent`` for the agent on the first node, or ``nodes`` for the agent that starts others on all nodes.
+    the partition's launcher, or ``once`` for the first node. It is ``clients`` for a job on the fio servers of all
+    nodes, or ``parts`` for jobs on some of them, side by side. It is ``servers`` for a program on the first node
+    that uses the tool's servers itself. It is ``agent`` for the agent on the first node, or ``nodes`` for the agent
+    that starts others on all nodes.
 
     ``output`` is the tool's result file, None its standard output; ``ranks`` the file with the
     times of every task; ``folder`` a folder of further texts. Without ``parse`` only the exit status counts. ``rates`` maps a metric to

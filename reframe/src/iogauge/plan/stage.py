@@ -143,14 +143,14 @@ class JobOrder:
     needs no lock. ``alone`` means that no other case of this suite may use its disks on this node. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
-    target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, ``pool`` the declared pool, ``shared_bytes`` the
-    size of a file that all tasks share, 0 without such a file. ``fill_bytes`` is the most that the case fills the target with beside them. ``metadata`` means that metadata are
-    measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none.
-    ``restore`` is the directory of saved settings. ``max_fill``, ``keep_free`` and
-    ``max_of_free`` are shares of the target. ``bound_tasks`` counts the tasks that the launcher
-    binds to a core each on the node of the job script, 0 if there are none. ``cores`` is the
-    declared count of cores. ``expect`` are settings, by their keys in a fingerprint. ``devices`` are block devices that the case
-    reads past the file system.
+    target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, and
+    ``pool`` the declared pool. ``shared_bytes`` is the size of a file that all tasks share, 0 without such a file.
+    ``fill_bytes`` is the most that the case fills the target with beside them. ``metadata`` means that metadata are
+    measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none. ``restore`` is
+    the directory of saved settings. ``max_fill``, ``keep_free`` and ``max_of_free`` are shares of the target.
+    ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
+    there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
+    fingerprint. ``devices`` are block devices that the case reads past the file system.
     """
 
     target: str

@@ -110,10 +110,9 @@ class Side:
 class Ratio:
     """A metric of both sides: medians in one unit, the ratio B / A, and its 95 % interval.
 
-    ``over`` says what was resampled, and is empty without an interval. ``mark`` is ``better`` or
-    ``worse`` if an interval over runs excludes 1, ``differs`` if one over samples does, ``alike``
-    if neither does, and ``?`` without an interval.
-    ``per_tib`` and ``per_server`` are ratios of the values divided by these.
+    ``over`` says what was resampled, and is empty without an interval. ``mark`` is ``better`` or ``worse`` if an
+    interval over runs excludes 1, and ``differs`` if one over samples does. It is ``alike`` if neither does, and
+    ``?`` without an interval. ``per_tib`` and ``per_server`` are ratios of the values divided by these.
     """
 
     case: str

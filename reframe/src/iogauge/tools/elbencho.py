@@ -190,8 +190,8 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
     """Parse the JSON file of one execution over many files: one phase, named as the ``action``.
 
     ``rates`` has ``rate`` (ops/s), over the seconds of the phase and of the syncfs(2) after it, if there is one. A read
-    has ``bytes_moved`` if its files have bytes. Raises :class:`ToolOutputError` if a phase is missing or is there twice,
-    if it did not do all ``files`` of all processes, or if files, rate and milliseconds do not agree.
+    has ``bytes_moved`` if its files have bytes. Raises :class:`ToolOutputError` if a phase is missing or is there
+    twice, or if it did not do all ``files`` of all processes. Files, rate and milliseconds must agree.
     """
     wanted = _ACTIONS[action][1]
     lines = [_line(line) for line in text.splitlines() if line.strip()]

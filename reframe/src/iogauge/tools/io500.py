@@ -166,12 +166,12 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     ``bytes_moved`` are known of IOR's phases and of the small files of mdtest-hard. ``totals`` and
     ``beside`` are the bytes of the whole run: the scored phases', and those of the random reads that
     have no score. ``warnings`` are all complaints, among them ``INVALID ...`` for each reason that
-    IO500 gives. ``parameters`` has ``jobs`` (the options in effect by section), ``data_type``,
-    ``shift`` (ranks, if all readers are shifted alike), BW, MD and SCORE, and ``lengths``, the seconds of each phase with
-    its preparation.
+    IO500 gives. ``parameters`` has ``jobs`` (the options in effect by section), ``data_type``, ``shift`` (ranks, if
+    all readers are shifted alike), BW, MD and SCORE. ``lengths`` are the seconds of each phase with its
+    preparation.
 
-    Raises :class:`ToolOutputError` if a scored phase or the score is missing, if the scores do not
-    follow from the phases, or if a phase contradicts what IOR, mdtest or find left of it.
+    Raises :class:`ToolOutputError` if a scored phase or the score is missing, or if the scores do not follow from
+    the phases. No phase may contradict what IOR, mdtest or find left of it.
     """
     if not result.strip():
         raise ToolOutputError("io500: result.txt is empty: it failed before its first phase")

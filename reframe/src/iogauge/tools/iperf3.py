@@ -1,7 +1,7 @@
 """iperf3: streams between nodes, from the turns of a plan to the rates that the receivers counted.
 
-Written against iperf 3.12. The receiver counts: fio's ``net`` engine was tried as well, and its receiver
-loses the bytes of short reads (1 % to 15 % of them on a loopback, fio 3.33).
+Written against iperf 3.12. The receiver counts: fio's ``net`` engine was tried as well. Its receiver loses the bytes of
+short reads (1 % to 15 % of them on a loopback, fio 3.33).
 """
 
 from __future__ import annotations
@@ -181,10 +181,10 @@ class Wire:
 def parse(text: str, planned: StreamPlan) -> ToolOutput:
     """Parse what the job's streams left: one phase, with the rates that the receivers counted.
 
-    ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over it,
-    ``one_to_all`` and ``all_to_one`` (MiB/s) the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names) and ``wires``, see :class:`Wire`, and
-    ``cores``, the largest share of the cores that an iperf3 could use.
-    Raises :class:`ToolOutputError`, also if a turn or a stream is missing.
+    ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over it. ``one_to_all`` and
+    ``all_to_one`` (MiB/s) are the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names)
+    and ``wires``, see :class:`Wire`. ``cores`` is the largest share of the cores that an iperf3 could use. Raises
+    :class:`ToolOutputError`, also if a turn or a stream is missing.
     """
     try:
         document = untrusted.parse_json(text)

@@ -246,9 +246,10 @@ def parse_table(text: str) -> ToolOutput:
     ``operations`` is the number for all tasks in one iteration, None if the output does not show
     it. With a stonewall it is tasks times the greatest count reached (the others catch up).
 
-    ``parameters`` has iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task,
-    begins_at (characters that it has printed when it begins), kind (files, directories, files/directories) and shift ("Shifting ranks by N"). It also has
-    stonewall_min, stonewall_max and stonewall_mean: items per task at the stonewall.
+    ``parameters`` has iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task and kind (files,
+    directories, files/directories). It has shift ("Shifting ranks by N"), and begins_at, the characters that mdtest
+    has printed when it begins. It also has stonewall_min, stonewall_max and stonewall_mean: items per task at the
+    stonewall.
 
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """

@@ -1,9 +1,9 @@
 """One case at a time on the disks of a node, whatever its target's directory.
 
 Two targets may be directories of one file system, or two file systems of one disk. The locks of their directories are separate
-(:mod:`iogauge.workspace.lock`). So a case also takes a name for each disk, or for the file system if no disk is seen, in the
-kernel's space of abstract sockets (unix(7)). This needs no directory and no right, and the name ends with its process. It
-holds among the processes of one network namespace: other nodes do not see it.
+(:mod:`iogauge.workspace.lock`). So a case also takes a name for each disk, or for the file system if no disk is seen.
+The names lie in the kernel's space of abstract sockets (unix(7)). This needs no directory and no right, and the name
+ends with its process. It holds among the processes of one network namespace: other nodes do not see it.
 """
 
 from __future__ import annotations

@@ -105,17 +105,16 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     the client.
 
     ``bw``, ``bw_bytes``, ``iops``, ``io_bytes`` and ``runtime`` must agree within 1 %, and the
-    rounding of ``runtime`` to ms. Otherwise :class:`ToolOutputError` is raised. It is also raised
-    for a job with an error, a process that was killed, a run without I/O, and a document that is missing, cut or
+    rounding of ``runtime`` to ms. Otherwise :class:`ToolOutputError` is raised. It is also raised for a job with an
+    error, a process that was killed, and a run without I/O. The same holds for a document that is missing, cut or
     invalid.
 
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
     the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
-    with I/O of all processes of a job, by its name, and ``starts`` its start in seconds since the epoch (since fio
-    3.36). For servers
-    it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps hosts
-    to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON
-    that begin with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
+    with I/O of all processes of a job, by its name. ``starts`` has its start in seconds since the epoch (since fio
+    3.36). For servers it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps
+    hosts to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON that begin
+    with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
     """
     document, around = _load(text)
     version = member(document, "fio version", "fio JSON")
@@ -211,9 +210,10 @@ def in_flight(output: ToolOutput, phase: Phase) -> tuple[float, int] | None:
 def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:
     """Parse the output of two jobs that ran at the same time; the arguments are their names.
 
-    The phase of the measured job gets ``name``, and its options are those of ``parameters``. The other becomes the output's disturber. Its lead is the difference of
-    both starts if fio tells them, else the delay that fio was asked for, before which it starts no job. Raises
-    :class:`ToolOutputError` as :func:`parse_json`, and if a job is missing.
+    The phase of the measured job gets ``name``, and its options are those of ``parameters``. The other becomes the
+    output's disturber. Its lead is the difference of both starts if fio tells them. Else it is the delay that fio
+    was asked for, before which it starts no job. Raises :class:`ToolOutputError` as :func:`parse_json`, and if a
+    job is missing.
     """
     output = parse_json(text, {measured: name, disturber: disturber})
     phases = {phase.name: phase for phase in output.phases}
@@ -240,8 +240,9 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
 def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
     """Parse the outputs of two jobs that ran at the same time on different nodes, as :func:`parse_disturbed`.
 
-    Two servers have no common clock, but their clients have: that of the first node, in whole seconds. The lead is the
-    delay that fio was asked for, and what lies between the dates of both clients, less the second that they may be cut.
+    Two servers have no common clock, but their clients have: that of the first node, in whole seconds. The lead is
+    the delay that fio was asked for, and the time between the dates of both clients. The second by which they may
+    be cut is taken off.
     """
     output, other = parse_json(text, {measured: name}), parse_json(beside, {disturber: disturber})
     if [phase.name for phase in (*output.phases, *other.phases)] != [name, disturber]:
