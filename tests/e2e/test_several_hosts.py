@@ -200,7 +200,7 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
     found = {record["check"]: record for record in done.records}
     files = found["ElbenchoFiles"]
     rates = {metric["name"]: metric["verdict"] for metric in files["metrics"]}
-    assert list(rates) == ["create_rate", "stat_rate", "read_rate", "remove_rate"]
+    assert list(rates) == ["create_rate", "stat_rate", "read_rate", "remove_rate"], files["reason"]
     # One kernel keeps what another "host" has made.
     assert (rates["stat_rate"], rates["read_rate"]) == ("INVALID", "INVALID"), files["reason"]
     for name in ("create_rate", "remove_rate"):

@@ -10,6 +10,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -497,13 +498,16 @@ def test_a_writer_beside_metadata(make_rig: Make, place: Place) -> None:
     """Others write to the disk while files are made: half of its bandwidth is theirs."""
     target = place.formatted("ext4", *NO_LATE_TABLES)
     limits = {"case_files": 40_000, **ALONE}
-    theirs = ["dd", "if=/dev/zero", f"of={target}/theirs", "bs=1M", "count=900", "oflag=direct"]
+    # 100 MiB again and again: the disk has no room for all that they write until the case ends.
+    once = f"dd if=/dev/zero of={target}/theirs bs=1M count=100 oflag=direct conv=notrunc"
     with capped(place.last, written=40 * MIB):
-        writer = subprocess.Popen([*theirs, "conv=notrunc"], stderr=subprocess.DEVNULL)
+        writer = subprocess.Popen(
+            ["sh", "-c", f"while {once} 2>/dev/null; do :; done"], start_new_session=True
+        )
         try:
             run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
         finally:
-            writer.terminate()
+            os.killpg(writer.pid, signal.SIGTERM)
             writer.wait()
     assert run.record["verdict"] == "CONTAMINATED", run.out
     assert "G19: others on 1 node(s) moved" in run.out, run.out
@@ -522,6 +526,17 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
         )
     fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
+
+
+@pytest.mark.needs_ior
+def test_a_sync_that_takes_longer_than_the_tool_is_healthy(make_rig: Make, place: Place) -> None:
+    """mdtest makes files in memory. A slow disk needs seconds for them, which count once, however many phases it reports."""
+    target = place.formatted("ext4", *NO_LATE_TABLES)
+    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 12_000})
+    rig.write_references(REFERENCES)
+    with capped(place.last, written=2 * MIB):
+        run = rig.run("-n", "MdtestEasy")
+    assert run.record["verdict"] == "PASS", run.record["reason"]
 
 
 @pytest.mark.needs_fio

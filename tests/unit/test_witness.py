@@ -238,12 +238,15 @@ def test_seconds_are_those_of_the_longest_node() -> None:
 
 def test_a_sync_belongs_to_the_time_of_what_it_follows() -> None:
     phase = Phase("create", {"rate": Quantity(1000.0, "ops/s")}, 2.0, operations=2000)
-    output = ToolOutput("fio", "3.37", (phase,))
+    beside = Phase("tree_create", {"rate": Quantity(50.0, "ops/s")}, 0.5)
+    output = ToolOutput("mdtest", "4.0.0", (beside, phase))
     synced = witness.Testimony(witnesses=(of("a", synced=14.0),), expected=1)
-    (longer,) = witness.synced(output, synced, "create").phases
+    tree, longer = witness.synced(output, {"create"}, synced, "create").phases
+    assert tree == beside
     assert (longer.seconds, longer.rates["rate"].value) == (4.0, 500.0)
     with pytest.raises(ToolOutputError, match="create: a node did not report"):
-        witness.synced(output, witness.Testimony(witnesses=(of("a"),), expected=1), "create")
+        unknown = witness.Testimony(witnesses=(of("a"),), expected=1)
+        witness.synced(output, {"create"}, unknown, "create")
 
 
 def test_two_looks_give_what_happened_between_them() -> None:

@@ -678,7 +678,8 @@ def _outputs(
         testimony = _testimony(stage, plan, phase, repetition)
         what = f"{phase.name}, repetition {repetition}"
         if parsed is not None and phase.syncs:
-            parsed = witness.synced(parsed, testimony, what)
+            measured = {name for name, _ in phase.rates.values()}
+            parsed = witness.synced(parsed, measured, testimony, what)
         if parsed is not None and phase.series:
             (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
             parsed = witness.with_series(parsed, activity, run, what)

@@ -480,8 +480,10 @@ def hear(
     )
 
 
-def synced(output: ToolOutput, testimony: Testimony, what: str) -> ToolOutput:
-    """Return an output whose phases also took the seconds of a sync after them.
+def synced(
+    output: ToolOutput, measured: Collection[str], testimony: Testimony, what: str
+) -> ToolOutput:
+    """Return an output whose measured phases, given by name, also took the seconds of a sync after them.
 
     Raises :class:`ToolOutputError` if a node did not report its sync; ``what`` names the execution.
     """
@@ -490,6 +492,8 @@ def synced(output: ToolOutput, testimony: Testimony, what: str) -> ToolOutput:
         raise ToolOutputError(f"{what}: a node did not report how long its sync took")
 
     def longer(phase: Phase) -> Phase:
+        if phase.name not in measured:
+            return phase
         share = phase.seconds / (phase.seconds + seconds)
         rates = {
             name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate

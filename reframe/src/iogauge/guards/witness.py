@@ -57,9 +57,11 @@ _READ_AHEAD: Final = 128 << 10
 _DROPPED: Final = 4
 
 #: Bytes written beside the data for an operation that makes, removes or writes, in a journal or in trees. Seen with
-#: mdtest, -Y: ext4 0.6 KiB, XFS 0.4 KiB, btrfs 14 KiB. Operations that read or stat write nothing.
-_METADATA: Final = 2048
+#: mdtest, -Y, and fio: ext4 0.6 KiB, XFS 0.3 KiB, both also below an overlay, btrfs 14 KiB. f2fs has a page of 4 KiB for each inode.
+#: Operations that read or stat write nothing.
+_METADATA: Final = 1024
 _METADATA_OF_TREES: Final = 16384
+_TREES: Final = ("btrfs", "f2fs")
 _WRITES_NOTHING: Final = {"read", "stat"}
 
 
@@ -679,8 +681,7 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     phases = [phase for phase in (*output.phases, *beside) if phase.operations]
     operations = sum(phase.operations or 0 for phase in phases)
     if seen.case.traits.accounts:
-        btrfs = seen.case.extras.target.type == "btrfs"
-        each = _METADATA_OF_TREES if btrfs else _METADATA
+        each = _METADATA_OF_TREES if seen.case.extras.target.type in _TREES else _METADATA
         return Moved(
             0, each * sum(p.operations or 0 for p in phases if p.name not in _WRITES_NOTHING)
         )
