@@ -153,6 +153,21 @@ def test_what_was_not_run_is_explained_by_reason() -> None:
     )
 
 
+def test_passes_on_the_word_of_the_tool_alone_are_counted() -> None:
+    saw = "no second witness: nothing under the mount counts bytes that this user may read"
+    unseen = records.FINDING | {"guard": "G8", "saw": saw}
+    found = SessionRecords(
+        [
+            records.record(),
+            records.record(findings=[unseen]),
+            records.record("UNSTABLE", findings=[unseen]),
+        ]
+    )
+    assert str(found.ending(gate=False)) == (
+        "partly proven: 2 passed, 1 of them without a second witness; 1 proves nothing (UNSTABLE)"
+    )
+
+
 def test_text_from_outside_is_shown_not_obeyed() -> None:
     lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
     ending = of({}, lack)

@@ -48,6 +48,9 @@ TAGS: Final = frozenset(
     | {PUBLISHED_FIGURE}
 )
 
+#: How a finding begins if nothing but the tool confirms a figure's bytes.
+NO_WITNESS: Final = "no second witness"
+
 Value = str | int | float | bool
 Fingerprint = dict[str, Value]
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.core.units import format_bytes, format_seconds
+from iogauge.core.words import NO_WITNESS
 from iogauge.evidence.witness import (
     Moved,
     Testimony,
@@ -126,7 +127,7 @@ def bytes_witnessed(
         "a witness of the bytes beside the tool",
         "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
     )
-    saw = f"no second witness: {missing}"
+    saw = f"{NO_WITNESS}: {missing}"
     return unseen.invalid(saw) if required else unseen.warn(saw)
 
 

@@ -23,6 +23,7 @@ from rich.markup import escape
 from iogauge.core import untrusted
 from iogauge.core.text import count, visible, visible_lines
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
+from iogauge.core.words import NO_WITNESS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
@@ -91,13 +92,14 @@ def conclude(
     gate: bool,
     expected: int = 0,
     refuted: int = 0,
+    unwitnessed: int = 0,
     unmeasured: Unmeasured | None = None,
     problems: Collection[str] = (),
 ) -> Ending:
     """Return the ending of a session.
 
     ``counts`` are the verdicts that count. ``expected`` and ``refuted`` are failures that do not: a
-    reference expects them, or a second run passed. ``problems`` are sentences about what fails the
+    reference expects them, or a second run passed. ``unwitnessed`` of the passes have no second witness. ``problems`` are sentences about what fails the
     session besides its cases. A gate fails on all but PASS, and if nothing passed.
     """
     lack = unmeasured or Unmeasured()
@@ -107,7 +109,7 @@ def conclude(
     absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
     parts = [
-        f"{passed} passed" if passed else "",
+        _passed(passed, unwitnessed),
         f"{sum(failed.values())} failed ({_kinds(failed)})" if failed else "",
         f"{expected} failed as expected" if expected else "",
         f"{refuted} FAIL not confirmed by a second run" if refuted else "",
@@ -126,6 +128,12 @@ def conclude(
         word = Word.OK
     sentence = "; ".join(part for part in parts if part) + (" (gate)" if gate else "")
     return Ending(word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack)))
+
+
+def _passed(passed: int, unwitnessed: int) -> str:
+    """Return how many cases passed, and how many of them on a figure that nothing but the tool confirms."""
+    some = f", {unwitnessed} of them without a second witness" if unwitnessed else ""
+    return f"{passed} passed{some}" if passed else ""
 
 
 def _kinds(counts: Mapping[Verdict, int]) -> str:
@@ -222,9 +230,18 @@ class SessionRecords(tuple[Record, ...]):
             gate=gate,
             expected=sum(bool(record.expected) for record in self),
             refuted=sum(map(self.is_unconfirmed, self)),
+            unwitnessed=sum(
+                record.verdict is Verdict.PASS and self.counts(record) and not is_witnessed(record)
+                for record in self
+            ),
             unmeasured=unmeasured,
             problems=problems,
         )
+
+
+def is_witnessed(record: Record) -> bool:
+    """Return whether a second witness confirms all figures in bytes of a record."""
+    return not any(finding.saw.startswith(NO_WITNESS) for finding in record.findings)
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
