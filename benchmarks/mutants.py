@@ -736,6 +736,13 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "sync-counts-twice", "evidence", "witness.py",
+        "        if phase.name not in measured:",
+        "        if False:",
+        "tests/unit/test_witness.py::test_a_sync_belongs_to_the_time_of_what_it_follows",
+        "healthy mdtest is refused on a disk that needs seconds for its sync",
+    ),
+    Mutant(
         "libraries-not-noted", "job", "recorder.py",
         "        if self._looks_at_task in _LIBRARIES_AT:",
         "        if self._looks_at_task in ():",
