@@ -465,6 +465,38 @@ def told(left: Evidence, *written: int) -> Evidence:
 
 
 @pytest.mark.parametrize(
+    ("tool", "told_of", "outcome"),
+    [
+        ("mdtest", {"begins_at": 700, "iterations": 1}, Outcome.INVALID),
+        ("mdtest", {"begins_at": 700, "iterations": 3}, Outcome.OK),  # each took so long
+        ("mdtest", {"begins_at": 701, "iterations": 1}, Outcome.OK),
+        ("fio", {}, Outcome.INVALID),
+        ("fio", {"ramp_time": "5s"}, Outcome.OK),
+        ("elbencho", {}, Outcome.INVALID),
+    ],
+)
+def test_how_long_a_tool_worked(
+    left: Evidence, tool: str, told_of: dict[str, Any], outcome: Outcome
+) -> None:
+    """It reports 2 s; 6 s lie between its lines, and for 6 s it had four processes."""
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], name="create", seconds=2.0)
+    made = dataclasses.replace(output, tool=tool, parameters=told_of, phases=(part,))
+    looks = dataclasses.replace(
+        told(left, 0),
+        outputs={**left.outputs, "write": [made]},
+        printed=((1.2, 700), (7.2, 700), (7.4, 1500)),
+        processes=((1.1, 1), (1.2, 4), (7.2, 4), (7.4, 1)),
+    )
+    (one,) = looks.testimony["write"]
+    (heard,) = one.witnesses
+    ran = dataclasses.replace(one, witnesses=(dataclasses.replace(heard, ended=8.0),))
+    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    (finding,) = guards_witness.seconds_witnessed_of(seen)
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
     ("written", "unlink", "syncs", "outcome"),
     [
         ((640_000, 640_000), "0", True, Outcome.OK),

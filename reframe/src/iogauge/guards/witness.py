@@ -405,9 +405,11 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
         )
     if not metadata:
         return None
-    begins_at = told.get("begins_at")
+    begins_at, iterations = told.get("begins_at"), told.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
-    return longest_silence(seen.case.evidence.printed, span, begins)
+    silent = longest_silence(seen.case.evidence.printed, span, begins)
+    # mdtest reports the mean of its iterations.
+    return silent / iterations if silent and isinstance(iterations, int) else silent
 
 
 def _but_trees(output: ToolOutput) -> list[Phase]:
