@@ -48,6 +48,8 @@ _UNTIMED: Final = 0.25
 _UNTIMED_S: Final = 1.0
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES: Final = 1 << 20
+#: Who saw for how long bytes moved.
+_TASK: Final = "asked for by its first task"
 #: What a tool does in an execution of which it reports all.
 _NAMES: Final = {"create", "stat", "remove"}
 
@@ -305,12 +307,13 @@ class Seconds:
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
     devices, or that a task passed to the kernel, at least. ``making`` lies between the first and the last file that
     it made or removed. It was told to run for ``asked``, and says that it did for ``timed``: beside a disturber,
-    which runs longer, this is the time of what is measured. ``working``: it did hardly more than what it times.
+    which runs longer, this is the time of what is measured. ``working``: it did hardly more than what it times. ``seen_by`` says who saw it ``moving``.
     """
 
     claimed: float
     ran: float | None = None
     moving: float | None = None
+    seen_by: str = ""
     making: float | None = None
     asked: float | None = None
     timed: float = 0.0
@@ -346,7 +349,8 @@ def seconds_witnessed(*, executions: Sequence[Seconds]) -> Finding:
             timed, asked = format_seconds(execution.timed), format_seconds(execution.asked)
             return rule.invalid(f"the tool reports {timed}; it was told to run {asked}")
         if moving is not None and execution.claimed < (1 - TOLERANCE) * moving:
-            return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}")
+            by = f" ({execution.seen_by})" if execution.seen_by else ""
+            return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}{by}")
         if making is not None and execution.claimed < (1 - TOLERANCE) * making:
             return rule.invalid(f"{said}; the target's files changed for {format_seconds(making)}")
         if execution in idle and 2 * len(idle) > len(known):
@@ -365,15 +369,16 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         if testimony.complete:
             timed = sum(phase.seconds for phase in output.phases)
+            moving, seen_by = max(
+                (*_moving(seen, output, testimony), (_asking(seen, output, testimony), _TASK)),
+                key=lambda found: found[0] or 0.0,
+            )
             executions.append(
                 Seconds(
                     claimed=output.disturber.phase.seconds if output.disturber else timed,
                     ran=testimony.seconds,
-                    moving=max(
-                        _moving(seen, output, testimony),
-                        _asking(seen, output, testimony),
-                        key=_or_0,
-                    ),
+                    moving=moving,
+                    seen_by=seen_by,
                     making=_making(seen, output, testimony),
                     asked=told_seconds(output),
                     timed=timed,
@@ -485,8 +490,10 @@ def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
             yield finding
 
 
-def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
-    """Return the seconds in which an execution's bytes moved on the first node; None if unknown."""
+def _moving(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
+) -> list[tuple[float | None, str]]:
+    """Return the seconds in which an execution's bytes moved on the first node, None if unknown, and who saw it."""
     case, views = seen.case, seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
     # Clients of a network count what programs ask for, or in the background.
@@ -497,7 +504,7 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
         and seen.access.direction not in ("elsewhere", "metadata")
     )
     if seen.phase.pauses or len(output.phases) != 1 or not of_data or span is None:
-        return None
+        return []
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
     own = _own(seen, output, testimony, hosts)
@@ -505,13 +512,13 @@ def _moving(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     told = _claimed(seen, output, hosts)
     bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
     if bytes_own < _TIMED_BYTES:
-        return None
+        return []
     # What is written to the page cache reaches the devices later, and in less time.
-    seconds = (
-        seconds_of_activity(case.evidence.activity, span, bytes_own),
-        seconds_of_growth(case.evidence.activity, span, own.written),
-    )
-    return max((s for s in seconds if s is not None), default=None)
+    activity = case.evidence.activity
+    return [
+        (seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
+        (seconds_of_growth(activity, span, own.written), "as the target filled"),
+    ]
 
 
 def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
@@ -530,10 +537,6 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
 def _synchronous(output: ToolOutput) -> bool:
     """Return whether the kernel counts what a tool asks for: not with an asynchronous engine."""
     return output.tool != "fio" or output.parameters.get("engine") == "psync"
-
-
-def _or_0(seconds: float | None) -> float:
-    return seconds or 0.0
 
 
 def _own(
