@@ -48,8 +48,6 @@ _UNTIMED: Final = 0.25
 _UNTIMED_S: Final = 1.0
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES: Final = 1 << 20
-#: Who saw for how long bytes moved.
-_TASK: Final = "asked for by its first task"
 #: What a tool does in an execution of which it reports all.
 _NAMES: Final = {"create", "stat", "remove"}
 
@@ -370,8 +368,7 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         if testimony.complete:
             timed = sum(phase.seconds for phase in output.phases)
             moving, seen_by = max(
-                (*_moving(seen, output, testimony), (_asking(seen, output, testimony), _TASK)),
-                key=lambda found: found[0] or 0.0,
+                _moving(seen, output, testimony), key=lambda found: found[0] or 0.0
             )
             executions.append(
                 Seconds(
@@ -493,7 +490,13 @@ def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
 def _moving(
     seen: PhaseSeen, output: ToolOutput, testimony: Testimony
 ) -> list[tuple[float | None, str]]:
-    """Return the seconds in which an execution's bytes moved on the first node, None if unknown, and who saw it."""
+    """Return the seconds in which an execution's bytes moved on the first node, None if unknown, and who saw it.
+
+    The used bytes are those of all programs: who fills and empties the target at a time may leave them as they would be
+    without others. So they are not asked if the first task tells.
+    """
+    asking = _asking(seen, output, testimony)
+    heard = [(asking, "asked for by its first task")]
     case, views = seen.case, seen.case.evidence.views
     span = testimony.span(views[0].host) if views else None
     # Clients of a network count what programs ask for, or in the background.
@@ -504,7 +507,7 @@ def _moving(
         and seen.access.direction not in ("elsewhere", "metadata")
     )
     if seen.phase.pauses or len(output.phases) != 1 or not of_data or span is None:
-        return []
+        return heard
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
     own = _own(seen, output, testimony, hosts)
@@ -512,12 +515,14 @@ def _moving(
     told = _claimed(seen, output, hosts)
     bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
     if bytes_own < _TIMED_BYTES:
-        return []
+        return heard
     # What is written to the page cache reaches the devices later, and in less time.
     activity = case.evidence.activity
+    growth = seconds_of_growth(activity, span, own.written) if asking is None else None
     return [
+        *heard,
         (seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
-        (seconds_of_growth(activity, span, own.written), "as the target filled"),
+        (growth, "as the target filled"),
     ]
 
 
