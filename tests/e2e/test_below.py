@@ -16,7 +16,7 @@ from e2e.test_never_pass import RANDOM_READ
 from e2e.test_values import GENEROUS, METADATA
 from iogauge.workspace import permission
 from support import hanging
-from support.devices import MIB, Devices, encryption, overlay, patiently, run
+from support.devices import Devices, encryption, overlay, run
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -62,12 +62,7 @@ def volatile(devices: Devices) -> Path:
 
 
 def zram(devices: Devices) -> Path:
-    size = Path("/sys/block/zram0/disksize")
-    if not size.exists() or size.read_text().strip() != "0":
-        pytest.skip("no unused zram0")
-    size.write_text(f"{600 * MIB}")
-    devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
-    return devices.made("ext4", Path("/dev/zram0"))
+    return devices.zram(600)
 
 
 def half_in_memory(devices: Devices) -> Path:

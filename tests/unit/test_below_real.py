@@ -16,7 +16,7 @@ import pytest
 from iogauge.node.lustre import look, project_of
 from iogauge.node.mounts import Below
 from support import hanging
-from support.devices import MIB, Devices, encryption, overlay, patiently, run, unmount
+from support.devices import MIB, Devices, encryption, overlay, run, unmount
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -417,12 +417,7 @@ def test_a_bind_mount_is_what_it_binds(devices: Devices) -> None:
 
 
 def test_zram_is_memory(devices: Devices) -> None:
-    size = Path("/sys/block/zram0/disksize")
-    if not size.exists() or size.read_text().strip() != "0":
-        pytest.skip("no unused zram0")
-    size.write_text(f"{100 * MIB}")
-    devices.leaving.callback(patiently, lambda: size.with_name("reset").write_text("1"))
-    found = below(devices.made("ext4", Path("/dev/zram0")))
+    found = below(devices.zram(100))
     assert (found.memory, found.disks) == ("zram0, compressed memory", ())
 
 
