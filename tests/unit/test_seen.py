@@ -22,6 +22,7 @@ from iogauge.judge.case import findings_of
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Traits
 from iogauge.plan.case import CasePlan
+from iogauge.plan.stage import Instant
 from iogauge.site.extras import PartitionExtras
 from support import stage
 from support.extras import extras
@@ -462,6 +463,46 @@ def told(left: Evidence, *written: int) -> Evidence:
         )
         testimony.append(witness.Testimony(witnesses=(heard,), expected=1))
     return dataclasses.replace(left, views=views, testimony={"write": tuple(testimony)})
+
+
+@pytest.mark.parametrize(("task_tells", "outcome"), [(True, Outcome.OK), (False, Outcome.INVALID)])
+def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
+    left: Evidence, task_tells: bool, outcome: Outcome
+) -> None:
+    """It wrote 512 MiB within 2 s. Then others made the used bytes grow as much, after they had made room for them."""
+    size = 512 << 20
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], seconds=2.0, bytes_moved=size)
+    looks = dataclasses.replace(
+        told(left, size),
+        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
+        activity=tuple(
+            Instant(1 + n / 10, 0, size * min(n, 20) // 20, 5, size * min(n, 60) // 60)
+            for n in range(71)
+        ),
+        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 20) // 20) for n in range(71))
+        if task_tells
+        else (),
+    )
+    (one,) = looks.testimony["write"]
+    moved = dataclasses.replace(
+        one.witnesses[0], ended=8.0, asked=Moved(1, size), moved=Moved(0, size)
+    )
+    ran = dataclasses.replace(one, witnesses=(moved,))
+    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0)
+    case_of = dataclasses.replace(
+        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
+    )
+    (finding,) = guards_witness.seconds_witnessed_of(dataclasses.replace(seen, case=case_of))
+    assert finding.outcome is outcome, finding
+    assert ("as the target filled" in finding.saw) is (not task_tells)
+
+
+def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
+    versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
+    assert phase(left, 0).tool == "ior"
+    (finding,) = figures.tool_integrity_of(phase(dataclasses.replace(left, versions=versions), 0))
+    assert "4.0.0 on n1; 4.1.0 on n2" in finding.saw
 
 
 @pytest.mark.parametrize(
