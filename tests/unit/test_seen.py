@@ -538,6 +538,32 @@ def test_how_long_a_tool_worked(
 
 
 @pytest.mark.parametrize(
+    ("nodes", "ended", "outcome"),
+    [
+        (1, 9.4, Outcome.OK),
+        (1, 9.6, Outcome.INVALID),
+        (2, 24.4, Outcome.OK),
+        (2, 24.6, Outcome.INVALID),
+    ],
+)
+def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
+    left: Evidence, nodes: int, ended: float, outcome: Outcome
+) -> None:
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], name="create", seconds=2.0)
+    made = dataclasses.replace(output, tool="mdtest", parameters={}, phases=(part,))
+    looks = dataclasses.replace(told(left, 0), outputs={**left.outputs, "write": [made]})
+    (one,) = looks.testimony["write"]
+    heard = dataclasses.replace(one.witnesses[0], ended=ended)
+    ran = dataclasses.replace(one, witnesses=(heard,))
+    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    plan = dataclasses.replace(seen.case.plan, nodes=nodes)
+    case_of = dataclasses.replace(seen.case, plan=plan)
+    (finding,) = guards_witness.seconds_witnessed_of(dataclasses.replace(seen, case=case_of))
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
     ("written", "unlink", "syncs", "outcome"),
     [
         ((640_000, 640_000), "0", True, Outcome.OK),

@@ -378,7 +378,7 @@ def _seconds_of(
     begun = next(time for time, count in within if count >= first + trim * total)
     going = [time for time, count in within if count < first + (1 - trim) * total]
     busy = [look for look in within if begun <= look[0] <= going[-1]]
-    return max(0.0, going[-1] - begun - (_rests(busy) if rests and len(busy) > 1 else 0.0))
+    return max(0.0, going[-1] - begun - (_rests(busy) if rests and going[-1] > begun else 0.0))
 
 
 def parse(text: str) -> tuple[list[Witness], str]:
