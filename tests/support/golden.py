@@ -3,8 +3,10 @@
 Below tests/data/golden, in the order in which a reader wants them:
 
 ``commands/<dry run>.txt``
-    Partitions, then a block for each case: name and hash as ReFrame prints them, nodes x tasks on each, shape,
-    and what the case does, phase by phase. What most cases of a partition share stands in the partition's block.
+    Partitions, then a block for each case: name and hash as ReFrame prints them, shape, values of its own, and
+    what the case does, phase by phase. Values that most cases of a partition share stand in the partition's block.
+    ``like RUN: PARTITION`` there means: all cases of that one, with these values, but for those that follow, and
+    those that ``without`` names.
 ``checks.txt``
     The command of each phase of each check. Of ``-t _`` a case names the value; ``(-z)`` is there if the
     case names it. All else is the same in every case. ``layout@clients`` is run by the fio servers. The words of
@@ -44,7 +46,7 @@ _VERIFY, _SAMPLE, _LAYOUTS = "@verify", "@sample", "@layouts"
 #: Slots of phases that come before ``<case>``.
 _EARLIER = ("prepare", "first")
 _SLOT = re.compile(r"<([a-z][a-z0-9-]*)>")
-_CASE = re.compile(r"(.+) /([0-9a-f]{8}): (\d+)x(\d+) (\S+)(.*)")
+_CASE = re.compile(r"(.+) /([0-9a-f]{8}): (\S+)(.*)")
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'[^']*'"
 _UNIT = re.compile(rf"\([^()]*\)|(?:{_QUOTED}|[^\s\"'()])+")
 _JOBS = re.compile(r"(\S+\.fio(?: \S+\.fio)*)\b(.*)")
@@ -77,7 +79,7 @@ class Case:
     @property
     def key(self) -> str:
         """What no other case of a dry run has."""
-        return f"{self.title} /{self.hash} @{self.partition}+{self.environ}"
+        return f"{case_key(self.title, self.hash)} @{self.partition}+{self.environ}"
 
     @property
     def phases(self) -> list[list[str]]:
@@ -232,16 +234,51 @@ def expand(files: Files, dry_run: str) -> list[Case]:
     """Cases of a dry run."""
     words = pairs(files["words.txt"].splitlines())
     checks = {head: pairs(lines) for head, lines in blocks(files["checks.txt"])}
-    found, partition = [], dict[str, str]()
+    found = []
+    for partition in _partitions(files, dry_run):
+        for head, lines in partition.cases.values():
+            check = head.split()[0]
+            forms = checks.get(EVERY_CHECK, {}) | checks.get(form_name(check, dry_run), {})
+            found.append(_case(head, lines, {**words, **partition.values}, forms, files))
+    return found
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """Name and values of a partition, and head and lines of each of its cases by :func:`case_key`."""
+
+    name: str
+    values: Mapping[str, str]
+    cases: dict[str, tuple[str, list[str]]]
+
+
+def _partitions(files: Files, dry_run: str) -> list[_Partition]:
+    """Partitions of a dry run, with the cases that they have from others."""
+    found: list[_Partition] = []
     for head, lines in blocks(files[f"commands/{dry_run}.txt"]):
         if head.startswith("partition "):
             _, name, environ = head.split()
-            partition = {"partition": name, "environ": environ, **pairs(lines)}
-            continue
-        check = head.split()[0]
-        forms = checks.get(EVERY_CHECK, {}) | checks.get(form_name(check, dry_run), {})
-        found.append(_case(head, lines, {**words, **partition}, forms, files))
+            values = {"partition": name, "environ": environ, **pairs(lines)}
+            run, _, like = values.get("like", "").partition(": ")
+            known = found if run == dry_run else _partitions(files, run) if run else []
+            without = values.get("without", "").splitlines()
+            cases = {
+                key: case
+                for one in known
+                if one.name == like
+                for key, case in one.cases.items()
+                if key not in without
+            }
+            found.append(_Partition(f"{name} {environ}", values, cases))
+        else:
+            title, _, digest = head.partition(": ")[0].rpartition(" /")
+            found[-1].cases[case_key(title, digest)] = (head, lines)
     return found
+
+
+def case_key(title: str, digest: str) -> str:
+    """What no other case of a partition has."""
+    return f"{title} /{digest}"
 
 
 def _case(
@@ -255,14 +292,16 @@ def _case(
     match = _CASE.fullmatch(head)
     if not match:
         raise ValueError(f"{head!r} is no head of a case")
-    title, digest, nodes, per_node, shape, deviates = match.groups()
+    title, digest, shape, deviates = match.groups()
+    own = dict(word.split("=", 1) for word in shlex.split(deviates))
+    nodes, per_node = (int((shared | own)[name]) for name in ("nodes", "tasks-per-node"))
     case = Case(
         partition=shared["partition"],
         environ=shared["environ"],
         title=title,
         hash=digest,
-        nodes=int(nodes),
-        tasks=max(int(nodes), 1) * int(per_node),
+        nodes=nodes,
+        tasks=max(nodes, 1) * per_node,
         script="",
         inputs={},
     )
@@ -270,8 +309,8 @@ def _case(
         **shared,
         **{"check": case.check, "hash": digest, "name": case.name},
         **{"short-name": f"rfm_{case.name}"[:15]},
-        **{"nodes": nodes, "tasks-per-node": per_node, "tasks": str(case.tasks)},
-        **dict(word.split("=", 1) for word in shlex.split(deviates)),
+        **{"tasks": str(case.tasks)},
+        **own,
         **dict.fromkeys([*_EARLIER, "case"], ""),
     }
     inputs = {}

@@ -10,15 +10,16 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import takewhile
 
-from support.golden import EVERY_CHECK, Case, Files, expand, form_name, unfold, units
+from support.golden import EVERY_CHECK, Case, Files, case_key, expand, form_name, unfold, units
 
 _FUNCTIONS = {"iog_prepare": "prepare", "iog_write": "first", "iog_case": "case"}
 _ACCESS = r"(?:^#(?:SBATCH --(?:partition|account)=|DW |PBS -(?:q |l place)).*\n)+"
 _ENVIRONMENT = r"(?:^\. @ROOT@/environments/.*\n)+"
+_BINDINGS = r"(?:^export (?:OMPI|PRTE)_MCA_.*bindings.*\n)+"
 _DIRECTORY = "/iogauge/@USER@/@SESSION@/<check>-<hash>-<partition>-<environ>"
 _LAUNCHER = r"((?:mpirun|mpiexec|srun|aprun) .*?)(?= (?:<counted|sh|ior|mdtest|env|fio)\b)"
 #: What tells launchers from each other, and shapes, in the order of the words of their names.
@@ -35,7 +36,7 @@ _SHAPE_MARKS = {
     "pbs": r"#PBS",
     "local": r"^(?!.*(?:#SBATCH|#PBS))",
     "no-job": r"^(?!.*iog_open)",
-    "openmpi": r"OMPI_MCA_hwloc_base_report_bindings",
+    "mpi": r"<bindings>",
     "nodes": r"iog_phase view",
     "clients": r"servers\.sh",
     "restores": r"iog_at_close",
@@ -52,8 +53,8 @@ _KINDS = {
     "sample": "@sample",
     "layouts": "@layouts",
 }
-#: Values that stand in the head of each case.
-_SIZE = ("nodes", "tasks", "tasks-per-node")
+#: A value that follows from others.
+_TASKS = "tasks"
 
 #: Units of each command or job file of a kind, or the form that they have in common, by what they are of.
 Sequences = dict[tuple[str, str], list[list[str]]]
@@ -67,6 +68,33 @@ class _Phase:
     where: str
     name: str
     command: list[str]
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """A partition of a dry run with its environment: its values, the block of each case by title and hash."""
+
+    name: str
+    values: Mapping[str, str]
+    blocks: Mapping[str, str]
+    #: Dry run and partition whose blocks it has, but for those that differ.
+    like: str = ""
+    base: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sections(self) -> list[str]:
+        """Its values, then the blocks of its own."""
+        values = dict(self.values)
+        if self.like:
+            without = "\n".join(key for key in self.base if key not in self.blocks)
+            values = {"like": self.like, **({"without": without} if without else {}), **values}
+        lines = [
+            f"  {name} {line}".rstrip()
+            for name, value in values.items()
+            for line in value.splitlines() or [""]
+        ]
+        own = [block for key, block in self.blocks.items() if self.base.get(key) != block]
+        return [_lines([f"partition {self.name}", *lines]), *(["".join(own)] if own else [])]
 
 
 @dataclass(frozen=True)
@@ -99,14 +127,18 @@ def fold(runs: Mapping[str, Sequence[Case]]) -> Files:
         if part.shape not in shapes.values():
             shapes[_name(part.shape, _SHAPE_MARKS, shapes)] = part.shape
     names = {text: name for name, text in shapes.items()}
+    known: dict[str, _Partition] = {}
+    commands = {
+        run: _partitions(run, cases, names, phases, jobs, known) for run, cases in parts.items()
+    }
     files = {
         "words.txt": _lines(f"{name}  {text}" for name, text in sorted(words.items())),
         "checks.txt": _checks_text(phases),
         **{f"scripts/{name}.txt": text for name, text in shapes.items()},
         **{f"jobs/{check}.{file}": _lines(form) for (check, file), form in jobs.items()},
         **{
-            f"commands/{run}.txt": _commands_text(cases, names, phases, jobs)
-            for run, cases in parts.items()
+            f"commands/{run}.txt": "\n".join(text for one in found for text in one.sections)
+            for run, found in commands.items()
         },
     }
     for run, cases in runs.items():
@@ -190,6 +222,7 @@ def _take_apart(case: Case, form: str, words: dict[str, str]) -> _Parts:
     if "each" in values:
         script.put(r" (\S+ -.*?)(?= <agent>|$)", "each")
         values["each"] = _launcher(values["each"], "nodes", values, words)
+    _take_nodes(script)
     phases = _take_phases(script, words)
     jobs = {
         name: _job_units(text, values)
@@ -206,6 +239,7 @@ def _take_head(script: _Text, case: Case) -> None:
     """Put slots into what comes before the functions."""
     script.take_lines(_ACCESS, "access")
     script.take_lines(_ENVIRONMENT, "environment")
+    script.take_lines(_BINDINGS, "bindings")
     if "environment" not in script.values:
         # An empty slot, so that sites with and without an environment have their shapes in common.
         script.values["environment"] = ""
@@ -249,6 +283,8 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
     found: list[_Phase] = []
     left: list[str] = []
     where = ""
+    # Launchers of the servers' clients differ from those of tasks, and have a slot of their own.
+    launcher = "clients" if "servers.sh" in script.text else "run"
     kept = re.search(r"^    iog_phase .*\$IOG_DIR/\$IOG_REP", script.text, re.MULTILINE)
     directory = "$IOG_DIR/$IOG_REP" if kept else "$IOG_DIR"
     # What is added in the warm-up bears the name of its phase, which is in the next line.
@@ -269,16 +305,29 @@ def _take_phases(script: _Text, words: dict[str, str]) -> list[_Phase]:
             line = slot
             name = phase[2] + _KINDS[phase[1]]
             command = _Text(phase[3].replace(directory, "<dir>"), script.values)
-            command.take(_LAUNCHER, "run")
+            command.take(_LAUNCHER, launcher)
             found.append(_Phase(where, name, units(command.text)))
         if line != slot or left[-1] != slot:
             left.append(line)
     script.text = _lines(left)
     if found:
         script.values["dir"] = directory
-    if "run" in script.values:
-        script.values["run"] = _launcher(script.values["run"], "tasks", script.values, words)
+    if launcher in script.values:
+        script.put(_LAUNCHER, launcher)
+        script.values[launcher] = _launcher(script.values[launcher], "tasks", script.values, words)
+    if launcher == "run" and "run" in script.values and "bindings" not in script.values:
+        # An empty slot, so that launchers that show their bindings and others have their shapes in common.
+        script.values["bindings"] = ""
+        script.text = script.text.replace("\n<environment>\n", "\n<bindings>\n<environment>\n", 1)
     return found
+
+
+def _take_nodes(script: _Text) -> None:
+    """Put slots where a script says which nodes measure and which load: the first one and the last one."""
+    script.take(r"iog_parts disturbed (\d+ \d+) ", "measured")
+    script.take(r"iog_parts disturbed <measured> .* (\d+ \d+) disturber\.fio ", "loading")
+    script.put(r"iog_parts \w+ (\d+ \d+) ", "measured")
+    script.put(r"iog_parts \w+ (\d+ \d+) ", "loading")
 
 
 def _start(texts: Sequence[str]) -> str:
@@ -399,27 +448,43 @@ def _checks_text(phases: Forms) -> str:
     return "\n".join(_lines([check, *checks[check]]) for check in order)
 
 
-def _commands_text(
-    parts: Sequence[_Parts], shapes: Mapping[str, str], phases: Forms, jobs: Forms
-) -> str:
-    """Blocks of a dry run."""
+def _partitions(
+    run: str,
+    parts: Sequence[_Parts],
+    shapes: Mapping[str, str],
+    phases: Forms,
+    jobs: Forms,
+    known: dict[str, _Partition],
+) -> list[_Partition]:
+    """Partitions of a dry run. One that does mostly what a known one does refers to it; others become known."""
     partitions: dict[tuple[str, str], list[_Parts]] = defaultdict(list)
     for part in parts:
         partitions[part.case.partition, part.case.environ].append(part)
-    blocks = []
+    found = []
     for (partition, environ), cases in partitions.items():
         shared = _most_frequent([part.values for part in cases])
-        lines = [f"partition {partition} {environ}"]
-        for name, value in shared.items():
-            lines += [f"  {name} {line}".rstrip() for line in value.splitlines() or [""]]
-        blocks.append(_lines(lines))
-        blocks.append("".join(_block(part, shared, shapes, phases, jobs) for part in cases))
-    return "\n".join(blocks)
+        blocks = {
+            case_key(case.case.title, case.case.hash): _block(case, shared, shapes, phases, jobs)
+            for case in cases
+        }
+        one = _Partition(f"{partition} {environ}", shared, blocks)
+        same = {
+            like: len(other.blocks.items() & blocks.items())
+            - len(other.blocks.keys() - blocks.keys())
+            for like, other in known.items()
+        }
+        like = max(same, key=lambda name: same[name], default="")
+        if like and 2 * same[like] > len(blocks):
+            one = replace(one, like=like, base=known[like].blocks)
+        else:
+            known[f"{run}: {one.name}"] = one
+        found.append(one)
+    return found
 
 
 def _most_frequent(values: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The most frequent of each value."""
-    names = dict.fromkeys(name for each in values for name in each if name not in _SIZE)
+    names = dict.fromkeys(name for each in values for name in each if name != _TASKS)
     counts = {name: Counter(each[name] for each in values if name in each) for name in names}
     return {
         name: min(found, key=lambda value: (-found[value], value)) for name, found in counts.items()
@@ -435,11 +500,11 @@ def _block(
 ) -> str:
     """Lines of a case. What a case does not vary shares a line with what comes before."""
     case, values = part.case, part.values
-    words = [f"{values['nodes']}x{values['tasks-per-node']}", shapes[part.shape]]
+    words = [shapes[part.shape]]
     words += [
         shlex.quote(f"{name}={value}")
         for name, value in values.items()
-        if name not in _SIZE and shared[name] != value
+        if name != _TASKS and shared[name] != value
     ]
     lines = [f"{case.title} /{case.hash}: {' '.join(words)}"]
     before = ""

@@ -52,7 +52,7 @@ def test_the_files_are_what_would_be_written() -> None:
         ("checks.txt", "-F -L -u -C -Y"),
         ("commands/site-kaust-shaheen2.txt", "#SBATCH --account=k01"),
         ("commands/site-oracle-oci.txt", "lustre-client-"),
-        ("scripts/local-openmpi.txt", "PRTE_MCA_prte_display=bindings"),
+        ("commands/workstation.txt", "PRTE_MCA_prte_display=bindings"),
         ("jobs/TargetNeedle.write.fio", "create_on_open=1"),
     ],
 )
