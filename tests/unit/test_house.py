@@ -50,6 +50,22 @@ def test_no_module_has_more_than_800_lines() -> None:
     assert not [path for path, _, text in modules() if len(text.splitlines()) > 800]
 
 
+def test_no_sentence_of_a_docstring_has_more_than_25_words() -> None:
+    """A table is no sentence, and what stands in a pair of backticks is one word."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    long = []
+    for path, tree, _ in modules():
+        texts = [ast.get_docstring(n) or "" for n in ast.walk(tree) if isinstance(n, kinds)]
+        for part in re.split(r"\n\s*\n|\n\s*[-*] |\n {4,}", "\n\n".join(texts)):
+            if "====" in part:
+                continue
+            for sentence in re.split(r"(?<=[.;:!?])\s", part):
+                words = re.findall(r"[\w'-]+", re.sub(r"``[^`]*``", "x", sentence))
+                if len(words) > 25:
+                    long.append(f"{path}: {' '.join(sentence.split())}")
+    assert not long
+
+
 def test_no_public_class_has_the_name_of_another() -> None:
     names = Counter(
         node.name

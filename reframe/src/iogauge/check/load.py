@@ -1,5 +1,5 @@
-"""Base classes of the scenarios that load storage without MPI, with fio: sequential writes and reads, a target
-that is filled up, latency over requests in flight, bandwidth over hours, one load beside another, random reads of samples.
+"""Base classes of the scenarios that load storage without MPI, with fio: sequential writes and reads, a filled target, latency
+over queue depth. Three more: bandwidth over hours, one load beside another, random reads of samples.
 
 Each process writes its own file, or its own part of a file that all share, and reads it again, on one node.
 """

@@ -1,7 +1,8 @@
 """Commands that show what was measured: explain, status, calibrate, history, trend.
 
-All texts of ``iogauge explain`` are kept elsewhere. A guard is explained by the docstring of its rule, a verdict by :mod:`iogauge.judge.verdict`, a
-check by its class and its row in docs/checks.md, any other word by docs/glossary.md.
+All texts of ``iogauge explain`` are kept elsewhere. The docstring of its rule explains a guard, and
+:mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its class and its row in docs/checks.md, any
+other word by docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ def t_quantile(share: float, freedom: float, shift: float = 0.0) -> float:
     """Return the value that this share of t values does not exceed: (Z + shift) / S.
 
     Z is normal, and S² is chi² over its degrees of freedom. P(T <= t) is the mean of
-    Phi(t S - shift) over x = ln S, whose density is as exp(v (x - (e^2x - 1) / 2)). The trapezoidal
+    Phi(t S - shift) over x = ln S. The density of x is as exp(v (x - (e^2x - 1) / 2)). The trapezoidal
     rule is exact for it up to rounding, if its step is below 0.7 / shift. The limits leave out e^-38
     of the density. Newton's steps find t.
     """

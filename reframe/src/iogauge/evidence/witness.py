@@ -286,8 +286,9 @@ def seconds_of_asking(
 ) -> float | None:
     """Return the seconds in which the first task passed its bytes to the kernel, at least; None if they are few.
 
-    A task reads programs and settings first: a MiB of them may come at either end. Between two ``phases`` it may rest: the
-    time from the last bytes before a pause to the first ones after it does not count, nor a pause that is too short to be seen.
+    A task reads programs and settings first: a MiB of them may come at either end. Between two ``phases`` it may rest.
+    The time from the last bytes before a pause to the first bytes after it does not count. A short time is taken off
+    for each pause that is too short to be seen.
     """
     counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
     within = _within(counts, span)

@@ -51,8 +51,8 @@ def client_cache(
     """G1: a read must meet one of four conditions. (1) It is O_DIRECT on a file system that honours
     O_DIRECT. (2) Another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift,
     and the nodes do not share a kernel and a mount. (3) V >= 2 M. (4) Every page cache was proven
-    empty before each repetition, and 95 % of the data were then fetched from storage, if a counter
-    shows that (docs/witness.md).
+    empty before each repetition. If a counter shows what came from storage (docs/witness.md), it
+    is 95 % of the data.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
@@ -282,8 +282,8 @@ def server_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
 def data_entropy(
     *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
 ) -> Finding:
-    """G18: the data must be random if (1) a node sees that the target compresses, (2) a block of
-    the sample (G8) was stored compressed, or (3) the site declares it. A node sees the compression
+    """G18: the data must be random if the target compresses. It does if (1) a node sees it, (2) a
+    block of the sample (G8) was stored compressed, or (3) the site declares it. A node sees the compression
     of zfs and dm-vdo, and of btrfs and f2fs by mount option, property or ``chattr +c``. IOR needs
     ``-l random``; fio needs ``refill_buffers=1``, ``buffer_compress_percentage=0``,
     ``dedupe_percentage=0``.
@@ -443,8 +443,8 @@ def stored(
     *, type: str, blocks: Sequence[Block], files: Sequence[Held], problem: str = ""
 ) -> Finding:
     """G8: files have the blocks that they claim. After the write st_blocks x 512 is at least 0.95 x
-    the size of each file of 64 KiB or more in the sample (ext2 to ext4, xfs, btrfs, f2fs, overlay,
-    lustre, gfs2, ocfs2). At most a tenth of the sample is zeros. The file's map shows no block of
+    the size of each file of 64 KiB or more in the sample. This holds on ext2 to ext4, xfs, btrfs,
+    f2fs, overlay, lustre, gfs2, ocfs2. At most a tenth of the sample is zeros. The file's map shows no block of
     the sample in a hole or preallocated (FIEMAP, not on lustre, gfs2, ocfs2).
     """
     rule = Rule(

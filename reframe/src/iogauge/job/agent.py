@@ -10,11 +10,11 @@ mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and 
 it is of another file system than the first node's. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
-Lustre, and refuses the case if one does not lie there. ``stripe-directory WORD... DIR KEEP`` makes a directory and asks
-``lfs setdirstripe`` for where those in it lie, ``on-metadata-targets DIR KEEP`` prints where those with files lie. ``passed-on DIR... KEEP`` prints the layouts that directories on
-Lustre pass on to new files. ``fill LEVEL MOST NEED DIR KEEP`` fills the target up to a level in percent, with files in
-DIR of so many bytes at most, if so many that the case needs are left. ``facts DIR OUT`` writes the node's fingerprint and counters, and never
-fails.
+Lustre, and refuses the case if one does not lie there. ``stripe-directory WORD... DIR KEEP`` makes a directory, and
+``lfs setdirstripe`` decides where directories in it lie. ``on-metadata-targets DIR KEEP`` prints where those with files
+lie. ``passed-on DIR... KEEP`` prints the layouts that directories on Lustre pass on to new files.
+``fill LEVEL MOST NEED DIR KEEP`` fills the target up to a level in percent. Its files in DIR have MOST bytes together at
+most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's fingerprint and counters, and never fails.
 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,

@@ -1,8 +1,8 @@
 """Streams between the nodes of a job: one process a node, and one that tells them what to do.
 
 ``python -m iogauge.job.agent streams PLAN OUT INTERFACE START...`` runs on the first node. It listens on
-its address, starts an agent on each node by the words START, with ``streams join ADDRESS PORT WORD INTERFACE``, and
-goes through the turns of the plan (:class:`iogauge.tools.iperf3.StreamPlan`). What was measured goes to OUT.
+its address, and starts an agent on each node by the words START, with ``streams join ADDRESS PORT WORD INTERFACE``.
+Then it goes through the turns of the plan (:class:`iogauge.tools.iperf3.StreamPlan`). The results go to OUT.
 
 All talk is one line of JSON, to and fro. A node ends its iperf3, and then itself, when the connection
 closes: nothing outlives the process that tells them, however that ends.

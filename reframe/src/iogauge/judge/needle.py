@@ -165,9 +165,9 @@ def decide(
     ``rates`` holds the rate of every round by probe, ``measured_again`` that of every later turn of
     those that :func:`iogauge.plan.rounds.again` names.
 
-    For each later turn, x is ln(rate of the suspect / geometric mean of the others). The suspect is
-    slower beyond doubt if t = mean(x) / (s / sqrt(turns)) is below Student's quantile of
-    :data:`FALSE_ALARMS` / suspects, with turns - 1 degrees of freedom. s is the larger of two
+    For each later turn, x is ln(rate of the suspect / geometric mean of the others). t is
+    mean(x) / (s / sqrt(turns)). The suspect is slower beyond doubt if t is below Student's quantile
+    of :data:`FALSE_ALARMS` / suspects, with turns - 1 degrees of freedom. s is the larger of two
     standard deviations: that of the suspect's own x, and that of all suspects' x together. It is at
     least 0.01. The share is exp(median(x)).
 

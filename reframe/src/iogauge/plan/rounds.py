@@ -27,8 +27,8 @@ def orders(names: Sequence[str], rounds: int, word: str) -> list[tuple[str, ...]
     """Return the order of the probes in each round.
 
     A drift within the rounds must not hit the same probe each time. So the places of a probe add
-    up to the same over all rounds, but for 1 if the number of probes is even and that of rounds
-    odd. Rounds come in pairs: a random order, and its reverse. The last three of an odd number
+    up to the same over all rounds. With an even number of probes and an odd number of rounds they
+    differ by 1. Rounds come in pairs: a random order, and its reverse. The last three of an odd number
     are a random order, the same turned by half, and the order that makes up for both. With one
     round nothing can be made up for. The same ``word`` draws the same orders.
     """

@@ -37,10 +37,9 @@ _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 class ElbenchoOptions:
     """One execution of elbencho: each of its processes writes or reads a file of its own.
 
-    Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. With ``hosts``, a file with a server on each
-    line, ``threads`` are those of each server, and the servers take the files in the order of the lines; ``secret`` is
-    the file with the word that they want to hear. Raises
-    :class:`ValueError` for values that elbencho refuses or treats otherwise.
+    Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. ``hosts`` is a file with a
+    server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
+    lines. ``secret`` is the file with the word that the servers want to hear. Raises :class:`ValueError` for values that elbencho refuses or treats otherwise.
     """
 
     directory: str

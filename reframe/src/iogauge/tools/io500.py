@@ -1,8 +1,8 @@
 """IO500: its ini file from options, and the scores, bytes and seconds of its phases.
 
 Written against io500-sc25 and io500-isc26_v2 (``src/main.c``, ``src/phase_*.c``). A run leaves a folder:
-``result.txt`` with a section for each phase, ``config.ini`` with the options in effect, and for each
-phase what IOR or mdtest printed (``.txt``) and the times of the tasks (``.csv``).
+``result.txt`` has a section for each phase, ``config.ini`` the options in effect. For each phase,
+``.txt`` holds the output of IOR or mdtest, and ``.csv`` the times of the tasks.
 
 The score is the square root of BW times MD. BW is the geometric mean of four bandwidths in GiB/s, MD
 that of eight rates in thousands of operations per second (``calc_score``). IO500 leaves a phase

@@ -551,8 +551,8 @@ def _rank_row(
 def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutput:
     """Return the output with the first iteration's ``rank_seconds`` if the rank details have them.
 
-    Tree phases stay as they are: mdtest 4.0.0 reports other rates for them in the rank details (84
-    instead of 8128 ops/s, seen in one run), and no rank's times.
+    Tree phases stay as they are. mdtest 4.0.0 reports no rank's times for them. Their rates in the
+    rank details differ (84 instead of 8128 ops/s, seen in one run).
 
     For a single iteration, ``seconds`` is replaced by the exact value too, but ``rate`` stays. The
     table's rate is the slowest task's rate times the tasks, the details' all items by the longest
