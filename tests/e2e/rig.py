@@ -210,6 +210,8 @@ class Rig:
     time_limit: str = "10m"
     #: Start each command as a user does, with an interpreter of its own.
     cold: bool = field(default_factory=lambda: COLD)
+    #: Words before each command, which give it namespaces of its own.
+    inside: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.site.mkdir(parents=True)
@@ -363,13 +365,13 @@ class Rig:
         if words[0] == "iogauge":
             environment.setdefault("PYTHONPATH", str(ROOT / "reframe" / "src"))
         if not self.cold and not (self.bin / words[0]).exists():
-            started = warm.start(words, ROOT, environment)
+            started = warm.start([*self.inside, *words], ROOT, environment)
             if started:
                 return started
         if words[0] == "iogauge":
             words = [sys.executable, "-c", _IOGAUGE, *words[1:]]
         return subprocess.Popen(
-            words,
+            [*self.inside, *words],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

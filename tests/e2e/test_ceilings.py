@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from support import hosts as support
 from support.devices import Devices
@@ -113,20 +113,11 @@ def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Ri
 
 @pytest.fixture(scope="module")
 def measured(cluster: Hosts, rig: Rig) -> Run:
-    environment = rig.environment(
+    process = rig.start(
+        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "-t", "ceiling"]),
         OMPI_MCA_plm_rsh_agent=str(cluster.agent),
         OMPI_MCA_btl_tcp_if_include="eth0",
         OMPI_MCA_oob_tcp_if_include="eth0",
-    )
-    process = subprocess.Popen(
-        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "-t", "ceiling"]),
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
     )
     done = rig.finish(process, 300)
     rig.assert_clean()

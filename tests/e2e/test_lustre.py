@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,8 @@ REFERENCES = {
 PER_PROCESS = r"IorPosix%files=per-process%order=sequential%cache={}$"
 SHARED = r"IorPosix%files=shared%order=sequential%cache={}$"
 
-#: ReFrame, where a kernel with Lustre would show four targets and two metadata targets.
-NAMESPACE = f"""exec unshare --mount sh -euc '
+#: Where a kernel with Lustre would show four targets and two metadata targets.
+NAMESPACE = """
 mount -t tmpfs none /sys/fs
 for index in 0 1 2 3; do
     osc=/sys/fs/lustre/osc/lustre-OST000$index-osc-ffff888129458800
@@ -38,7 +37,7 @@ for index in 0 1 2 3; do
     echo 1 >"$osc/active"
 done
 for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-ffff888129458800; done
-exec "$0" "$@"' "{Path(sys.executable).parent}/reframe" "$@"
+exec "$@"
 """
 
 pytestmark = [
@@ -67,7 +66,7 @@ def client(make_rig: Callable[..., Rig], tmp_path: Path) -> Iterator[tuple[Rig, 
                 declared={"type": "lustre", "source": "10.0.2.15@tcp:/lustre"},
             )
             rig.write_references(REFERENCES)
-            rig.program("reframe", NAMESPACE)
+            rig.inside = ("unshare", "--mount", "sh", "-euc", NAMESPACE, "sh")
             state = folder / "state"
             state.mkdir()
             yield (

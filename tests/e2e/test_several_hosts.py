@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import probes
@@ -43,7 +42,8 @@ def run_on(cluster: Hosts, rig: Rig, *words: str) -> Run:
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
-    environment = rig.environment(
+    process = rig.start(
+        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]),
         LFS_STATE=str(state),
         LFS_SERVERS="2",
         PATH=path,
@@ -52,17 +52,6 @@ def run_on(cluster: Hosts, rig: Rig, *words: str) -> Run:
         OMPI_MCA_oob_tcp_if_include="eth0",
         # Ranks of several hosts share a core of this machine, and wait for each other.
         OMPI_MCA_mpi_yield_when_idle="1",
-    )
-    command = ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]
-    process = subprocess.Popen(
-        cluster.command("n1", command),
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
     )
     return rig.finish(process, 300)
 

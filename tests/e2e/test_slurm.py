@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run, wait_for
+from e2e.rig import ROOT, Process, Rig, Run, wait_for
 from e2e.test_scenarios import of
 from support import slurm as support
 from support.depth import FULL
@@ -89,21 +89,11 @@ class Cluster:
         }
         rig.write_settings(data)
 
-    def start(self, *words: str, **extra: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, **extra: str) -> Process:
         """Start ReFrame on the head."""
-        environment = self.rig.environment(**extra)
-        own = self.slurm.environment
-        environment |= own | {"PATH": f"{environment['PATH']}:/usr/sbin:/sbin"}
-        return subprocess.Popen(
-            self.slurm.hosts.command(self.slurm.head, [*REFRAME, *words]),
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        path = f"{self.rig.environment(**extra)['PATH']}:/usr/sbin:/sbin"
+        command = self.slurm.hosts.command(self.slurm.head, [*REFRAME, *words])
+        return self.rig.start(command, **{**extra, **self.slurm.environment, "PATH": path})
 
     def run(self, *names: str, **extra: str) -> Run:
         """Run checks by name, to the end."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,8 @@ if "IOGAUGE_PROBE" in os.environ:
         "flags": repr(sys.flags),
         "locale": locale.getlocale(),
         "temporary": tempfile.gettempdir(),
+        "spaces": [os.readlink(me / "ns" / kind) for kind in ("mnt", "uts", "net", "pid", "user", "ipc")],
+        "cores": sorted(os.sched_getaffinity(0)),
         "main": threading.current_thread() is threading.main_thread(),
         "numeric": sorted(m for m in sys.modules if m in ("numpy", "polars", "scipy")),
         "child": subprocess.run([sys.executable, "-c", show], capture_output=True, text=True).stdout,
@@ -77,6 +80,30 @@ def test_a_fork_sees_what_a_cold_start_sees(make_rig: Callable[..., Rig]) -> Non
     assert cold.keys() == fork.keys()
     for name in cold:
         assert cold[name] == fork[name], name
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces, which root may")
+def test_a_fork_joins_the_namespaces_that_its_command_is_given(
+    make_rig: Callable[..., Rig],
+) -> None:
+    names = "unshare", "--net", "--uts", "--mount"
+    with subprocess.Popen([*names, "cat"], stdin=subprocess.PIPE) as holder:
+        inside = ("nsenter", f"--target={holder.pid}", "--net", "--uts", "--mount", "--wd=.")
+        here = seen_by(probed(make_rig()))
+        cold, fork = (seen_by(probed(make_rig(cold=cold, inside=inside))) for cold in (True, False))
+    assert cold == fork
+    assert [a == b for a, b in zip(cold["spaces"], here["spaces"], strict=True)] == [
+        *(False, False, False),
+        *(True, True, True),
+    ]
+
+
+def test_a_namespace_that_cannot_be_had_is_reported_by_the_command(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(inside=("unshare", "--mount", "sh", "-c", "echo no mount; exit 7", "sh"))
+    done = rig.reframe("-l")
+    assert (done.rc, done.out) == (7, "no mount\n")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 Most of a short run is the import of ReFrame (about 1 s of CPU time). A fork of a process that has done nothing but
 that import is the command itself from there on: its own main function, environment, arguments, session, exit status
-(tests/e2e/test_warm.py compares the two). A command starts cold if its environment could change an import, if it runs
-in another namespace (Slurm, hosts, replays), or if its rig is ``cold``. ``IOGAUGE_TEST_COLD=1`` starts all of them cold.
+(tests/e2e/test_warm.py compares the two). Below ``nsenter`` or ``unshare`` the fork joins the namespaces that these make.
+A command starts cold if its environment could change an import, or if its rig is ``cold``. ``IOGAUGE_TEST_COLD=1`` starts
+all of them cold.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import selectors
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +31,10 @@ _ROOM_BYTES = 100_000
 _READ_LATE = re.compile(
     r"(RFM|IOGAUGE|OMPI|PRTE|SLURM|REPLAY|LFS|PYTEST)_\w+|PATH|PYTHONPATH|TMPDIR"
 )
+
+
+_COMMANDS = ("reframe", "iogauge")
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class Process:
@@ -118,8 +124,10 @@ class Server:
             if not _READ_LATE.fullmatch(name)
         )
 
-    def start(self, words: Sequence[str], cwd: Path, environment: dict[str, str]) -> Process:
-        """Start ``reframe`` or ``iogauge`` with arguments."""
+    def start(
+        self, words: Sequence[str], cwd: Path, environment: dict[str, str], like: int = 0
+    ) -> Process:
+        """Start ``reframe`` or ``iogauge`` with arguments, in the namespaces of the process ``like`` if one is named."""
         name, *arguments = words
         script = Path(sys.executable).with_name(name)
         told = {
@@ -129,26 +137,52 @@ class Server:
             "path": str(script.parent),
             "cwd": str(cwd),
             "environment": environment,
+            "like": like,
         }
         text = json.dumps(told).encode()
         output, their_output = os.pipe()
         status, their_status = os.pipe()
         ends = array.array("i", [their_output, their_status])
-        self._control.sendmsg([b"%8d" % len(text)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)])
-        self._control.sendall(text)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)]
+        with _ONE_AT_A_TIME:
+            self._control.sendmsg([b"%8d" % len(text)], rights)
+            self._control.sendall(text)
         os.close(their_output)
         os.close(their_status)
         return Process(int(_line(status)), output, status)
 
 
 @functools.cache
-def server() -> Server:
-    """The only server of this process; it ends when this process does."""
+def _server() -> Server:
     return Server()
 
 
+def server() -> Server:
+    """The only server of this process; it ends when this process does. Threads share it."""
+    with _ONE_AT_A_TIME:
+        return _server()
+
+
 def start(words: Sequence[str], cwd: Path, environment: dict[str, str]) -> Process | None:
-    """Start a command by a fork; None if it must start cold."""
-    if words[0] not in ("reframe", "iogauge") or not hasattr(os, "pidfd_open"):
+    """Start a command by a fork, also below ``nsenter`` or ``unshare``; None if it must start cold."""
+    at = next((n for n, word in enumerate(words) if word in _COMMANDS), None)
+    if at is None or not hasattr(os, "pidfd_open") or not server().suits(environment):
         return None
-    return server().start(words, cwd, environment) if server().suits(environment) else None
+    if at == 0:
+        return server().start(words, cwd, environment)
+    if words[0] not in ("nsenter", "unshare"):
+        return None
+    # It holds the namespaces until the fork has joined them.
+    holder = subprocess.Popen(
+        [*words[:at], "sh", "-c", "echo ready; exec cat"],
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        ready = holder.stdout.readline() == "ready\n"
+        return server().start(words[at:], cwd, environment, holder.pid) if ready else None
