@@ -34,7 +34,7 @@ tmp=$3
 shift 3
 for seen in "$@"; do
     mkdir -p "$tmp/${seen#/tmp/}"
-    mount --bind "$seen" "$tmp/${seen#/tmp/}"
+    mount --rbind "$seen" "$tmp/${seen#/tmp/}"
 done
 mount --rbind "$tmp" /tmp
 echo ready
@@ -136,7 +136,9 @@ class Hosts:
         table = self.base / "hosts"
         lines = ["127.0.0.1 localhost", *(f"{self.address(host)} {host}" for host in self.names)]
         table.write_text("\n".join(lines) + "\n")
-        seen = [self.base, *(path.resolve() for path in self._seen)]
+        # Beside a mount lies the image that it is made of.
+        places = (path.parent if os.path.ismount(path) else path for path in self._seen)
+        seen = [self.base, *(path.resolve() for path in places)]
         below = [str(path) for path in seen if str(path).startswith("/tmp/")]
         for host in ["switch", *self.names]:
             tmp = self.base / f"tmp.{host}"
