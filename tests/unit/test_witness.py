@@ -316,12 +316,20 @@ def test_the_seconds_of_growth_are_known_if_nothing_else_grows() -> None:
         Instant(t / 10, 0, 0, 9, 8000 * MIB + 100 * MIB * min(max(t - 20, 0), 40))
         for t in range(101)
     ]
-    assert seconds_of_growth(grown, (0, 10), 4000 * MIB) == pytest.approx(3.8, abs=0.15)
-    assert seconds_of_growth(grown, (0, 10), 3900 * MIB) is None
-    assert seconds_of_growth(grown, (0, 10), 4100 * MIB) is None
+    assert seconds_of_growth(grown, (0, 10), 4000 * MIB, 4000 * MIB) == pytest.approx(3.8, abs=0.15)
+    assert seconds_of_growth(grown, (0, 10), 3900 * MIB, 3900 * MIB) is None
+    assert seconds_of_growth(grown, (0, 10), 4100 * MIB, 4100 * MIB) is None
     in_place = [Instant(t / 10, 0, 0, 9, 8000 * MIB) for t in range(101)]
-    assert seconds_of_growth(in_place, (0, 10), 4000 * MIB) is None
-    assert seconds_of_growth([Instant(t, 0, 0) for t in range(9)], (0, 8), 1) is None
+    assert seconds_of_growth(in_place, (0, 10), 4000 * MIB, 4000 * MIB) is None
+    assert seconds_of_growth([Instant(t, 0, 0) for t in range(9)], (0, 8), 1, 1) is None
+
+
+def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool() -> None:
+    """Tasks write 8 MiB when MPI starts, a second before IOR writes 256 MiB in a second."""
+    used = [MIB * (8 * (t >= 100) + 256 * min(max(t - 200, 0), 100) // 100) for t in range(401)]
+    looks = [Instant(t / 100, 0, 0, 9, 900 * MIB + more) for t, more in enumerate(used)]
+    seconds = seconds_of_growth(looks, (0.5, 3.5), 264 * MIB, 256 * MIB)
+    assert seconds is not None and 0.8 < seconds <= 1.0
 
 
 def test_looks_are_near_to_each_other_while_a_phase_begins(

@@ -523,7 +523,9 @@ def _moving(
         return heard
     # What is written to the page cache reaches the devices later, and in less time.
     activity = case.evidence.activity
-    growth = seconds_of_growth(activity, span, own.written) if asking is None else None
+    growth = (
+        seconds_of_growth(activity, span, own.written, told.written) if asking is None else None
+    )
     return [
         *heard,
         (seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
