@@ -102,6 +102,10 @@ class TestPlan:
         assert run.rc == 1, run.out
         assert "refused" in run.out and "G13" in run.out
 
+    @pytest.mark.nightly(
+        "e2e/test_cli.py::test_plan_is_what_is_written",
+        "unit/test_report.py::test_the_table_fits_the_screen",
+    )
     def test_a_narrow_screen_and_a_log(self, rig: Rig) -> None:
         for columns, width in (("80", 80), ("", 120)):
             run = rig.iogauge("plan", *RANDOM_READ, COLUMNS=columns)

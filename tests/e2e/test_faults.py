@@ -267,6 +267,10 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Ri
     rig.assert_clean()
 
 
+@pytest.mark.nightly(
+    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
+    "e2e/test_contents.py::test_healthy",
+)
 @pytest.mark.needs_fio
 def test_the_same_mount_without_an_error_passes(failing: Callable[..., Rig]) -> None:
     run = failing("write:5:1000000", "fio").run(*RANDOM_READ)

@@ -124,6 +124,10 @@ class TestIor:
             f"G22: ior 4.0.0, read, repetition 1: '{key}' is 2019-.* and the execution lasted from 20[2-9]"
         )
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestIor::test_date_of_another_year",
+        "e2e/test_fresh.py::TestIor::test_output_of_an_earlier_run",
+    )
     def test_words_of_now_with_the_dates_of_an_earlier_run(self, ior_rig: Rig) -> None:
         """Somebody writes this case's directory into an older output."""
         shows(ior_rig, "ior", "*", KEEP)

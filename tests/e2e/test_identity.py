@@ -139,6 +139,10 @@ def test_a_declared_uuid_is_missed_where_the_target_is_not_mounted(
     refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {disks.uuid}", f"with UUID {a}")
 
 
+@pytest.mark.nightly(
+    "unit/test_allowed.py::test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count",
+    "e2e/test_identity.py::test_a_declared_uuid_is_demanded_before_a_byte",
+)
 def test_a_permission_that_was_copied_does_not_count(
     make_rig: Callable[..., Rig], disks: Disks
 ) -> None:

@@ -175,6 +175,9 @@ class TestDistribute:
         assert first.record["series"] == second.record["series"]
         rig.assert_clean()
 
+    @pytest.mark.nightly(
+        "e2e/test_modes.py::TestDistribute::test_a_line_for_each_node_and_the_same_one_next_time",
+    )
     def test_a_repeated_case_stays_on_its_line(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig()
         plain = rig.run(*self.ONE).record

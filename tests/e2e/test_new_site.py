@@ -114,6 +114,11 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     is_valid([json.loads(line) for file in history.glob("*.jsonl") for line in file.open()])
 
 
+@pytest.mark.nightly(
+    "unit/test_new_site.py::test_lustre_below_slurm",
+    "e2e/test_new_site.py::test_a_wheel_measures_a_site_outside_the_clone",
+    "e2e/test_lustre.py::test_every_byte_is_witnessed_by_target",
+)
 @pytest.mark.needs_ior
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may")
 def test_a_client_of_lustre_is_described(make_rig: Callable[..., Rig], tmp_path: Path) -> None:

@@ -242,6 +242,11 @@ def test_a_variant_that_a_scenario_does_not_have_is_an_error(make_rig: Callable[
     done.never_passed(r"variant is 'published': expected sound")
 
 
+@pytest.mark.nightly(
+    "e2e/test_modes.py::TestAcceptance::test_all_writes_come_before_the_first_read",
+    "e2e/test_scenarios.py::test_it_measures",
+    "unit/test_guards.py::test_g10_objects",
+)
 def test_every_set_of_files_is_where_it_was_asked_for_when_all_writes_come_first(
     make_rig: Callable[..., Rig],
 ) -> None:

@@ -528,6 +528,10 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
 
 
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_metadata_reaches_the_disk",
+    "unit/test_witness.py::test_a_sync_belongs_to_the_time_of_what_it_follows",
+)
 @pytest.mark.needs_ior
 def test_a_sync_that_takes_longer_than_the_tool_is_healthy(make_rig: Make, place: Place) -> None:
     """mdtest makes files in memory. A slow disk needs seconds for them, which count once, however many phases it reports."""

@@ -430,7 +430,12 @@ def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
             lines.flush()
 
 
-@pytest.fixture(params=["here", pytest.param("xfs", marks=[ROOT_ONLY, pytest.mark.needs_loop])])
+_OTHER_PLACE = pytest.mark.nightly("unit/test_lock.py::test_many_contenders_and_sudden_deaths")
+
+
+@pytest.fixture(
+    params=["here", pytest.param("xfs", marks=[ROOT_ONLY, pytest.mark.needs_loop, _OTHER_PLACE])]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     """A directory on the file system of the tests, or on an XFS, where other steps meet each other."""
     point = tmp_path / "place"
