@@ -714,6 +714,13 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "mpi-files-are-data", "evidence", "witness.py",
+        "    return _seconds_of(counts, span, min(own_bytes, told_bytes))",
+        "    return _seconds_of(counts, span, own_bytes)",
+        "tests/unit/test_witness.py::test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool",
+        "a valid write is refused: its MPI had files on the target before the tool began",
+    ),
+    Mutant(
         "rest-is-work", "evidence", "witness.py",
         "        if idle and sum(seconds for seconds, _ in steps[at : at + length]) >= _REST_S:",
         "        if False:",
