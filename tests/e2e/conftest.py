@@ -61,7 +61,7 @@ def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
         direct = Path("/sys/block") / Path(device).name / "loop" / "dio"
         if direct.read_text().strip() != "1":
             return directory
-        run("mount", "-o", "noinit_itable,discard", device, point)
+        run("mount", "-o", "noinit_itable", device, point)
         leaving.callback(unmount, point)
     except OSError:
         return directory
