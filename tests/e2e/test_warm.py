@@ -5,11 +5,13 @@ So are the cases of a check if no other check is loaded.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -96,6 +98,14 @@ def test_a_fork_joins_the_namespaces_that_its_command_is_given(
         *(False, False, False),
         *(True, True, True),
     ]
+
+
+def test_threads_share_one_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two servers at once would leave one whose end closes the pipes of a command that runs."""
+    monkeypatch.setattr(warm, "_server", functools.cache(warm.Server))
+    with ThreadPoolExecutor(4) as pool:
+        servers = list(pool.map(lambda _: warm.server(), range(4)))
+    assert len(set(map(id, servers))) == 1
 
 
 def test_a_namespace_that_cannot_be_had_is_reported_by_the_command(
