@@ -51,11 +51,11 @@ def _shares_a_fixture(file: str) -> bool:
 
 
 class _ByModuleThatShares(LoadScopeScheduling):
-    """Gives each worker the next test, and a module whose tests share a fixture as a whole."""
+    """Gives each worker the next test, and a module as a whole if its tests share a fixture or what they have read."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if _shares_a_fixture(file) else nodeid
+        return file if "/unit/" in file or _shares_a_fixture(file) else nodeid
 
 
 def pytest_configure() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from iogauge.site import writing
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "advice.detachedHead=false"]
 

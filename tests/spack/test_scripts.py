@@ -15,6 +15,8 @@ import pytest
 
 from support.made_stack import MPIRUN, check, lock_of, script
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "environments"
 PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack"]

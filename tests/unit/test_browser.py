@@ -26,6 +26,8 @@ from iogauge.tools import darshan
 from support import browser, npm, records
 from support.browser import Browser
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parents[1] / "data" / "history"
 NASTY = "<script>document.title='obeyed'</script><img src=x onerror=document.title='obeyed'>"
 
