@@ -50,12 +50,18 @@ def _shares_a_fixture(file: str) -> bool:
     return 'scope="module"' in (_ROOT / file).read_text()
 
 
+@functools.cache
+def _waits_nowhere(file: str) -> bool:
+    """Whether a module of unit tests has no slow test, which waits while another worker computes."""
+    return "/unit/" in file and "mark.slow" not in (_ROOT / file).read_text()
+
+
 class _ByModuleThatShares(LoadScopeScheduling):
     """Gives each worker the next test, and a module as a whole if its tests share a fixture or what they have read."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if "/unit/" in file or _shares_a_fixture(file) else nodeid
+        return file if _waits_nowhere(file) or _shares_a_fixture(file) else nodeid
 
 
 def pytest_configure() -> None:
