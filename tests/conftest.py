@@ -51,8 +51,8 @@ def _shares_a_fixture(file: str) -> bool:
 
 
 @functools.cache
-def _waits_nowhere(file: str) -> bool:
-    """Whether a module of unit tests has no slow test, which waits while another worker computes."""
+def _is_quick(file: str) -> bool:
+    """Whether a module of unit tests has no slow test. Slow tests wait, and should wait at the same time."""
     return "/unit/" in file and "mark.slow" not in (_ROOT / file).read_text()
 
 
@@ -61,7 +61,7 @@ class _ByModuleThatShares(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if _waits_nowhere(file) or _shares_a_fixture(file) else nodeid
+        return file if _is_quick(file) or _shares_a_fixture(file) else nodeid
 
 
 def pytest_configure() -> None:

@@ -57,13 +57,13 @@ NAMES = st.sampled_from(["8:0", "259:12", "/mnt/a b", "/scratch"])
 SUMS = st.integers(0, 10**15)
 MOVED = st.builds(Moved, SUMS, SUMS)
 SECONDS = st.integers(0, 10**9).map(lambda hundredths: hundredths / 100)
-LATE_S = looks_at._CLOSE_EXACT_S
+LATE_S = {name: getattr(looks_at, name) for name in ("_EXACT_S", "_CLOSE_EXACT_S")}
 
 
 @pytest.fixture(autouse=True)
 def _no_look_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine leaves out no look, unless a test is about that."""
-    for limit in ("_EXACT_S", "_CLOSE_EXACT_S"):
+    for limit in LATE_S:
         monkeypatch.setattr(looks_at, limit, math.inf)
 
 
@@ -385,7 +385,8 @@ def test_a_look_that_takes_long_does_not_time_a_short_phase(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
-    monkeypatch.setattr(looks_at, "_CLOSE_EXACT_S", LATE_S)
+    for limit, seconds in LATE_S.items():
+        monkeypatch.setattr(looks_at, limit, seconds)
     now, took = [1000.0], [0.005]
 
     def look() -> tuple[int, int]:
@@ -399,6 +400,29 @@ def test_a_look_that_takes_long_does_not_time_a_short_phase(
     assert not recorder.look()
     took[0] = 0.001
     assert recorder.look()
+
+
+@pytest.mark.parametrize(("step_s", "noted"), [(0.0, True), (0.02, False)])
+def test_a_late_look_at_output_or_task_is_left_out(
+    step_s: float, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for limit, seconds in LATE_S.items():
+        monkeypatch.setattr(looks_at, limit, seconds)
+    now = [1000.0]
+
+    def clock(_: int) -> float:
+        now[0] += step_s
+        return now[0]
+
+    monkeypatch.setattr(looks_at.time, "clock_gettime", clock)
+    recorder = Recorder([])
+    recorder.begin("create.1.out")
+    (tmp_path / "create.1.out").write_text("a line\n")
+    (tmp_path / TASK).write_text(f"{os.getpid()}\n")
+    recorder.look()
+    recorder.write()
+    assert [(tmp_path / name).exists() for name in (PRINTED, ASKED)] == [noted, noted]
 
 
 def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
