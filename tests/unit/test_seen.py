@@ -498,6 +498,43 @@ def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
     assert ("as the target filled" in finding.saw) is (not task_tells)
 
 
+@pytest.mark.parametrize(
+    ("sharing", "of_tasks", "outcome"),
+    [(1, False, Outcome.INVALID), (3, False, Outcome.OK), (3, True, Outcome.INVALID)],
+)
+def test_servers_of_several_hosts_start_their_clocks_apart(
+    left: Evidence, sharing: int, of_tasks: bool, outcome: Outcome
+) -> None:
+    """The tool reports 2 s. The device that one host or three share moved bytes for 3 s."""
+    size = 512 << 20
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], seconds=2.0, bytes_moved=size)
+    looks = dataclasses.replace(
+        told(left, size),
+        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
+        activity=tuple(Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)),
+    )
+    views = tuple(
+        dataclasses.replace(looks.views[0], host=f"{looks.views[0].host}{n or ''}", cache_id="one")
+        for n in range(sharing)
+    )
+    (one,) = looks.testimony["write"]
+    moved = dataclasses.replace(
+        one.witnesses[0], ended=6.0, asked=Moved(1, size), moved=Moved(0, size)
+    )
+    ran = witness.Testimony(
+        witnesses=tuple(dataclasses.replace(moved, host=view.host) for view in views),
+        expected=sharing,
+        of_tasks=of_tasks,
+    )
+    seen = phase(dataclasses.replace(looks, views=views, testimony={"write": (ran,)}), 0)
+    case_of = dataclasses.replace(
+        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
+    )
+    (finding,) = guards_witness.seconds_witnessed_of(dataclasses.replace(seen, case=case_of))
+    assert finding.outcome is outcome, finding
+
+
 def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
     versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
     assert phase(left, 0).tool == "ior"

@@ -515,6 +515,9 @@ def _moving(
         return heard
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
+    if len(hosts) > 1 and not testimony.of_tasks:
+        # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
+        return heard
     own = _own(seen, output, testimony, hosts)
     # Tasks read programs and libraries before the tool's time begins, if nobody did lately. The tool does not claim them.
     told = _claimed(seen, output, hosts)
