@@ -82,9 +82,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
 
 def _cheapness(item: pytest.Item) -> int:
     file = item.nodeid.partition("::")[0]
-    if "/e2e/" not in file:
-        return 3
-    return 0 if _shares_a_fixture(file) else 1 if item.get_closest_marker("slow") else 2
+    if "/e2e/" in file and _shares_a_fixture(file):
+        return 0
+    if item.get_closest_marker("slow"):
+        return 1
+    return 2 if "/e2e/" in file else 3
 
 
 @pytest.hookimpl(tryfirst=True)
