@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from e2e.dry_runs import DRY_RUNS
-from e2e.rig import ROOT, Rig, mount_of, mounted, processes, program_of
+from e2e.rig import ROOT, Rig, command_of, mount_of, mounted, processes, program_of
 from iogauge.workspace import permission
 from support.devices import run, unmount
 from support.golden import Case
@@ -86,7 +86,7 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
     for rig in made:
         # What was told to end may take a moment.
         for _ in range(100):
-            left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
+            left = {pid: command_of(pid) for pid in processes(str(rig.base)) if program_of(pid)}
             if not left:
                 break
             time.sleep(0.2)
@@ -94,7 +94,7 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(rig.base, ignore_errors=bool(left))
-        assert left == [], f"left running, and killed: {left}"
+        assert left == {}, f"left running, and killed: {left}"
 
 
 @pytest.fixture

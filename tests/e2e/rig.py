@@ -7,6 +7,7 @@ be seen from outside: exit status, what was printed, records, ReFrame's report, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -102,6 +103,12 @@ def processes(needle: str) -> list[int]:
         if needle.encode() in seen:
             found.append(int(entry.name))
     return found
+
+
+def command_of(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
 
 
 def program_of(pid: int) -> str:
