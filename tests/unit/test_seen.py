@@ -396,6 +396,43 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
     assert finding.outcome is outcome, finding
 
 
+@pytest.mark.parametrize(("operations", "refused"), [(None, True), (500, True), (5000, False)])
+def test_g8_knows_the_metadata_of_a_disturber(
+    left: Evidence, operations: int | None, refused: bool
+) -> None:
+    """btrfs: its files cost 16 KiB each, also beside a stream that is direct."""
+    claimed = 376 << 20
+    outputs = []
+    for output in left.outputs["write"]:
+        wrote = dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=376)
+        made = dataclasses.replace(wrote, name="create", bytes_moved=None, operations=operations)
+        beside = None if operations is None else Disturber(made, 1.0, 1.0)
+        totals = {"write": claimed}
+        outputs.append(
+            dataclasses.replace(output, phases=(wrote,), totals=totals, disturber=beside)
+        )
+    heard = Witness(
+        host=left.views[0].host,
+        started=1.0,
+        ended=2.0,
+        synced=None,
+        asked=Moved(1 << 20, claimed),
+        moved=Moved(0, claimed + (50 << 20)),
+    )
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    evidence = dataclasses.replace(
+        left,
+        outputs={**left.outputs, "write": outputs},
+        testimony={"write": (testimony,) * len(outputs)},
+    )
+    seen = phase(evidence, 0, o_direct=True)
+    of_local = dataclasses.replace(
+        seen.case, extras=extras(target={"path": "/scratch", "type": "btrfs"})
+    )
+    (finding,) = bytes_witnessed_of(dataclasses.replace(seen, case=of_local))
+    assert (finding.outcome is Outcome.INVALID) is refused, finding
+
+
 def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
     """Half of what the tool says it wrote came from its tasks, and the kernel counts nothing for the device."""
     (output, *_) = left.outputs["write"]

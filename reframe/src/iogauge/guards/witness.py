@@ -185,16 +185,18 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         beside = max(beside, output.beside.get(direction, 0))
         if output.disturber:
             beside = max(beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES)
-    extra = operations * ends * seen.phase.samples + beside
-    if direction == "read":
-        # If memory is short, pages that were read ahead are dropped and fetched again.
-        extra = max(extra, *(e.claimed // _DROPPED for e in executions if e), 0)
+    extra = beside
+    if not seen.access.o_direct:
+        extra += operations * ends * seen.phase.samples
+        if direction == "read":
+            # If memory is short, pages that were read ahead are dropped and fetched again.
+            extra = max(extra, *(e.claimed // _DROPPED for e in executions if e), 0)
     yield bytes_witnessed(
         direction=direction,
         executions=executions,
         source=seen.case.source,
         copies=seen.case.copies,
-        extra_bytes=0 if seen.access.o_direct else extra,
+        extra_bytes=extra,
         required=seen.case.extras.limits.witness == "required",
     )
 
