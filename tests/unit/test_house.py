@@ -9,6 +9,7 @@ import itertools
 import pkgutil
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,13 +67,22 @@ def test_no_sentence_of_a_docstring_has_more_than_25_words() -> None:
     assert not long
 
 
-def test_no_public_class_has_the_name_of_another() -> None:
-    names = Counter(
-        node.name
-        for _, tree, _ in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-    )
+def types_of(tree: ast.Module) -> Iterator[str]:
+    """Public names of classes, and of other types: those are assigned, and have small letters too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            yield node.name
+    for node in tree.body:
+        if isinstance(node, ast.Assign):
+            yield from (
+                target.id
+                for target in node.targets
+                if isinstance(target, ast.Name) and re.match("[A-Z].*[a-z]", target.id)
+            )
+
+
+def test_no_public_type_has_the_name_of_another() -> None:
+    names = Counter(name for _, tree, _ in modules() for name in types_of(tree))
     twice = {name for name, count in names.items() if count > 1 and not name.startswith("_")}
     assert not twice
 

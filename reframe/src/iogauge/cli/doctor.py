@@ -41,14 +41,14 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.machine import BRINGS, Machine, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
-State = Literal["ok", "note", "problem"]
+Answer = Literal["ok", "note", "problem"]
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One line of the doctor's report."""
 
-    state: State
+    state: Answer
     subject: str
     text: str
     remedy: str = ""
@@ -57,7 +57,7 @@ class Check:
 #: Names of a list that one line shows.
 _SHOWN: Final = 8
 
-_STATES: Final[Mapping[Outcome, State]] = {Outcome.OK: "ok", Outcome.WARN: "note"}
+_STATES: Final[Mapping[Outcome, Answer]] = {Outcome.OK: "ok", Outcome.WARN: "note"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -496,7 +496,7 @@ def _declared_nodes(folder: Path) -> Iterator[Check]:
         ]
         for finding in findings:
             if finding.outcome is not Outcome.OK:
-                state: State = "problem" if finding.outcome is Outcome.INVALID else "note"
+                state: Answer = "problem" if finding.outcome is Outcome.INVALID else "note"
                 subject = f"site {folder.name}, partition {partition['name']}"
                 yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
 
@@ -513,7 +513,7 @@ def examine() -> list[Check]:
         checks += _target(place)
     for folder in found:
         mistakes = site_mistakes(folder)
-        state: State = "problem" if mistakes else "ok"
+        state: Answer = "problem" if mistakes else "ok"
         text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"
         subject = f"site {folder.name}"
         checks.append(Check(state, subject, text, "correct the file" if mistakes else ""))

@@ -164,7 +164,7 @@ _EMPTY: Final = f"{zlib.crc32(bytes(BLOCK)):08x}"
 GONE: Final = "gone"
 
 #: What lies below a block, as far as the file system says: FIEMAP of the kernel's documentation.
-Kind = Literal["", "hole", "unwritten", "compressed"]
+BlockKind = Literal["", "hole", "unwritten", "compressed"]
 _FIEMAP: Final = 0xC020660B
 _ENCODED, _ENCRYPTED, _UNWRITTEN = 0x8, 0x80, 0x800
 
@@ -176,7 +176,7 @@ class Block:
     file: str
     offset: int
     digest: str
-    kind: Kind = ""
+    kind: BlockKind = ""
 
     @property
     def empty(self) -> bool:
@@ -284,7 +284,7 @@ def _read(path: str, offset: int) -> tuple[memoryview, bool]:
     raise OSError(errno.EINVAL, "cannot be read", path)
 
 
-def _kind(path: str, offset: int) -> Kind:
+def _kind(path: str, offset: int) -> BlockKind:
     """Return what lies below a block; empty if it is data, or if the file system does not say."""
     fd = _open(path, False)
     try:

@@ -27,11 +27,11 @@ from iogauge.core.words import Tier
 from iogauge.core.yamlfile import Mistake, show
 from iogauge.node.mounts import Cache
 from iogauge.site.topology import (
-    Bytes,
+    ByteSize,
     Count,
     Fraction,
     OtherSizes,
-    Seconds,
+    PositiveSeconds,
     SiteModel,
     Topology,
     unfit_sizes,
@@ -39,7 +39,7 @@ from iogauge.site.topology import (
 from iogauge.tools.io500 import check_options
 
 #: The software that lays files out over storage targets.
-Striping = Literal["lustre", "none"]
+StripedBy = Literal["lustre", "none"]
 
 #: Changes that a case may make on the client beyond its own directory, if an administrator allows
 #: them. ``lustre-checksums``: switch the checksums of bulk data off and on again (``lctl
@@ -109,7 +109,7 @@ class Target(SiteModel):
     compresses: bool | None = None
     #: Overrides the default of the type: the software that stripes files (``lustre`` on a Lustre
     #: file system).
-    striping: Striping | None = None
+    striping: StripedBy | None = None
 
     #: The pool of storage targets that every case must use, without the name of the file system
     #: (``flash``). It replaces the target's default layout by one of the file system's own.
@@ -120,7 +120,7 @@ class Target(SiteModel):
     lock: str | None = None
 
     @property
-    def striped_by(self) -> Striping:
+    def striped_by(self) -> StripedBy:
         """Return the software that lays files out: as declared, else by type."""
         return self.striping or ("lustre" if self.type == "lustre" else "none")
 
@@ -171,7 +171,7 @@ class Node(SiteModel):
     """A client node of the partition."""
 
     cores: Count
-    memory: Annotated[Bytes, Field(gt=0)]
+    memory: Annotated[ByteSize, Field(gt=0)]
 
 
 class Scale(SiteModel):
@@ -184,12 +184,12 @@ class Scale(SiteModel):
 class Limits(SiteModel):
     """Limits of a case's cost, and the demands that a measurement must meet to be believed."""
 
-    #: Bytes that one case may hold on the target at a time.
-    case_bytes: Bytes
+    #: ByteSize that one case may hold on the target at a time.
+    case_bytes: ByteSize
     #: Files that one case may hold on the target at a time.
     case_files: Count
-    #: Seconds that a time-based phase runs (fio's runtime, mdtest's stonewall).
-    phase_seconds: Seconds
+    #: PositiveSeconds that a time-based phase runs (fio's runtime, mdtest's stonewall).
+    phase_seconds: PositiveSeconds
     #: Repetitions of each case; their median is judged.
     repetitions: Count = 3
     tier: Tier
@@ -208,13 +208,13 @@ class Limits(SiteModel):
     max_foreign: Fraction = 0.10
     #: Whether bytes that only the tool speaks of are believed, with a remark (G8).
     witness: Literal["wanted", "required"] = "wanted"
-    #: Seconds that a job waits for the lock of the target, at most.
-    lock_wait: Seconds = 600.0
-    #: Seconds without a sign of life after which a holder of the lock counts as dead, if it cannot
+    #: PositiveSeconds that a job waits for the lock of the target, at most.
+    lock_wait: PositiveSeconds = 600.0
+    #: PositiveSeconds without a sign of life after which a holder of the lock counts as dead, if it cannot
     #: be asked.
-    lock_lease: Seconds = 120.0
-    #: Bytes that FillLevel may put on the target beside its case, at most; without it nothing is filled.
-    fill_bytes: Annotated[Bytes, Field(gt=0)] | None = None
+    lock_lease: PositiveSeconds = 120.0
+    #: ByteSize that FillLevel may put on the target beside its case, at most; without it nothing is filled.
+    fill_bytes: Annotated[ByteSize, Field(gt=0)] | None = None
     #: How far a single storage target or node may be below the median of all, as a share.
     max_deviation: Annotated[Fraction, Field(gt=0, le=0.9)] = 0.2
     #: Write and read at least this many times the memory if only size defeats a cache (G1).
@@ -239,9 +239,9 @@ class Sweeps(SiteModel):
     #: Stripe counts of a shared file (StripeCount); the others are compared with the first.
     stripe_counts: tuple[Count, ...] = ()
     #: Stripe sizes of a shared file (StripeSize).
-    stripe_sizes: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    stripe_sizes: tuple[Annotated[ByteSize, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Stripe sizes that the MPI library is asked for by hints (StripeHints).
-    striping_hints: tuple[Annotated[Bytes, Field(gt=0, multiple_of=65536)], ...] = ()
+    striping_hints: tuple[Annotated[ByteSize, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
     #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).
@@ -249,7 +249,7 @@ class Sweeps(SiteModel):
     #: Tasks on each client (RandomRead).
     tasks_per_client: tuple[Count, ...] = ()
     #: Sizes of an application's output (OutputFile), each over all ``stripe_counts``.
-    file_sizes: tuple[Annotated[Bytes, Field(gt=0)], ...] = ()
+    file_sizes: tuple[Annotated[ByteSize, Field(gt=0)], ...] = ()
     #: Requests that each process has in flight (QueueDepth).
     queue_depths: tuple[Count, ...] = ()
     #: Numbers of metadata targets whose directories mdtest works in, one alone in a case (MdtestOnMdts).
@@ -270,9 +270,9 @@ class Sizes(SiteModel):
 
     nodes: Count | None = None
     tasks_per_node: Count | None = None
-    case_bytes: Bytes | None = None
+    case_bytes: ByteSize | None = None
     case_files: Count | None = None
-    phase_seconds: Seconds | None = None
+    phase_seconds: PositiveSeconds | None = None
     repetitions: Count | None = None
     max_of_free: Fraction | None = None
     max_spread: Fraction | None = None
@@ -312,8 +312,8 @@ class Budget(SiteModel):
     """Cost that all cases of a session may have together on a partition."""
 
     node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
-    #: Bytes that are written to the target.
-    written: Annotated[Bytes, Field(gt=0)] | None = None
+    #: ByteSize that are written to the target.
+    written: Annotated[ByteSize, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _something_declared(self) -> Budget:
@@ -334,7 +334,7 @@ class Stripes(SiteModel):
 
     #: Storage targets of a file; -1 means all.
     stripe_count: Annotated[int, Field(ge=-1, le=2000)] = 1
-    stripe_bytes: Annotated[Bytes, Field(gt=0, multiple_of=65536)] | None = None
+    stripe_bytes: Annotated[ByteSize, Field(gt=0, multiple_of=65536)] | None = None
 
 
 #: Directories of IO500's four workloads.
@@ -359,12 +359,12 @@ class Io500(SiteModel):
 class Checkpoint(SiteModel):
     """State of a model, and the times in which a training must save it and read it again."""
 
-    #: Bytes of the state: weights, and what the optimizer keeps.
-    state: Annotated[Bytes, Field(gt=0)]
-    #: Seconds that all tasks together may take to save it, data on storage.
-    save: Seconds
-    #: Seconds that all tasks together may take to read it after a restart.
-    restart: Seconds
+    #: ByteSize of the state: weights, and what the optimizer keeps.
+    state: Annotated[ByteSize, Field(gt=0)]
+    #: PositiveSeconds that all tasks together may take to save it, data on storage.
+    save: PositiveSeconds
+    #: PositiveSeconds that all tasks together may take to read it after a restart.
+    restart: PositiveSeconds
 
 
 class Price(SiteModel):
@@ -373,7 +373,7 @@ class Price(SiteModel):
     source: str = Field(min_length=1)
     currency: str = Field(min_length=1)
     per_gb_month: Annotated[float, Field(gt=0, strict=True)]
-    capacity: Annotated[Bytes, Field(gt=0)]
+    capacity: Annotated[ByteSize, Field(gt=0)]
 
 
 class PartitionExtras(SiteModel):

@@ -28,9 +28,9 @@ from iogauge.core.units import (
     parse_seconds,
 )
 
-Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+ByteSize = Annotated[int, BeforeValidator(parse_bytes)]
 BytesPerSecond = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0)]
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
+PositiveSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
 Fraction = Annotated[float, BeforeValidator(parse_fraction)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
@@ -49,7 +49,7 @@ class Servers(SiteModel):
     count: Count
     nic: BytesPerSecond
     #: Memory of each server, from which it may answer (G3).
-    memory: Annotated[Bytes, Field(gt=0)] | None = None
+    memory: Annotated[ByteSize, Field(gt=0)] | None = None
     #: Servers in each box, if the storage comes in boxes: neighbours in the order of their targets.
     per_box: Count | None = None
 

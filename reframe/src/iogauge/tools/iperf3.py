@@ -27,7 +27,7 @@ ONE_TO_ALL, ALL_TO_ONE = "one_to_all", "all_to_one"
 #: Largest relative difference between figures of iperf3 that should be equal.
 _TOLERANCE: Final = 0.01
 
-Kind = Literal["pair", "one_to_all", "all_to_one"]
+TurnKind = Literal["pair", "one_to_all", "all_to_one"]
 End = Literal["sent", "received"]
 
 
@@ -35,7 +35,7 @@ End = Literal["sent", "received"]
 class StreamTurn:
     """Streams that run at the same time: pairs of sender and receiver."""
 
-    kind: Kind
+    kind: TurnKind
     streams: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
