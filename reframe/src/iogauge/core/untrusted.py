@@ -32,6 +32,16 @@ class NotFinite(ValueError):
     """A JSON number is not finite: NaN, Infinity, or too large for a float."""
 
 
+def is_number(value: object) -> bool:
+    """Return whether a value is a finite number (True and False are not)."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer that no float can hold
+        return False
+
+
 def open_file(path: str | os.PathLike[str], limit: int = LIMIT_BYTES) -> BinaryIO:
     """Open a regular file of at most ``limit`` bytes for reading; raises OSError that names it.
 

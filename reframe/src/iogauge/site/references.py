@@ -18,7 +18,6 @@ metric is recorded, and does not keep its case from a PASS by the others.
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, format_value
+from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site.extras import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
@@ -63,16 +63,6 @@ def mark_mistakes(file: str, mark: str, found: object, data: Mapping[Any, Any]) 
                 if name not in places
             ]
     return wrong
-
-
-def is_number(value: object) -> bool:
-    """Return whether a value is a finite number."""
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer that no float can hold
-        return False
 
 
 def accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:

@@ -21,8 +21,9 @@ from typing import Final
 
 from iogauge.core import units
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.untrusted import is_number
 from iogauge.tools.ior.options import DATA_TYPES
-from iogauge.tools.parsing import COMPLAINT, excerpt, is_number, local_moment, unique
+from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ of them are pure: they touch no file and no process.
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -19,7 +18,6 @@ from iogauge.core.measurement import Moment, ToolOutputError
 __all__ = [
     "COMPLAINT",
     "excerpt",
-    "is_number",
     "load_json_object",
     "local_moment",
     "member",
@@ -60,16 +58,6 @@ def load_json_object(text: str, start: int) -> tuple[dict[str, Any], int]:
     return value, end
 
 
-def is_number(value: object) -> bool:
-    """Return whether a value from JSON is a finite number (True and False are not)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
-
-
 def member(container: object, key: str, where: str) -> Any:
     """Return ``container[key]``; raises :class:`ToolOutputError` that names key and place."""
     if not isinstance(container, Mapping):
@@ -85,7 +73,7 @@ def non_negative(container: object, key: str, where: str) -> float:
     No tool counts beyond 64 bits: a larger number is damaged, and its products may be infinite.
     """
     value = member(container, key, where)
-    if not is_number(value) or not 0 <= value < 2**64:
+    if not untrusted.is_number(value) or not 0 <= value < 2**64:
         raise ToolOutputError(
             f"{where}: {key!r} is {excerpt(repr(value))}, expected a finite number of at least 0, of 64 "
             "bits at most"

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, Stonewall, ToolOutput, ToolOutputError
+from iogauge.core.untrusted import is_number
 from iogauge.tools.ior.options import DATA_TYPES
 from iogauge.tools.parsing import (
     excerpt,
-    is_number,
     load_json_object,
     local_moment,
     member,
