@@ -758,6 +758,20 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "disturber-has-no-metadata", "guards", "witness.py",
+        "    extra = beside\n    if not seen.access.o_direct:\n        extra += ",
+        "    extra = 0\n    if not seen.access.o_direct:\n        extra = beside + ",
+        "tests/unit/test_seen.py::test_g8_knows_the_metadata_of_a_disturber",
+        "a stream with O_DIRECT is refused for the metadata of its disturber on btrfs",
+    ),
+    Mutant(
+        "one-clock-of-all-servers", "guards", "witness.py",
+        "    if len(hosts) > 1 and not testimony.of_tasks:\n",
+        "    if False:\n",
+        "tests/unit/test_seen.py::test_servers_of_several_hosts_start_their_clocks_apart",
+        "fio on several hosts of one kernel is refused, because its servers do not start at the same time",
+    ),
+    Mutant(
         "credit-for-reads", "guards", "witness.py",
         '_WRITES_NOTHING: Final = {"read", "stat"}',
         '_WRITES_NOTHING: Final = {"none"}',
