@@ -304,6 +304,29 @@ def test_files_that_are_read_before_they_are_read(make_rig: Make, place: Place) 
     run.never_passed("G8: the tool read 128 MiB, as it says; .* for 256 MiB")
 
 
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(
+    ("fstype", "mount", "reader"),
+    [
+        pytest.param("btrfs", "max_inline=4095", "", id="data-among-metadata"),
+        ("ext4", "defaults", 'cat $(find "$IOG_DIR" -type f) >/dev/null'),
+    ],
+)
+def test_small_files_that_come_from_a_cache(
+    make_rig: Make, place: Place, fstype: str, mount: str, reader: str
+) -> None:
+    """btrfs keeps what is so small in its trees, whose cache nobody can empty. Or somebody reads the files before."""
+    target = place.formatted(fstype, mount=mount) / "t"
+    rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
+    names = ("create_rate", "read_rate", "remove_rate")
+    rig.write_references({"MdtestHard": {name: [*ANYTHING, "ops/s"] for name in names}})
+    if reader:
+        before = f'case "$rank $* " in "0 "*" -E "*) {reader} ;; esac'
+        rig.program("mdtest", f'{before}\nexec "$real" "$@"')
+    run = rig.run("-n", "MdtestHard")
+    run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
+
+
 SLOW_CLOCK = """
 import json, sys
 file = sys.argv[1]

@@ -160,10 +160,16 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
             memory_factor=extras.limits.memory_factor,
             evictions=evidence.evictions.get(seen.phase.name, ()),
             expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
-            data_bytes=seen.phase.data_bytes or 1,
+            data_bytes=seen.phase.data_bytes or _least_claimed(seen),
             fetched=[seen.case.fetched(testimony) for testimony in seen.testimonies],
             page_caches=len({view.cache_id for view in evidence.views}),
         )
+
+
+def _least_claimed(seen: PhaseSeen) -> int:
+    """Return the bytes that each execution read or more, as its tool says; 1 if the tool does not say them."""
+    claimed = [seen.claimed_bytes(output, seen.access.direction) for output in seen.outputs]
+    return min((count for count in claimed if count), default=1)
 
 
 def _seen_offset(seen: PhaseSeen) -> int | None:
