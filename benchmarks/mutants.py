@@ -758,6 +758,22 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "calls-not-counted", "guards", "witness.py",
+        "    if calls is not None and calls < (1 - TOLERANCE) * operations:\n",
+        "    if False:\n",
+        "tests/unit/test_guards.py::test_g8_wants_a_call_for_each_operation",
+        "a library gathers small transfers, and the operations per second are those of large ones",
+        passes=True,
+    ),
+    Mutant(
+        "small-files-have-no-bytes", "check", "mdtest.py",
+        "            return read\n        return replace(read, parse=_counting(self.file_bytes))\n",
+        "            return read\n        return read\n",
+        "tests/e2e/test_witness.py::test_small_files_that_come_from_a_cache",
+        "mdtest reads its files from a cache that nobody emptied",
+        passes=True,
+    ),
+    Mutant(
         "disturber-has-no-metadata", "guards", "witness.py",
         "    extra = beside\n    if not seen.access.o_direct:\n        extra += ",
         "    extra = 0\n    if not seen.access.o_direct:\n        extra = beside + ",

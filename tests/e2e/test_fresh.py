@@ -267,7 +267,7 @@ class TestEnvironment:
 
     def test_a_forged_count_of_the_kernel(self, fio_rig: Rig) -> None:
         """A count too many would make the true one incomplete, and so no witness."""
-        line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 0 end"
+        line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 1 1 0 end"
         fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
         run = fio_rig.run(*FIO)
         run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")

@@ -357,6 +357,43 @@ def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
     rig.run(*DIRECT).never_passed("G4: the tool reports 2.0", "it was told to run 4.00 s")
 
 
+LARGE_READS = """
+import json, sys
+file, factor = sys.argv[1], 256
+text = open(file).read()
+head, brace, body = text.partition("{")
+document = json.loads(brace + body)
+for options in (document.get("global options", {}), *(job["job options"] for job in document["jobs"])):
+    options.update({name: value for name, value in (("bs", "4096"),) if name in options})
+for job in document["jobs"]:
+    way = job["read"]
+    for name in way:
+        if name == "total_ios" or name.startswith("iops"):
+            way[name] *= factor
+    for times in (way["slat_ns"], way["clat_ns"], way["lat_ns"]):
+        for name in times:
+            if name == "percentile":
+                times[name] = {share: value // factor for share, value in times[name].items()}
+            else:
+                times[name] *= factor if name == "N" else 1 / factor
+open(file, "w").write(head + json.dumps(document))
+"""
+
+
+@pytest.mark.needs_fio
+def test_large_transfers_that_are_said_to_be_small(make_rig: Make, place: Place) -> None:
+    """As with a library that gathers them (IOBUF): all bytes travel, and operations and latencies fit each other."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("fio",))
+    rig.write_references(REFERENCES)
+    script = place.base / "large.py"
+    script.write_text(LARGE_READS)
+    large = "sed 's/^bs=.*/bs=1m/' randread.fio >large.fio"
+    measured = f'{large}\n"$real" "${{@/randread.fio/large.fio}}" && python3 {script} "$out"'
+    rig.program("fio", f'case "$out" in *randread*) {measured}; exit ;; esac\nexec "$real" "$@"')
+    run = rig.run("-n", "FioRandomRead%block=4KiB")
+    run.never_passed(r"G8: the tool read \d+ times, as it says; its tasks called the kernel \d+")
+
+
 CASES = {
     "FioRandomRead": ("-n", "FioRandomRead%block=128KiB"),
     "FioMetadata": ("-n", "FioMetadata"),

@@ -55,9 +55,7 @@ def witnesses(tasks: int) -> str:
     lines = []
     for task in range(tasks):
         node, number = divmod(task, TASKS)
-        told = (
-            f"iogauge-witness n{node + 1} 5.25 {9 + number / 100:.2f} - 16800000 4096 16777216 0 0"
-        )
+        told = f"iogauge-witness n{node + 1} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0"
         if number == 0:
             each = TASKS * 2**24 // 8
             osts = [f"fs-OST{index:04x}-osc-ffff={each * (index < 8)},0" for index in range(100)]

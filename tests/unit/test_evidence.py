@@ -419,7 +419,7 @@ def test_neighbours_are_told_once_each(stage: Path) -> None:
     assert collect(stage).neighbours == ("/s/a", "/s/b")
 
 
-LINE = "iogauge-witness n1 10.00 12.50 - 5 0 4 0 0 8:1=2,0 end\n"
+LINE = "iogauge-witness n1 10.00 12.50 - 5 0 1 0 4 0 0 8:1=2,0 end\n"
 
 
 @pytest.mark.parametrize(

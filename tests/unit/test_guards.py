@@ -1824,6 +1824,21 @@ def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction: str, w
         says(finding, "1 GiB", format_bytes(count), "within 5%")
 
 
+@pytest.mark.parametrize(
+    ("calls", "outcome"), [(95_000, OK), (94_999, Outcome.INVALID), (None, OK)]
+)
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_g8_wants_a_call_for_each_operation(
+    direction: str, calls: int | None, outcome: Outcome
+) -> None:
+    """A library that gathers small transfers in large ones (IOBUF) moves all bytes, and does not what was asked for."""
+    seen = counts(**{**HONEST, "operations": 100_000, "calls": calls})
+    finding = witness.bytes_witnessed(direction=direction, executions=[seen], source="sda")
+    assert finding.outcome is outcome, finding
+    if outcome is not OK:
+        says(finding, "100000 times, as it says", "called the kernel 94999 times")
+
+
 def test_g8_refuses_a_tool_that_says_too_little() -> None:
     seen = counts(**{**HONEST, "own": int(1.1 * GIB)})
     finding = witness.bytes_witnessed(direction="read", executions=[seen], source="sda")

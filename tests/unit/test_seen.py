@@ -433,6 +433,43 @@ def test_g8_knows_the_metadata_of_a_disturber(
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 
 
+@pytest.mark.parametrize(
+    ("parameters", "calls", "refused"),
+    [
+        ({"api": "POSIX"}, 1000, True),
+        ({}, 1000, True),
+        ({}, 4096, False),
+        ({"api": "MPIIO"}, 1000, False),  # which may gather what the tasks transfer
+    ],
+)
+def test_g8_counts_the_calls_of_posix(
+    left: Evidence, parameters: dict[str, str], calls: int, refused: bool
+) -> None:
+    """The tool says 4096 writes of 4 KiB. Its tasks wrote all bytes, and called the kernel less often."""
+    claimed = 16 << 20
+    outputs = []
+    for output in left.outputs["write"]:
+        wrote = dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=4096)
+        outputs.append(dataclasses.replace(output, phases=(wrote,), parameters=parameters))
+    heard = Witness(
+        host=left.views[0].host,
+        started=1.0,
+        ended=2.0,
+        synced=None,
+        asked=Moved(1 << 20, claimed),
+        calls=witness.Calls(30, calls),
+        moved=Moved(0, claimed),
+    )
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    evidence = dataclasses.replace(
+        left,
+        outputs={**left.outputs, "write": outputs},
+        testimony={"write": (testimony,) * len(outputs)},
+    )
+    (finding,) = bytes_witnessed_of(phase(evidence, 0))
+    assert (finding.outcome is Outcome.INVALID) is refused, finding
+
+
 def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
     """Half of what the tool says it wrote came from its tasks, and the kernel counts nothing for the device."""
     (output, *_) = left.outputs["write"]

@@ -15,6 +15,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
 from iogauge.evidence.witness import (
+    Calls,
     Moved,
     Witness,
     between,
@@ -85,6 +86,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
         ended=started + draw(SECONDS),
         synced=draw(st.none() | SECONDS),
         asked=draw(MOVED),
+        calls=Calls(draw(SUMS), draw(SUMS)),
         moved=draw(MOVED),
         # Sectors have 512 bytes.
         counters={
@@ -106,7 +108,10 @@ def line(seen: Witness) -> str:
         if name in seen.requests:
             counters += f",{seen.requests[name]},0"
     synced = "-" if seen.synced is None else f"{seen.synced:.2f}"
-    sums = f"{seen.asked.read} {seen.asked.written} {seen.moved.read} {seen.moved.written} 0"
+    sums = (
+        f"{seen.asked.read} {seen.asked.written} {seen.calls.read} {seen.calls.write} "
+        f"{seen.moved.read} {seen.moved.written} 0"
+    )
     devices = [
         f" {name}-{'osc' if 'OST' in name else 'mdc'}-ffff88={moved.read},{moved.written}"
         for name, moved in (seen.targets or {}).items()
@@ -123,8 +128,10 @@ def test_lines_come_back_and_other_lines_are_left(seen: list[Witness], noise: li
     others = [f"{text}\n" for text in noise]
     found, rest = parse("".join([*others, *map(line, seen)]))
     assert rest == "".join(others)
-    assert [(w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in found] == [
-        (w.host, w.asked, w.moved, dict(w.counters), w.requests, w.targets) for w in seen
+    assert [
+        (w.host, w.asked, w.calls, w.moved, dict(w.counters), w.requests, w.targets) for w in found
+    ] == [
+        (w.host, w.asked, w.calls, w.moved, dict(w.counters), w.requests, w.targets) for w in seen
     ]
     for one, other in zip(found, seen, strict=True):
         assert (one.started, one.ended) == pytest.approx((other.started, other.ended))
@@ -165,7 +172,7 @@ def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
 
 
 def lustre_line(devices: str, host: str = "n1", started: str = "10.00") -> str:
-    return f"{witness.WORD} {host} {started} 12.00 - 9 9 0 0 0{devices} end\n"
+    return f"{witness.WORD} {host} {started} 12.00 - 9 9 1 1 0 0 0{devices} end\n"
 
 
 def heard(*lines: str) -> witness.Testimony:

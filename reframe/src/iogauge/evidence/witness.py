@@ -49,7 +49,7 @@ _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _SUM: Final = r"(-?[0-9]{1,19})"
 _LINE: Final = re.compile(
-    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 5)}((?: \S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?)*) end"
+    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: \S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?)*) end"
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
 _DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
@@ -81,13 +81,25 @@ class Moved:
         return self.read if direction == "read" else self.written
 
 
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """How often tasks called read(2), write(2) and their like."""
+
+    read: int = 0
+    write: int = 0
+
+    def way(self, direction: str) -> int:
+        """Return the calls of a direction, ``read`` or ``write``."""
+        return self.read if direction == "read" else self.write
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """The kernel's word of one task, or of one node.
 
     ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
     of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
-    their like. ``moved`` are bytes that the process fetched from storage and sent there. They are
+    their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
     block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that the block devices
     finished, reads and writes. ``targets`` are bytes by target of a Lustre client
@@ -99,6 +111,7 @@ class Witness:
     ended: float
     synced: float | None
     asked: Moved
+    calls: Calls = Calls()
     moved: Moved
     counters: Mapping[str, Moved] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -164,6 +177,12 @@ class Testimony:
     def asked(self) -> Moved:
         """Return the bytes that all tasks asked for."""
         return sum((witness.asked for witness in self.witnesses), Moved())
+
+    @property
+    def calls(self) -> Calls:
+        """Return how often all tasks called the kernel."""
+        each = [witness.calls for witness in self.witnesses]
+        return Calls(sum(calls.read for calls in each), sum(calls.write for calls in each))
 
     @property
     def moved(self) -> Moved:
@@ -403,9 +422,9 @@ def parse(text: str) -> tuple[list[Witness], str]:
 
 
 def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
-    sums = [int(match[n]) for n in range(5, 10)]
+    sums = [int(match[n]) for n in range(5, 12)]
     counters, clients, requests = {}, {}, {}
-    for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[10], *more])):
+    for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[12], *more])):
         moved = Moved(int(read), int(written))
         if _DEVICE.fullmatch(name):
             counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
@@ -420,7 +439,8 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
         ended=float(match[3]),
         synced=float(match[4]) if match[4] else None,
         asked=Moved(sums[0], sums[1]),
-        moved=Moved(sums[2], max(0, sums[3] - sums[4])),
+        calls=Calls(sums[2], sums[3]),
+        moved=Moved(sums[4], max(0, sums[5] - sums[6])),
         counters=counters,
         requests=requests,
         targets=_by_target(clients, len(more)),

@@ -75,10 +75,13 @@ class Bytes:
 
     ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, at most
     ``most_asked`` if they read their data alone, ``own`` what the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
-    for all, ``least`` the lowest count on the way down to the disks.
+    for all, ``least`` the lowest count on the way down to the disks. The tool moved the bytes in ``operations``, for
+    which its tasks made ``calls``.
     """
 
     claimed: int
+    operations: int | None = None
+    calls: int | None = None
     asked: int | None = None
     most_asked: int | None = None
     own: int | None = None
@@ -96,7 +99,7 @@ def bytes_witnessed(
     required: bool = False,
 ) -> Finding:
     """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
-    the tasks. It also counts the bytes of everything under the mount: down to the disks, or in the
+    the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the
     client of the network file system.
 
     ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
@@ -152,6 +155,9 @@ def _objection(
             return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
     if seen.asked is not None and seen.most_asked is not None and seen.asked > seen.most_asked:
         return f"{claim}, as it says; its tasks asked the kernel for {format_bytes(seen.asked)}"
+    operations, calls = seen.operations or 0, seen.calls
+    if calls is not None and calls < (1 - TOLERANCE) * operations:
+        return f"the tool {done} {operations} times, as it says; its tasks called the kernel {calls} times for that"
     most = (1 + TOLERANCE) * seen.claimed + extra_bytes + SLACK_BYTES
     if seen.own is not None and seen.own > most:
         return f"{claim}, as it says; the kernel moved for its tasks {format_bytes(seen.own)}"
@@ -225,17 +231,28 @@ def _bytes_of(
         return None
     case, speaks = seen.case, testimony.speaks_of_tasks
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
-    # Who reads the data twice finds them in a cache. Tasks also read libraries, and MPI-IO reads what others send.
-    alone = way == "read" and not output.totals and output.parameters.get("api") in (None, "POSIX")
+    # MPI-IO merges what tasks transfer, and reads what others send.
+    posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
+    # Who reads the data twice finds them in a cache. Tasks also read libraries.
     most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
+    told = testimony.calls.read > 0 and posix and speaks and _synchronous(output)
     return Bytes(
         claimed=claimed,
+        operations=_operations(output, way),
+        calls=testimony.calls.way(way) if told else None,
         asked=testimony.asked.way(way) if speaks and _synchronous(output) else None,
-        most_asked=most if alone else None,
+        most_asked=most if posix and way == "read" else None,
         own=testimony.moved.way(way) if case.traits.accounts and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
     )
+
+
+def _operations(output: ToolOutput, way: str) -> int | None:
+    """Return how often an execution moved data in a direction, as its tool says; None if it does not say it."""
+    counts = [phase.operations for phase in output.phases if phase.name == way]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None
 
 
 def targets_witnessed(

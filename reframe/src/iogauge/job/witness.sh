@@ -7,9 +7,9 @@
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
 #
-#   iogauge-witness HOST START END SYNCED RCHAR WCHAR READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
+#   iogauge-witness HOST START END SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
 #
-# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before a look, or -. The five sums come from
+# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before a look, or -. The seven sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), or a Lustre client's
 # device in bytes (osc.*.stats, mdc.*.stats). After a command its growth is given; in a look its value, and the sums are 0:
@@ -27,9 +27,9 @@ set -f
 
 # Set the sums of this shell; all are 0 if the kernel does not count. Their order is the kernel's.
 account() {
-    rchar=0 wchar=0 fetched=0 stored=0 cancelled=0
+    rchar=0 wchar=0 syscr=0 syscw=0 fetched=0 stored=0 cancelled=0
     {
-        read -r _ rchar && read -r _ wchar && read -r _ && read -r _
+        read -r _ rchar && read -r _ wchar && read -r _ syscr && read -r _ syscw
         read -r _ fetched && read -r _ stored && read -r _ cancelled
     } 2>/dev/null <"/proc/$$/io"
 }
@@ -57,7 +57,7 @@ if [ "$1" = --look ]; then
     sync_directory
     iog_count
     iog_spill "$host" "$started"
-    echo "iogauge-witness $host $started $started $synced 0 0 0 0 0$counted end"
+    echo "iogauge-witness $host $started $started $synced 0 0 0 0 0 0 0$counted end"
     exit
 fi
 
@@ -72,7 +72,7 @@ fi
 # The agent on the first node looks at this process and its children while they run.
 [ "$number" != 0 ] || [ "$host" != "${IOG_HOST:-}" ] || echo $$ >"$IOG_TASK"
 account
-before="$rchar $wchar $fetched $stored $cancelled"
+before="$rchar $wchar $syscr $syscw $fetched $stored $cancelled"
 read -r started _ </proc/uptime
 
 iog_run "$@"
@@ -89,5 +89,5 @@ if [ "$counts" = 0 ]; then
 fi
 # shellcheck disable=SC2086 # one word for each sum
 set -- $before
-echo "iogauge-witness $host $started $ended $synced $((rchar - $1)) $((wchar - $2)) $((fetched - $3)) $((stored - $4))" \
-    "$((cancelled - $5))$counted end" >&2
+echo "iogauge-witness $host $started $ended $synced $((rchar - $1)) $((wchar - $2)) $((syscr - $3)) $((syscw - $4))" \
+    "$((fetched - $5)) $((stored - $6)) $((cancelled - $7))$counted end" >&2
