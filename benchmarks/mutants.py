@@ -758,6 +758,22 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "mount-in-the-directory", "job", "recorder.py",
+        " or m.point.startswith(inside)",
+        "",
+        "tests/unit/test_witness.py::test_the_recorder_sees_what_hides_the_directory_from_the_tool",
+        "a memory is mounted in the case's directory, and its files are those of the target",
+        passes=True,
+    ),
+    Mutant(
+        "flush-ends-halfway", "node", "below.py",
+        "        if not below.fsync and (reason := self.keeps_flushes(disk, directory, below)):\n",
+        "        if False and (reason := \"\"):\n",
+        "tests/unit/test_below.py::test_a_device_that_hands_no_flush_on_proves_no_fsync",
+        "fsync ends at a device that hands no flush on to the disk",
+        passes=True,
+    ),
+    Mutant(
         "calls-not-counted", "guards", "witness.py",
         "    if calls is not None and calls < (1 - TOLERANCE) * operations:\n",
         "    if False:\n",

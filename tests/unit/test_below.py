@@ -317,6 +317,32 @@ def test_fsync_without_barriers_proves_nothing(
     assert (tree.resolve("/over").fsync == "") is proves
 
 
+@pytest.mark.parametrize(
+    ("upper", "disk", "proves"),
+    [
+        ("write through", "write back", False),
+        ("write back", "write back", True),
+        ("write through", "write through", True),
+        # The kernel does not tell.
+        ("write through", "", True),
+        ("", "write back", True),
+    ],
+)
+def test_a_device_that_hands_no_flush_on_proves_no_fsync(
+    tree: Tree, upper: str, disk: str, proves: bool
+) -> None:
+    tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=disk)
+    tree.mount("/m", "ext4", "8:96")
+    tree.place("/m/file").touch()
+    told = {"loop__backing_file": "/m/file", "loop__dio": "1", "queue__write_cache": upper}
+    tree.device("loop5", "7:5", **told)
+    tree.mount("/over", "ext4", "7:5")
+    found = tree.resolve("/over").fsync
+    assert (found == "") is proves
+    if not proves:
+        assert "loop5 hands no flush on" in found and "sdz has a write cache" in found
+
+
 def test_an_overlay_without_an_upper_directory_takes_no_data(tree: Tree) -> None:
     tree.mount("/m", "overlay", options="ro,lowerdir=/a:/b")
     assert tree.resolve("/m") == Below()

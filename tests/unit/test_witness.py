@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import subprocess
@@ -627,7 +628,8 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
     beside = (
         f"mount -t tmpfs beside {tmp_path} && mkdir {case} && mount -t tmpfs 'a b' {case} || exit"
     )
-    for mounts, said in (("", False), (beside, True)):
+    below = f"mkdir {case}/tree && mount -t tmpfs part {case}/tree || exit"
+    for mounts, said in (("", False), (beside, True), (below, True)):
         words = ["unshare", "--mount", "sh", "-c", f"{mounts}\necho up; read -r end"]
         task = subprocess.Popen(words, stdin=-1, stdout=-1)
         with task:
@@ -640,8 +642,31 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
             task.stdin.close()
         recorder.write()
         assert (tmp_path / HIDDEN).exists() == said
-    assert parse_hidden((tmp_path / HIDDEN).read_text()) == [f"tmpfs from a b, mounted at {case}"]
+    assert parse_hidden((tmp_path / HIDDEN).read_text()) == [
+        f"tmpfs from a b, mounted at {case}",
+        f"tmpfs from part, mounted at {case}/tree",
+    ]
     assert parse_hidden("1.000\t[1, 2, 3]\n2.000\t[[\nx\n") == []
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_recorder_sees_that_the_target_lost_its_barriers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
+) -> None:
+    """What was mounted so from the beginning is judged by the layers below it."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([], directory=str(tmp_path))
+    (mounts,) = recorder._mounts.values()
+    assert mounts.mount is not None
+    without = dataclasses.replace(mounts.mount, options=f"{mounts.mount.options},nobarrier")
+    recorder._own = without if before else mounts.mount
+    mounts.mount = without
+    recorder._look_at_mounts(1.0, [])
+    recorder.write()
+    assert (tmp_path / HIDDEN).exists() is not before
+    if not before:
+        (said,) = parse_hidden((tmp_path / HIDDEN).read_text())
+        assert said.endswith(f"mounted at {without.point} with nobarrier")
 
 
 # --- the script itself ----------------------------------------------------------------------------

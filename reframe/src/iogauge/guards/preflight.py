@@ -107,7 +107,7 @@ def identity(
 ) -> Finding:
     """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
     sees the same file system (by its UUID) from the first byte to the end. On the first node nothing
-    is mounted over the case's directory while a tool runs.
+    is mounted over the case's directory or in it while a tool runs, and its mount keeps its barriers.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
     with any, but not with a declared one. ``hidden`` describes what was mounted over the case's directory.

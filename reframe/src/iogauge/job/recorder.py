@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.node import lustre
-from iogauge.node.mounts import Mount, parse_mountinfo, unescape
+from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo, unescape
 from iogauge.plan.stage import (
     ACTIVITY,
     ASKED,
@@ -129,7 +129,7 @@ def _files_below(directory: str) -> Iterator[str]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files_below(entry.path)
-            else:
+            elif entry.is_file(follow_symlinks=False):
                 yield entry.path
 
 
@@ -177,7 +177,7 @@ def libraries_of(processes: Sequence[int]) -> list[str]:
 
 
 class Mounts:
-    """The mounts that a process sees, and the one of them that a directory lies on."""
+    """The mounts that a process sees, and the one of them that a directory, or a part of it, lies on."""
 
     def __init__(self, process: int | str, directory: str) -> None:
         """Read the mounts of a process; raises OSError."""
@@ -192,10 +192,11 @@ class Mounts:
     def _read(self) -> None:
         self._file.seek(0)
         text = self._file.read().decode("utf-8", "surrogateescape")
+        inside = f"{self._directory}/"
         at = [
             m
             for m in parse_mountinfo(text)
-            if f"{self._directory}/".startswith(f"{m.point.rstrip('/')}/")
+            if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
         #: The last one hides those before it.
         self.mount: Mount | None = at[-1] if at else None
@@ -375,7 +376,10 @@ class Recorder:
             self._starting_until, self._close_until = 0.0, time.monotonic() + CLOSE_FOR_S
 
     def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
-        """Note a mount that hides the case's directory, also from a tool with mounts of its own."""
+        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own.
+
+        Note also if the target's own mount lost its barriers: fsync would empty no write cache any more.
+        """
         if self._directory is None or self._own is None:
             return
         for pid in processes:
@@ -385,8 +389,12 @@ class Recorder:
                     self._mounts[space] = Mounts(pid, self._directory)
         for mounts in self._mounts.values():
             mount = mounts.look()
-            if mount and _is_another(mount, self._own):
-                self._hidden.note(now, json.dumps([mount.type, mount.source, mount.point]))
+            if mount is None:
+                continue
+            lost = "" if no_barriers(self._own) else no_barriers(mount)
+            if lost or _is_another(mount, self._own):
+                point = f"{mount.point} with {lost}" if lost else mount.point
+                self._hidden.note(now, json.dumps([mount.type, mount.source, point]))
 
     def _held(self) -> tuple[int, int]:
         """Return the inodes and the bytes in use, 0 if the file system does not count them."""

@@ -33,6 +33,8 @@ from iogauge.node.mounts import (
     find_mount,
     is_upper,
     mount_by_name,
+    no_barriers,
+    option,
     traits,
     unescape,
     upper_directory,
@@ -149,11 +151,6 @@ def _on(name: str, below: Below) -> Below:
     )
 
 
-def _option(mount: Mount, pattern: str) -> str:
-    """Return the first mount option that matches as a whole, or nothing."""
-    return next((word for word in mount.options.split(",") if re.fullmatch(pattern, word)), "")
-
-
 def _asked(path: str, request: int, question: bytes) -> bytes:
     """Return the answer of an ioctl on a file or directory; empty if there is none."""
     with contextlib.suppress(OSError):
@@ -250,11 +247,11 @@ def _compressing(mount: Mount, attributes: int) -> str:
     """Return why a file system may shrink data; empty if no reason is known."""
     if mount.type == "zfs":
         return "zfs"
-    if word := _option(mount, "compress(-force)?=(?!no$|none$).+"):
+    if word := option(mount, "compress(-force)?=(?!no$|none$).+"):
         return f"{mount.type} compress={word.partition('=')[2]}"
     if attributes & _COMPRESSED and mount.type in ("btrfs", "f2fs"):
         return f"{mount.type}, which compresses what lies here (chattr +c or btrfs property)"
-    if mount.type == "f2fs" and _option(mount, r"compress_extension=\*"):
+    if mount.type == "f2fs" and option(mount, r"compress_extension=\*"):
         return "f2fs compress_extension=*"
     return ""
 
@@ -310,16 +307,16 @@ class _Walk:
 
     def unflushed(self, mount: Mount, below: Below) -> str:
         """Return a reason if fsync leaves data in the cache of a disk that forgets them without power."""
-        option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")
+        word = no_barriers(mount)
         forgets = [
             name
             for disk in below.disks
             if _text(self.place("sys/dev/block", disk), "queue/write_cache") != "write through"
             for name in [below.names.get(disk, disk)]
         ]
-        if not option or (below.disks and not forgets):
+        if not word or (below.disks and not forgets):
             return ""
-        return f"{mount.type} with {option}: fsync does not empty the write cache of {', '.join(forgets) or 'its disk'}"
+        return f"{mount.type} with {word}: fsync does not empty the write cache of {', '.join(forgets) or 'its disk'}"
 
     def journalled(self, mount: Mount, below: Below, attributes: int) -> str:
         """Return a reason if data go through a journal; ext4 ignores ``chattr +j`` with delalloc.
@@ -343,7 +340,7 @@ class _Walk:
 
     def encrypts_inline(self, mount: Mount, below: Below) -> bool:
         """Return whether the devices encrypt what fscrypt hands down (mount option inlinecrypt)."""
-        return bool(_option(mount, "inlinecrypt")) and all(
+        return bool(option(mount, "inlinecrypt")) and all(
             os.path.isdir(os.path.join(self.whole(device)[0], "queue/crypto"))
             for device in below.devices
         )
@@ -354,8 +351,8 @@ class _Walk:
             info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
             return self.btrfs_devices(info[16:32].hex()) if info else ()
         numbers = [mount.device, *self.journals(mount)]
-        for option in ("logdev", "rtdev") if mount.type == "xfs" else ():
-            if word := _option(mount, f"{option}=.+"):
+        for name in ("logdev", "rtdev") if mount.type == "xfs" else ():
+            if word := option(mount, f"{name}=.+"):
                 with contextlib.suppress(OSError):
                     device = self.place(unescape(word.partition("=")[2]))
                     numbers.append(_number(os.stat(device).st_rdev))
@@ -387,7 +384,7 @@ class _Walk:
         if beneath is None:
             return _unknown(f"an overlay, whose upper directory {upper} cannot be seen here")
         below = self.file_system(self.place(upper), beneath, above)
-        if _option(mount, "volatile|fsync=volatile"):
+        if option(mount, "volatile|fsync=volatile"):
             return replace(below, fsync="a volatile overlay ignores fsync")
         return below
 
@@ -411,12 +408,28 @@ class _Walk:
             below = _on(disk, join([self.device(number, above) for number in numbers]))
         else:
             below = _leaf(disk, directory)
+        if not below.fsync and (reason := self.keeps_flushes(disk, directory, below)):
+            below = replace(below, fsync=reason)
         if disk != name:
             below = _on(name, below)
         identity = _text(directory, "dm/uuid")
         if identity.startswith("VDO-") or identity.endswith("-vpool"):  # by vdo(8), by LVM
             below = replace(below, compresses="dm-vdo")
         return replace(below, names={number: name, **below.names})
+
+    def keeps_flushes(self, name: str, directory: str, below: Below) -> str:
+        """Return a reason if a device hands no flush on to a disk below it that has a write cache."""
+        if _text(directory, "queue/write_cache") != "write through":
+            return ""
+        own = _text(directory, "dev")
+        forgets = [
+            below.names.get(disk, disk)
+            for disk in below.disks
+            if disk != own and _text(self.whole(disk)[0], "queue/write_cache") == "write back"
+        ]
+        if not forgets:
+            return ""
+        return f"{name} hands no flush on (queue/write_cache: write through), but {', '.join(forgets)} has a write cache"
 
     def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
         """Return the stack below a loop device: that of its file, or of its block device."""
