@@ -981,9 +981,9 @@ MUTANTS = (
     ),
     # node
     Mutant(
-        "barriers-not-asked", "node", "below.py",
-        'option = _option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")',
-        'option = _option(mount, "barrier=0|fsync_mode=nobarrier")',
+        "barriers-not-asked", "node", "mounts.py",
+        'return option(mount, "nobarrier|barrier=0|fsync_mode=nobarrier")',
+        'return option(mount, "barrier=0|fsync_mode=nobarrier")',
         "tests/unit/test_below.py::test_fsync_without_barriers_proves_nothing",
         "writes count as stored that lie in the write cache of a disk",
         passes=True,
