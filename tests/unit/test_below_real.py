@@ -113,7 +113,7 @@ def journal_as_option(devices: Devices, loop: Path) -> Path:
 
 
 def journal_as_default(devices: Devices, loop: Path) -> Path:
-    run("mkfs.ext4", "-q", "-F", loop)
+    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", loop)
     run("tune2fs", "-o", "journal_data", loop)
     point = devices.mount(loop, "point")
     assert "data=journal" not in look(str(point)).mount.options  # type: ignore[union-attr]
@@ -122,7 +122,7 @@ def journal_as_default(devices: Devices, loop: Path) -> Path:
 
 def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
     (devices.folder / "root/directory").mkdir(parents=True)
-    run("mkfs.ext4", "-q", "-F", "-d", devices.folder / "root", loop)
+    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", "-d", devices.folder / "root", loop)
     run("debugfs", "-w", "-R", "set_inode_field /directory flags 0x84000", loop)
     return devices.mount(loop, "point", options="nodelalloc") / "directory"
 
