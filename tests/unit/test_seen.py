@@ -396,6 +396,18 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
     assert finding.outcome is outcome, finding
 
 
+def writes_heard(left: Evidence, outputs: list[Any], **says: Any) -> Evidence:
+    """The evidence if one task spoke of each execution that writes, and these are their outputs."""
+    times = {"started": 1.0, "ended": 2.0, "synced": None}
+    heard = Witness(host=left.views[0].host, **times, **says)
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    return dataclasses.replace(
+        left,
+        outputs={**left.outputs, "write": outputs},
+        testimony={"write": (testimony,) * len(outputs)},
+    )
+
+
 @pytest.mark.parametrize(("operations", "refused"), [(None, True), (500, True), (5000, False)])
 def test_g8_knows_the_metadata_of_a_disturber(
     left: Evidence, operations: int | None, refused: bool
@@ -411,19 +423,11 @@ def test_g8_knows_the_metadata_of_a_disturber(
         outputs.append(
             dataclasses.replace(output, phases=(wrote,), totals=totals, disturber=beside)
         )
-    heard = Witness(
-        host=left.views[0].host,
-        started=1.0,
-        ended=2.0,
-        synced=None,
+    evidence = writes_heard(
+        left,
+        outputs,
         asked=Moved(1 << 20, claimed),
         moved=Moved(0, claimed + (50 << 20)),
-    )
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
-    evidence = dataclasses.replace(
-        left,
-        outputs={**left.outputs, "write": outputs},
-        testimony={"write": (testimony,) * len(outputs)},
     )
     seen = phase(evidence, 0, o_direct=True)
     of_local = dataclasses.replace(
@@ -451,20 +455,12 @@ def test_g8_counts_the_calls_of_posix(
     for output in left.outputs["write"]:
         wrote = dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=4096)
         outputs.append(dataclasses.replace(output, phases=(wrote,), parameters=parameters))
-    heard = Witness(
-        host=left.views[0].host,
-        started=1.0,
-        ended=2.0,
-        synced=None,
+    evidence = writes_heard(
+        left,
+        outputs,
         asked=Moved(1 << 20, claimed),
         calls=witness.Calls(30, calls),
         moved=Moved(0, claimed),
-    )
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
-    evidence = dataclasses.replace(
-        left,
-        outputs={**left.outputs, "write": outputs},
-        testimony={"write": (testimony,) * len(outputs)},
     )
     (finding,) = bytes_witnessed_of(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
@@ -476,19 +472,11 @@ def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
     claimed = 8 << 30
     phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed),)
     outputs = [dataclasses.replace(one, phases=phases) for one in left.outputs["write"]]
-    heard = Witness(
-        host=left.views[0].host,
-        started=1.0,
-        ended=2.0,
-        synced=None,
+    evidence = writes_heard(
+        left,
+        outputs,
         asked=Moved(1 << 20, claimed),
         moved=Moved(0, claimed // 2),
-    )
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
-    evidence = dataclasses.replace(
-        left,
-        outputs={**left.outputs, "write": outputs},
-        testimony={"write": (testimony,) * len(outputs)},
     )
     seen = phase(evidence, 0)
     local = dataclasses.replace(

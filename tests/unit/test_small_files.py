@@ -1,0 +1,52 @@
+"""Which reads of mdtest claim bytes, so that a cache behind them is found."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iogauge.check.mdtest import MdtestCheck
+from iogauge.core.measurement import Phase, ToolOutput
+from iogauge.plan.case import Access, PhasePlan
+from support.extras import extras
+
+DATA = 3901 * 40
+
+
+@pytest.mark.parametrize(
+    ("target", "random", "claims", "data_bytes"),
+    [
+        ({"type": "ext4"}, False, True, None),  # a stonewall may leave fewer files
+        ({"type": "ext4"}, True, True, DATA),
+        ({"type": "btrfs", "compresses": True}, False, False, None),
+        ({"type": "btrfs", "compresses": True}, True, False, None),
+        ({"type": "lustre"}, False, False, None),  # the answer to open(2) may hold the data
+        ({"type": "lustre"}, True, True, DATA),
+    ],
+)
+def test_reads_of_small_files_claim_bytes(
+    target: dict[str, Any],
+    random: bool,
+    claims: bool,
+    data_bytes: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
+    monkeypatch.setattr("iogauge.check.mdtest._parse", lambda printed: output)
+    read = PhasePlan(
+        name="read",
+        command=["mdtest"],
+        launch="tasks",
+        parse=lambda printed: output,
+        rates={},
+        access=Access(direction="read"),
+    )
+    site = extras(target={"path": "/scratch", **target})
+    check = SimpleNamespace(site=site, random_reads=random, file_bytes=3901)
+    counted = MdtestCheck._counted(check, read, DATA)  # type: ignore[arg-type]
+    assert counted.data_bytes == data_bytes
+    assert counted.parse is not None
+    (phase,) = counted.parse(SimpleNamespace()).phases  # type: ignore[arg-type]
+    assert phase.bytes_moved == (DATA if claims else None)
