@@ -506,6 +506,23 @@ def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
         )
 
 
+def test_g1_compares_with_what_the_tool_says_if_the_plan_does_not_know(left: Evidence) -> None:
+    """mdtest after a stonewall: the plan knows no bytes, and each execution claims others."""
+    (output, *_) = left.outputs["read"]
+    outputs = [
+        dataclasses.replace(output, phases=(dataclasses.replace(output.phases[0], bytes_moved=n),))
+        for n in (3901, 7802)
+    ]
+    seen = phase(dataclasses.replace(left, outputs={**left.outputs, "read": outputs}), 1)
+    assert cache._least_claimed(seen) == 3901
+    unknown = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, data_bytes=None))
+    asked: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "client_cache", lambda **words: asked.append(words["data_bytes"]))
+        list(cache.client_cache_of(unknown))
+    assert asked == [3901]
+
+
 def told(left: Evidence, *written: int) -> Evidence:
     """The evidence of nodes whose only device wrote so many bytes in each execution that writes."""
     views = tuple(
