@@ -566,6 +566,22 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "linked-tree", "job", "recorder.py",
+        "                if entry.is_symlink():",
+        "                if False:",
+        "tests/unit/test_witness.py::test_a_link_is_no_file_of_a_case",
+        "files behind a symbolic link count as files of the target",
+        passes=True,
+    ),
+    Mutant(
+        "hard-links", "job", "recorder.py",
+        "                    if number not in numbers or entry.stat(follow_symlinks=False).st_nlink == 1:",
+        "                    if True:",
+        "tests/unit/test_witness.py::test_a_link_is_no_file_of_a_case",
+        "hard links count as files",
+        passes=True,
+    ),
+    Mutant(
         "files-not-looked-at", "guards", "preflight.py",
         "            made.append(Made(files=files, written=written, found=case.found_after(testimony)))",
         "            made.append(Made(files=0, written=written, found=case.found_after(testimony)))",

@@ -419,11 +419,10 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "case",
     [
-        "FioRandomRead",
         "IorPosix",
         *(
             pytest.param(case, marks=_BY_NIGHT)
-            for case in ("FioMetadata", "IorPosix direct", "MdtestEasy")
+            for case in ("FioRandomRead", "FioMetadata", "IorPosix direct", "MdtestEasy")
         ),
     ],
 )
@@ -555,6 +554,10 @@ def test_files_that_are_hidden_from_the_target(make_rig: Make, place: Place, who
     )
 
 
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_a_disk_that_others_share_request_by_request",
+    "unit/test_guards.py::test_g19_sees_others",
+)
 @pytest.mark.needs_fio
 def test_a_writer_beside_metadata(make_rig: Make, place: Place) -> None:
     """Others write to the disk while files are made: half of its bandwidth is theirs."""
@@ -618,7 +621,7 @@ def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
         f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"; exit $rc',
     )
     rig.run("-n", "FioMetadata").never_passed(
-        r"G9: 4000 file\(s\) were made, and the case's directory holds 0: the files lay elsewhere"
+        r"G9: 4000 file\(s\) were made, and the case's directory holds 0, not counting links: the files lay elsewhere"
     )
 
 
@@ -638,6 +641,32 @@ def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) ->
     )
     rig.run("-n", "FioMetadata").never_passed(
         r"G19: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
+    )
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    "links",
+    [
+        'ln "$IOG_DIR/0" "$IOG_DIR/$n"',
+        ': >"$IOG_DIR/$n"; [ "$n" != 1 ] || ln -s /dev/shm "$IOG_DIR/link"',
+    ],
+    ids=["hard", "symbolic"],
+)
+def test_files_that_are_links(make_rig: Make, place: Place, links: str) -> None:
+    """As above, on a file system that counts no inodes: 400 names, and few files of their own."""
+    rig = make_rig(
+        target=place.formatted("btrfs") / "t", tools=("fio",), limits={"case_files": 4000}
+    )
+    rig.write_references(REFERENCES)
+    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    some = f': >"$IOG_DIR/0"; for n in $(seq 400); do {links}; done'
+    rig.program(
+        "fio",
+        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"\n{some}\nexit $rc',
+    )
+    rig.run("-n", "FioMetadata").never_passed(
+        r"G9: 4000 file\(s\) were made, and the case's directory holds \d, not counting links"
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -447,19 +450,69 @@ def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert seen.files is None
 
 
+def counted_in(case: Path) -> list[int]:
+    """Let the agent count the files of a case, and return all that it has counted."""
+    looks_at.note_found(str(case))
+    return [found for _, found in parse_counts(Path(FOUND).read_text())]
+
+
 def test_the_files_of_a_case_are_counted_up_to_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     below = tmp_path / "case" / "tree"
     below.mkdir(parents=True)
-    # Not a file: what lies behind it may be anywhere.
-    (below.parent / "link").symlink_to(tmp_path)
     for count in (0, 7, 250):
         for number in range(count):
             (below / str(number)).touch()
-        looks_at.note_found(str(below.parent))
-    assert [found for _, found in parse_counts((tmp_path / FOUND).read_text())] == [0, 7, 100]
+        counted = counted_in(below.parent)
+    assert counted == [0, 7, 100]
+
+
+def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lies behind a symbolic link may be anywhere, though 200 files lie beside it; a hard link makes no file."""
+    monkeypatch.chdir(tmp_path)
+    case, other = tmp_path / "case", tmp_path / "other"
+    for tree in (case / "tree.0", other):
+        tree.mkdir(parents=True)
+        for number in range(200):
+            (tree / str(number)).touch()
+    (case / "tree.1").symlink_to(other)
+    assert counted_in(case) == [0]
+    (case / "tree.1").unlink()
+    assert counted_in(case)[-1] == 100
+    for number in range(200):
+        (case / "tree.0" / str(number)).unlink()
+        os.link(other / "0", case / "tree.0" / str(number))
+    assert counted_in(case)[-1] == 1
+
+
+def test_names_with_one_number_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A FUSE that has no numbers gives every name the same; its files have one name each all the same."""
+    monkeypatch.chdir(tmp_path)
+    case = tmp_path / "case"
+    case.mkdir()
+    for name in "abc":
+        (case / name).touch()
+    scan = os.scandir
+
+    class Entry:
+        def __init__(self, entry: os.DirEntry[str]) -> None:
+            self._entry = entry
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._entry, name)
+
+        def inode(self) -> int:
+            return 0xFFFFFFFF
+
+    @contextlib.contextmanager
+    def scandir(path: str) -> Iterator[Iterator[Entry]]:
+        with scan(path) as entries:
+            yield map(Entry, entries)
+
+    monkeypatch.setattr(looks_at.os, "scandir", scandir)
+    assert counted_in(case) == [3]
 
 
 def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

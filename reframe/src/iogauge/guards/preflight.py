@@ -45,7 +45,7 @@ class Made:
 def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
     """G9: the target of metadata is storage, not memory, and fsync reaches it. After files were
     made, and before the next phase, the first node finds them in the case's directory: 100 at least,
-    if there are so many. While files are made, the target's devices write at least 64 bytes for each.
+    if there are so many. Links do not count. While files are made, the target's devices write at least 64 bytes for each.
     """
     rule = Rule("G9", "a file system with storage behind it", "Choose another target")
     if traits.cache == "memory":
@@ -55,7 +55,8 @@ def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
     for one in made:
         if one.found is not None and one.found < min(one.files, MOST_FOUND):
             return rule.invalid(
-                f"{one.files} file(s) were made, and the case's directory holds {one.found}: the files lay elsewhere"
+                f"{one.files} file(s) were made, and the case's directory holds {one.found}, not counting links: "
+                "the files lay elsewhere"
             )
         least = one.files * _INODE_BYTES
         if one.files >= LEAST_FILES and one.written is not None and one.written < least:

@@ -17,6 +17,7 @@ import os
 import re
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -115,7 +116,8 @@ def of_lustre(fsname: str, root: Path = Path("/")) -> _Moved:
 def note_found(directory: str) -> None:
     """Record how many files a directory holds, counted up to a limit; raises OSError of the stage alone.
 
-    Only names are read: no client learns what a later phase asks of a file.
+    Only names are read: no client learns what a later phase asks of a file. The count ends at a symbolic link, which no
+    tool makes: the files behind it lie elsewhere.
     """
     found = sum(1 for _ in islice(_files_below(directory), MOST_FOUND))
     now = time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -124,13 +126,24 @@ def note_found(directory: str) -> None:
 
 
 def _files_below(directory: str) -> Iterator[str]:
-    """Yield files as their names are read; what cannot be read is left out."""
-    with contextlib.suppress(OSError), os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files_below(entry.path)
-            elif entry.is_file(follow_symlinks=False):
-                yield entry.path
+    """Yield files up to the first symbolic link, the upper levels first; what cannot be read is left out.
+
+    A hard link is no file of its own. Some file systems give all names one number: only a file's status tells then.
+    """
+    numbers: set[int] = set()
+    waiting = deque([directory])
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in entries:
+                if entry.is_symlink():
+                    return
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    number = entry.inode()
+                    if number not in numbers or entry.stat(follow_symlinks=False).st_nlink == 1:
+                        numbers.add(number)
+                        yield entry.path
 
 
 def _content(file: str) -> bytes:
