@@ -127,7 +127,15 @@ def rig_on(make_rig: Callable[..., Rig], point: Path) -> Rig:
             ),
         ),
         (encrypted, RANDOM_READ, r"honour \(ext4 encrypts what lies here"),
-        (hidden, RANDOM_READ, r"honour \(loop\d+, whose file .* cannot be seen here"),
+        pytest.param(
+            hidden,
+            RANDOM_READ,
+            r"honour \(loop\d+, whose file .* cannot be seen here",
+            marks=pytest.mark.nightly(
+                "e2e/test_below.py::test_what_lies_below_is_no_storage",
+                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
+            ),
+        ),
         pytest.param(
             partition,
             RANDOM_READ,
@@ -139,8 +147,24 @@ def rig_on(make_rig: Callable[..., Rig], point: Path) -> Rig:
         ),
         (zram, RANDOM_READ, r"memory, not storage \(zram0, compressed memory\)"),
         (half_in_memory, RANDOM_READ, r"memory, not storage \(loop\d+ on tmpfs"),
-        (hidden_upper, RANDOM_READ, r"upper directory .* cannot be seen here"),
-        (on_fuse, RANDOM_READ, r"honour \(loop\d+ on fuse"),
+        pytest.param(
+            hidden_upper,
+            RANDOM_READ,
+            r"upper directory .* cannot be seen here",
+            marks=pytest.mark.nightly(
+                "e2e/test_below.py::test_what_lies_below_is_no_storage",
+                "unit/test_below_real.py::test_an_overlay_in_memory_is_memory_until_it_is_hidden",
+            ),
+        ),
+        pytest.param(
+            on_fuse,
+            RANDOM_READ,
+            r"honour \(loop\d+ on fuse",
+            marks=pytest.mark.nightly(
+                "e2e/test_below.py::test_what_lies_below_is_no_storage",
+                "unit/test_below_real.py::test_a_loop_device_on_fuse_proves_nothing",
+            ),
+        ),
         pytest.param(
             hidden,
             METADATA,

@@ -92,6 +92,10 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
     assert used["read_iops"]["source"] == "calibrated by iogauge from records of this site"
 
 
+@pytest.mark.nightly(
+    "e2e/test_calibrate.py::test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by",
+    "unit/test_calibrate.py::test_a_reference_is_never_lowered_without_a_reason",
+)
 def test_a_slower_month_lowers_nothing_without_a_reason(rig: Rig, real: dict[str, Any]) -> None:
     rig.write_references(None)
     remember(rig, real, CALM)

@@ -111,6 +111,11 @@ class TestIor:
             r"'\S+=ior-write.[01].ranks.csv' instead of '\S+=ior-write.[01].ranks.csv'"
         )
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestIor::test_output_of_one_repetition_for_another",
+        "e2e/test_fresh.py::TestIor::test_date_of_another_year",
+        "unit/test_guards.py::test_g22_objects",
+    )
     def test_output_of_the_write_for_the_read(self, ior_rig: Rig) -> None:
         edit = 'sed "s/ior-write/ior-read/; s/\\"access\\": \\"write\\"/\\"access\\": \\"read\\"/" '
         ior_rig.damage("ior", "ior-read.2.json", edit + 'ior-write.2.json >"$out"')
@@ -248,6 +253,10 @@ class TestFio:
         )
         fio_rig.run(*FIO).never_passed(f"G22: fio .*, randread, repetition 1: '{key}' is 20")
 
+    @pytest.mark.nightly(
+        "e2e/test_fresh.py::TestIor::test_another_version_for_some",
+        "unit/test_guards.py::test_g22_objects",
+    )
     def test_another_version_for_the_reads(self, fio_rig: Rig) -> None:
         edit = 's/"fio version" : "fio-[^"]*"/"fio version" : "fio-9.9"/'
         fio_rig.damage("fio", "fio-randread.*", f"sed -i '{edit}' \"$out\"")

@@ -91,6 +91,9 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> 
     assert whole(rig) == ["FAIL", "PASS"]
 
 
+@pytest.mark.nightly(
+    "e2e/test_full_state.py::test_a_case_that_cannot_be_recorded_does_not_pass",
+)
 @pytest.mark.parametrize("place", [("history", ",mode=755")], indirect=True)
 def test_the_suites_own_command_says_so_too(rig: Rig, place: Path) -> None:
     rig.program("fio", FILL.format(place=place))

@@ -132,7 +132,7 @@ def findings(done: Run, guard: str) -> list[dict[str, Any]]:
     ("check", "cache"),
     [
         (PER_PROCESS, "buffered"),
-        (SHARED, "direct"),
+        pytest.param(SHARED, "direct", marks=_OTHER_WAY),
         pytest.param(PER_PROCESS, "direct", marks=_OTHER_WAY),
         pytest.param(SHARED, "buffered", marks=_OTHER_WAY),
     ],

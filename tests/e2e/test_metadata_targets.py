@@ -95,7 +95,7 @@ def test_what_lustre_did_not_give_is_not_believed(
 def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
     # The stand-in tells the layout of a file slowly, so there are few, and their phases may be too short (G4).
     sizes = [0, 3901, 65536] if FULL else [3901]
-    done = measured(f"^MdtestDom.*size=({'|'.join(map(str, sizes))})$", files=800)
+    done = measured(f"^MdtestDom.*size=({'|'.join(map(str, sizes))})$", files=400)
     by_size = {one["parameters"]["size"]: one for one in done.records}
     assert sorted(by_size) == sizes, done.out
     for size, record in by_size.items():

@@ -78,7 +78,7 @@ class TestAcceptance:
         rig = make_rig(tools=("ior",), limits={"repetitions": 2, "case_bytes": "24 MiB"})
         data = rig.settings()
         (partition,) = data["systems"][0]["partitions"]
-        partition["extras"]["tiers"] = {"quick": {"case_bytes": "768 MiB", "writes_first": True}}
+        partition["extras"]["tiers"] = {"quick": {"case_bytes": "192 MiB", "writes_first": True}}
         rig.write_settings(data)
         return rig
 
@@ -102,7 +102,7 @@ class TestAcceptance:
             *("evict-read.0", "read.0", "evict-read.1", "read.1", "evict-read.2", "read.2"),
         ]
         # Three sets of files, of what the limits allow together.
-        assert " -b 128m " in direct["commands"][0]
+        assert " -b 32m " in direct["commands"][0]
         rig.assert_clean()
 
     def test_a_run_may_ask_for_it(self, rig: Rig) -> None:

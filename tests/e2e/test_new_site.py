@@ -21,6 +21,7 @@ import yaml
 from e2e.rig import ROOT, Rig
 from support import hanging
 from support import slurm as slurms
+from support.depth import FULL
 from support.hosts import Hosts
 from support.slurm import Slurm
 
@@ -102,12 +103,13 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
     sites = {"IOGAUGE_SITES": str(base / "repository" / "sites")}
-    # Its own site and one of the clone: a dry run of each.
-    checked = installed.run("iogauge", "validate", "mine", "oist-saion", **sites)
-    assert "mine: ok" in checked
-    assert "oist-saion: ok" in checked
-    listed = installed.run("sh", "-c", 'eval "$(iogauge site paths)"; reframe -l -t fio', **sites)
-    assert "FioRandomRead %block=4KiB" in listed
+    # Its own site and, by night, one of the clone: a dry run of each.
+    names = ("mine", "oist-saion") if FULL else ("mine",)
+    checked = installed.run("iogauge", "validate", *names, **sites)
+    assert all(f"{name}: ok" in checked for name in names)
+    if FULL:
+        words = ("sh", "-c", 'eval "$(iogauge site paths)"; reframe -l -t fio')
+        assert "FioRandomRead %block=4KiB" in installed.run(*words, **sites)
     case = ("-n", "FioRandomRead%block=128KiB", "--system=mine", "-S", "repetitions=1")
     installed.run("iogauge", "run", *case, **sites)
     history = base / "state" / "iogauge" / "history" / "mine"

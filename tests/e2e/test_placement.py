@@ -78,6 +78,10 @@ def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
     assert "ower scale.tasks_per_node" in found["remedy"]
 
 
+@pytest.mark.nightly(
+    "e2e/test_placement.py::test_more_tasks_than_cores",
+    "unit/test_guards.py::test_g15_believes",
+)
 def test_more_tasks_than_cores_where_the_sweep_says_so(make_rig: Callable[..., Rig]) -> None:
     cores = usable_cores()
     rig = make_rig(tools=("ior",), tasks=2)

@@ -348,6 +348,9 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
     assert not list(done.stage.rglob("write.*.out"))
 
 
+@pytest.mark.nightly(
+    "e2e/test_scenarios.py::test_stripes_that_are_too_large_are_refused_before_the_first_byte",
+)
 def test_the_plan_knows_stripes_that_are_too_large(make_rig: Callable[..., Rig]) -> None:
     rig = striped(make_rig)
     rig.cold = (

@@ -131,6 +131,9 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
     assert "spack-repo/spack_repo/iogauge" in done.stdout
 
 
+@pytest.mark.nightly(
+    "spack/test_spack.py::test_every_environment_concretizes_and_all_agree",
+)
 @pytest.mark.slow
 def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, builtin, tmp_path):
     copy = tmp_path / "environments"

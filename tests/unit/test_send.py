@@ -10,7 +10,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from e2e import warm
 from iogauge.alarm import receivers
 from iogauge.alarm.charts import Curve, Run
 from iogauge.alarm.collect import Alarm, Trouble
@@ -397,17 +397,11 @@ def test_a_note_outside_of_gitlab() -> None:
 
 
 def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
-    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
+    """Run the command as users do, without the start of an interpreter; return its status and what it printed."""
     environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
-    done = subprocess.run(
-        [sys.executable, "-c", code, "alarm", *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    return done.returncode, done.stdout + done.stderr
+    started = warm.server().start(["iogauge", "alarm", *words], home, environment)
+    out, _ = started.communicate(timeout=120)
+    return started.wait(), out
 
 
 def test_each_receiver_gets_its_own_token(serve: Callable[..., Server]) -> None:

@@ -649,6 +649,11 @@ def test_setup_without_network_names_the_other_way(project: Project) -> None:
     assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR ci/setup" in done.stderr
     assert not (project.root / ".venv/.iogauge-runtime").exists(), "half made is not ready"
 
+
+@pytest.mark.slow
+@pytest.mark.nightly("unit/test_setup.py::test_setup_without_network_names_the_other_way")
+def test_setup_names_a_wheel_that_is_not_there(project: Project) -> None:
+    stub(project.bin / "python3", f'exec "{sys.executable}" "$@"')
     empty = project.root / "wheels"
     empty.mkdir()
     done = setup(project, PIP_NO_INDEX="1", PIP_FIND_LINKS=str(empty))
