@@ -93,9 +93,6 @@ def test_the_whole_state_is_saved_and_read_cold(saved: Run) -> None:
         )
 
 
-@pytest.mark.nightly(
-    "e2e/test_training.py::test_a_budget_that_is_kept_passes_and_another_fails",
-)
 def test_another_size_has_no_budget(rig: Rig) -> None:
     case = ("-n", "^Checkpoint%model=small%files=shared")
     done = rig.run(*case, "-S", f"total_bytes={96 * MIB}")
