@@ -263,7 +263,8 @@ class Rig:
             "case_bytes": "128 MiB",
             # On ext4 without a journal each new file is looked for among all that were removed lately.
             "case_files": 4_000,
-            "phase_seconds": "1 s",
+            # What reads for as long as it is told does so at full speed. Tests to which the time matters give another.
+            "phase_seconds": "0.5 s",
             "repetitions": 1,
             "tier": "quick",
             "max_fill": "99 %",
@@ -284,9 +285,6 @@ class Rig:
             "scale": {"nodes": 1, "tasks_per_node": self.tasks},
             "limits": limits | self.limits,
         }
-        if "phase_seconds" not in self.limits:
-            # The case of most tests: it reads for as long as it is told, at full speed.
-            extras["cases"] = {"FioRandomRead": {"phase_seconds": "0.5 s"}}
         if self.topology:
             extras["topology"] = self.topology
         partition = {

@@ -158,6 +158,7 @@ def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
     ("told", "seconds"),
     [
         ({"runtime": "30s", "time_based": "1"}, 30.0),
+        ({"runtime": "2500ms", "time_based": "1"}, 2.5),
         ({"runtime": "30s"}, None),
         ({"runtime": "30s", "time_based": "0"}, None),
         ({"time_based": "1"}, None),
@@ -203,7 +204,9 @@ def test_two_loads_at_the_same_time() -> None:
     assert turned["disturbed"]["startdelay"] == "1s"
 
 
-@pytest.mark.parametrize("change", [{"runtime_s": 0}, {"engine": "filedelete"}])
+@pytest.mark.parametrize(
+    "change", [{"runtime_s": 0}, {"runtime_s": 0.0001}, {"engine": "filedelete"}]
+)
 def test_only_creates_with_an_end_go_on_and_on(change: dict[str, Any]) -> None:
     job = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
     with pytest.raises(ValueError, match=r"runtime_s is 0|endless is for filecreate"):
@@ -535,7 +538,7 @@ def test_refused_options(changes: dict[str, Any], message: str) -> None:
     files=st.integers(1, 9),
     numjobs=st.integers(1, 256),
     iodepth=st.integers(1, 64),
-    runtime=st.integers(0, 900),
+    milliseconds=st.integers(0, 900) | st.integers(0, 900).map(lambda seconds: 1000 * seconds),
     pattern=st.sampled_from(["read", "write", "randread", "randwrite"]),
 )
 def test_job_file_says_what_the_job_says(
@@ -544,7 +547,7 @@ def test_job_file_says_what_the_job_says(
     files: int,
     numjobs: int,
     iodepth: int,
-    runtime: int,
+    milliseconds: int,
     pattern: options.Pattern,
 ) -> None:
     made = job(
@@ -555,7 +558,7 @@ def test_job_file_says_what_the_job_says(
         numjobs=numjobs,
         engine="io_uring",
         iodepth=iodepth,
-        runtime_s=runtime,
+        runtime_s=milliseconds / 1000,
     )
     parser = configparser.ConfigParser(interpolation=None)
     parser.read_string(made.job_file())
@@ -569,7 +572,9 @@ def test_job_file_says_what_the_job_says(
     assert sizes[1] * int(found["nrfiles"]) * int(found["numjobs"]) == made.bytes_total
     assert int(found["iodepth"]) == iodepth
     assert found["rw"] == pattern
-    assert found.get("runtime") == (f"{runtime}s" if runtime else None)
+    seconds, rest = divmod(milliseconds, 1000)
+    said = f"{milliseconds}ms" if rest else f"{seconds}s"
+    assert found.get("runtime") == (said if milliseconds else None)
 
 
 # --- the real program -----------------------------------------------------------------------------
@@ -678,7 +683,7 @@ def test_real_files_in_a_directory_for_each_process(tmp_path: Path) -> None:
         {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False},
         {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
         {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
-        {"pattern": "read", "block_bytes": 2**20, "runtime_s": 1},
+        {"pattern": "read", "block_bytes": 2**20, "runtime_s": 0.4},
         {"pattern": "randread", "engine": "libaio", "iodepth": 8, "percentiles": True},
     ],
     ids=str,
@@ -688,7 +693,9 @@ def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
     (phase,) = run(made, tmp_path).phases
     assert phase.name == ("write" if made.pattern.endswith("write") else "read")
     assert phase.transfer_bytes == made.block_bytes
-    if not made.runtime_s:
+    if made.runtime_s:
+        assert phase.seconds >= 0.95 * made.runtime_s
+    else:
         assert phase.bytes_moved == made.bytes_total
     rates = {name: rate.value for name, rate in phase.rates.items()}
     assert 0 < rates["latency_p50"] <= rates["latency_p99"] <= rates["latency_p999"]

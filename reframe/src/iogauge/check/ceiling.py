@@ -151,9 +151,7 @@ class MemoryCeilingCheck(OneNodeFioCheck):
                 f"node.memory is {self.site.node.memory} bytes: a sixteenth leaves less than 1 MiB for each of "
                 f"{tasks} task(s)"
             )
-        job = memory_job(
-            file_bytes=size, numjobs=tasks, runtime_s=max(1, int(limits.phase_seconds))
-        )
+        job = memory_job(file_bytes=size, numjobs=tasks, runtime_s=limits.phase_seconds)
         return _of_fio(self, "memory", job, {MEMORY_BW.name: ("read", "bw")}, parse_json)
 
 
@@ -196,7 +194,7 @@ class DeviceCeilingCheck(OneNodeFioCheck):
                 f"ceilings.devices names {len(devices)} device(s), tasks_per_node is {self.tasks_per_node}: "
                 "expected a device and one task; name the target's devices, and leave tasks_per_node alone"
             )
-        job = device_jobs(devices, runtime_s=max(1, int(self.site.limits.phase_seconds)))
+        job = device_jobs(devices, runtime_s=self.site.limits.phase_seconds)
         rates = {metric.name: ("devices", metric.name) for metric in self.promise()}
 
         def parse(text: str) -> ToolOutput:

@@ -175,7 +175,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
             block_bytes=parse_bytes(self.block),
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            runtime_s=max(1, int(self.site.limits.phase_seconds)),
+            runtime_s=self.site.limits.phase_seconds,
         )
 
     def plan(self) -> CasePlan:
@@ -327,7 +327,7 @@ class RandomReadCheck(FioCheck):
                 f"{most} task(s)"
             )
         names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
-        seconds = max(1, int(limits.phase_seconds))
+        seconds = limits.phase_seconds
         published = self.variant == "published"
         layout = layout_job(
             directory=directory,

@@ -275,7 +275,7 @@ class EnduranceCheck(FioCheck):
             layout,
             name="write",
             block_bytes=self.transfer,
-            runtime_s=max(1, int(self.site.limits.phase_seconds)),
+            runtime_s=self.site.limits.phase_seconds,
         )
         rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
         access = Access(direction="write", o_direct=True, fsync=True)
@@ -311,7 +311,7 @@ def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJo
             f"{format_bytes(transfer * tasks * nodes)} and {tasks * check.nodes} file(s) at least for {tasks} "
             "task(s) on each node"
         )
-    seconds = max(1, int(limits.phase_seconds))
+    seconds = limits.phase_seconds
     layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
     storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
     return {
@@ -562,7 +562,7 @@ class SampleReadCheck(FioCheck):
             block_bytes=sample,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            runtime_s=max(1, int(limits.phase_seconds)),
+            runtime_s=limits.phase_seconds,
         )
         layout = replace(layout, in_common=True)
         read = replace(read, files=_SHARDS, in_common=True)

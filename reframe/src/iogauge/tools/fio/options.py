@@ -75,7 +75,7 @@ class FioJob:
     numjobs: int = 1
     loops: int = 1
     direct: bool = True
-    runtime_s: int = 0
+    runtime_s: float = 0
     sync: bool = False
     fsync_at_end: bool = False
     no_random_map: bool = False
@@ -126,7 +126,7 @@ class FioJob:
             ("iodepth", self.iodepth, 1),
             ("numjobs", self.numjobs, 1),
             ("loops", self.loops, 1),
-            ("runtime_s", self.runtime_s, 1 if self.endless else 0),
+            ("runtime_s", self.runtime_s, 0.001 if self.endless or self.runtime_s else 0),
             ("delay_s", self.delay_s, 0),
             ("checksum_bytes", self.checksum_bytes, 0),
         ):
@@ -256,7 +256,7 @@ class FioJob:
                 lines.append("file_service_type=random")
         for given, line in (
             (self.runtime_s and (self.endless or not self.metadata), "time_based=1"),
-            (self.runtime_s, f"runtime={self.runtime_s}s"),
+            (self.runtime_s, f"runtime={_duration(self.runtime_s)}"),
             (self.delay_s, f"startdelay={self.delay_s}s"),
             (self.endless, "unlink_each_loop=1\nunlink=1"),
             (
@@ -312,13 +312,19 @@ def layout_job(
     )
 
 
+def _duration(seconds: float) -> str:
+    """Return seconds as a value of fio's options, which are whole numbers (``get_mult_time``, parse.c): s, else ms."""
+    milliseconds = round(seconds * 1000)
+    return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+
+
 def random_read_job(
     *,
     directory: str,
     block_bytes: int,
     file_bytes: int,
     numjobs: int,
-    runtime_s: int,
+    runtime_s: float,
 ) -> FioJob:
     """Return OIST's random read: O_DIRECT, psync, one request in flight for each process."""
     return FioJob(
@@ -364,7 +370,7 @@ def metadata_job(
     files: int,
     numjobs: int = 1,
     loops: int = 1,
-    runtime_s: int = 0,
+    runtime_s: float = 0,
 ) -> FioJob:
     """Return a job that creates, stats or removes ``files`` empty files in each process.
 
@@ -436,7 +442,7 @@ class FioOptions:
         return [*args, self.job_file]
 
 
-def memory_job(*, file_bytes: int, numjobs: int, runtime_s: int) -> str:
+def memory_job(*, file_bytes: int, numjobs: int, runtime_s: float) -> str:
     """Return the text of a job whose processes each copy from memory of their own.
 
     A shared mapping of /dev/zero is memory that belongs to no file: nothing is left behind.
@@ -454,12 +460,12 @@ def memory_job(*, file_bytes: int, numjobs: int, runtime_s: int) -> str:
         "group_reporting=1",
         "time_based=1",
         "ramp_time=1s",
-        f"runtime={runtime_s}s",
+        f"runtime={_duration(runtime_s)}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def device_jobs(devices: Sequence[str], *, runtime_s: int) -> str:
+def device_jobs(devices: Sequence[str], *, runtime_s: float) -> str:
     """Return the text of jobs that read a block device each, all at once, past the page cache.
 
     Raises ValueError for a path that fio would take apart.
@@ -478,6 +484,6 @@ def device_jobs(devices: Sequence[str], *, runtime_s: int) -> str:
             "rw=read",
             "bs=1m",
             "time_based=1",
-            f"runtime={runtime_s}s",
+            f"runtime={_duration(runtime_s)}",
         ]
     return "\n".join(lines) + "\n"

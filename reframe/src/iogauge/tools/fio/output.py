@@ -186,8 +186,10 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
 
 def told_seconds(output: ToolOutput) -> float | None:
     """Return for how long fio was told to run; None if it ends by itself, or for another tool."""
-    told = re.fullmatch(r"([0-9]{1,9})s", str(output.parameters.get("runtime", "")))
-    return float(told[1]) if told and output.parameters.get("time_based") == "1" else None
+    told = re.fullmatch(r"([0-9]{1,9})(m?)s", str(output.parameters.get("runtime", "")))
+    if not told or output.parameters.get("time_based") != "1":
+        return None
+    return float(told[1]) / (1000 if told[2] else 1)
 
 
 def in_flight(output: ToolOutput, phase: Phase) -> tuple[float, int] | None:
