@@ -112,7 +112,11 @@ def schedule(rig: Rig, scheduler: str, launcher: str, nodes: int, **partition: A
         "sweeps": {"tasks_per_client": [8]},
         "cases": {},
     }
-    settings["extras"]["limits"] |= {"case_bytes": "64 GiB", "case_files": 320_000}
+    settings["extras"]["limits"] |= {
+        "case_bytes": "64 GiB",
+        "case_files": 320_000,
+        "phase_seconds": "1 s",
+    }
     rig.write_settings(data)
     path = os.pathsep.join([_FLUX, str(ROOT / "reframe" / "src")])
     words = ("-c", "checks/", "--dry-run", "-n", _FEW)

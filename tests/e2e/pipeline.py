@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 import re
 import shutil
-import signal
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from e2e.rig import BUSY, ROOT, Rig, processes
+from e2e.rig import BUSY, ROOT, Rig
 from support.npm import modules
 
 #: From npm; gitlab-ci-local does not load in Node 20.
@@ -132,9 +129,7 @@ class Project:
         try:
             out, _ = process.communicate(timeout=BUSY * timeout)
         except subprocess.TimeoutExpired:
-            for pid in [process.pid, *processes(str(self.rig.base))]:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
+            self.rig.kill(process.pid)
             out, _ = process.communicate()
             raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
         return Pipeline(process.returncode, _COLOURS.sub("", out))

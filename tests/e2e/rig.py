@@ -387,16 +387,22 @@ class Rig:
             start_new_session=True,
         )
 
+    def kill(self, *first: int) -> None:
+        """Kill processes, then all of this rig, and what they start meanwhile: a job of fio waits for a killed fio for ever."""
+        found = [*first, *processes(str(self.base))]
+        while found:
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+            found = processes(str(self.base))
+
     def finish(self, process: Process, timeout: float = 120) -> Run:
         """Wait for a command and collect what can be seen of it."""
         try:
             out, _ = process.communicate(timeout=BUSY * timeout)
         except subprocess.TimeoutExpired:
-            for pid in [process.pid, *processes(str(self.base))]:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    continue
+            self.kill(process.pid)
             out, _ = process.communicate()
             raise AssertionError(f"not done after {BUSY * timeout:g} s\n{out}") from None
         reports = sorted((self.home / "reports").glob("*.json"), key=lambda f: f.stat().st_mtime_ns)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from e2e.rig import MIB, Rig, processes, wait_for
+from e2e.rig import MIB, Rig, wait_for
 from e2e.test_derived import derive, keep, record
 from e2e.test_witness import Place
 
@@ -113,15 +111,7 @@ def test_what_fills_the_target_goes_after_a_kill(rig: Rig) -> None:
     wait_for((rig.base / "holds").exists, 60, "fio to start on a full target")
     assert fill_of(rig.target) > LEVEL / 100 - 0.02
 
-    def all_killed() -> bool:
-        """Kill what is there, also what was started since the last look."""
-        for pid in (found := processes(str(rig.base))):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        return not found
-
-    os.kill(process.pid, signal.SIGKILL)
-    wait_for(all_killed, 10, "the processes to be gone")
+    rig.kill(process.pid)
     process.communicate(timeout=20)
     (rig.bin / "fio").unlink()
     left = sum(path.stat().st_blocks * 512 for path in rig.leftovers() if path.is_file())

@@ -104,14 +104,8 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)
     # The session first, then whatever it had started: nobody is left to tidy up.
-    os.kill(process.pid, signal.SIGKILL)
-    for pid in processes(str(rig.base)):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    rig.kill(process.pid)
     process.communicate(timeout=20)
-    wait_for(lambda: not processes(str(rig.base)), 10, "the processes to be gone")
     left = [path for path in rig.leftovers() if path.is_file()]
     assert any(path.name == ".iogauge-session" for path in left), left
 
