@@ -36,6 +36,7 @@ from iogauge.evidence.witness import (
 )
 from iogauge.job import recorder as looks_at
 from iogauge.job.recorder import Recorder
+from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.stage import (
     ACTIVITY,
     ASKED,
@@ -711,17 +712,23 @@ def test_the_recorder_sees_that_the_target_lost_its_barriers(
     """What was mounted so from the beginning is judged by the layers below it."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([], directory=str(tmp_path))
+
+    def without(text: str) -> list[Mount]:
+        found = parse_mountinfo(text)
+        return [dataclasses.replace(one, options=f"{one.options},nobarrier") for one in found]
+
+    monkeypatch.setattr(looks_at, "parse_mountinfo", without)
+    if before:
+        recorder = Recorder([], directory=str(tmp_path))
     (mounts,) = recorder._mounts.values()
-    assert mounts.mount is not None
-    without = dataclasses.replace(mounts.mount, options=f"{mounts.mount.options},nobarrier")
-    recorder._own = without if before else mounts.mount
-    mounts.mount = without
+    mounts._read()
     recorder._look_at_mounts(1.0, [])
     recorder.write()
     assert (tmp_path / HIDDEN).exists() is not before
     if not before:
         (said,) = parse_hidden((tmp_path / HIDDEN).read_text())
-        assert said.endswith(f"mounted at {without.point} with nobarrier")
+        assert mounts.own is not None
+        assert said.endswith(f"mounted at {mounts.own.point} with nobarrier")
 
 
 # --- the script itself ----------------------------------------------------------------------------

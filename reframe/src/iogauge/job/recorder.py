@@ -190,9 +190,12 @@ def libraries_of(processes: Sequence[int]) -> list[str]:
 
 
 class Mounts:
-    """The mounts that a process sees, and the one of them that a directory, or a part of it, lies on."""
+    """What hides a directory, or a part of it, from a process: mounts over it or in it, that are not the target's.
 
-    def __init__(self, process: int | str, directory: str) -> None:
+    ``own`` is the target's mount; without it, it is what the directory lies on now.
+    """
+
+    def __init__(self, process: int | str, directory: str, own: Mount | None = None) -> None:
         """Read the mounts of a process; raises OSError."""
         self._directory = directory
         # Open for as long as it is asked for changes.
@@ -200,7 +203,18 @@ class Mounts:
         self._file = os.fdopen(file, "rb", buffering=0)
         self._changed = select.poll()
         self._changed.register(self._file, select.POLLPRI)
+        self.own = own
         self._read()
+
+    def look(self) -> str:
+        """Return type, source and point of the mount that hides the directory now as JSON, or nothing.
+
+        A target's own mount that lost its barriers counts too: fsync would empty no write cache any more. The kernel
+        says whether the mounts have changed.
+        """
+        if self._changed.poll(0):
+            self._read()
+        return self._hides
 
     def _read(self) -> None:
         self._file.seek(0)
@@ -211,14 +225,15 @@ class Mounts:
             for m in parse_mountinfo(text)
             if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
-        #: The last one hides those before it.
-        self.mount: Mount | None = at[-1] if at else None
-
-    def look(self) -> Mount | None:
-        """Return the mount of the directory now. The kernel says whether the mounts have changed."""
-        if self._changed.poll(0):
-            self._read()
-        return self.mount
+        self._hides = ""
+        if not at:
+            return
+        mount = at[-1]  # hides those before it
+        self.own = own = self.own or mount
+        lost = "" if no_barriers(own) else no_barriers(mount)
+        if lost or _is_another(mount, own):
+            point = f"{mount.point} with {lost}" if lost else mount.point
+            self._hides = json.dumps([mount.type, mount.source, point])
 
 
 def _is_another(mount: Mount, own: Mount) -> bool:
@@ -284,7 +299,7 @@ class Recorder:
         if directory is not None:
             with contextlib.suppress(OSError):
                 self._mounts[os.readlink("/proc/self/ns/mnt")] = Mounts("self", directory)
-        self._own = next((mounts.mount for mounts in self._mounts.values()), None)
+        self._own = next((mounts.own for mounts in self._mounts.values()), None)
         for name in counters:
             with contextlib.suppress(OSError, ValueError):
                 self._watch(name)
@@ -389,25 +404,17 @@ class Recorder:
             self._starting_until, self._close_until = 0.0, time.monotonic() + CLOSE_FOR_S
 
     def _look_at_mounts(self, now: float, processes: Sequence[int]) -> None:
-        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own.
-
-        Note also if the target's own mount lost its barriers: fsync would empty no write cache any more.
-        """
+        """Note a mount that hides the case's directory or a part of it, also from a tool with mounts of its own."""
         if self._directory is None or self._own is None:
             return
         for pid in processes:
             with contextlib.suppress(OSError):
                 space = os.readlink(f"/proc/{pid}/ns/mnt")
                 if space not in self._mounts:
-                    self._mounts[space] = Mounts(pid, self._directory)
+                    self._mounts[space] = Mounts(pid, self._directory, self._own)
         for mounts in self._mounts.values():
-            mount = mounts.look()
-            if mount is None:
-                continue
-            lost = "" if no_barriers(self._own) else no_barriers(mount)
-            if lost or _is_another(mount, self._own):
-                point = f"{mount.point} with {lost}" if lost else mount.point
-                self._hidden.note(now, json.dumps([mount.type, mount.source, point]))
+            if hides := mounts.look():
+                self._hidden.note(now, hides)
 
     def _held(self) -> tuple[int, int]:
         """Return the inodes and the bytes in use, 0 if the file system does not count them."""

@@ -12,7 +12,6 @@ import fcntl
 import functools
 import ipaddress
 import os
-import platform
 import re
 import shutil
 import socket
@@ -266,7 +265,8 @@ def _run(*words: str) -> str:
 
 
 def _system(node: _Node) -> Fingerprint:
-    facts: Fingerprint = {"kernel": platform.release(), "machine": platform.machine()}
+    kernel = os.uname()
+    facts: Fingerprint = {"kernel": kernel.release, "machine": kernel.machine}
     with contextlib.suppress(OSError):
         if match := re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M):
             facts["os"] = match[1]
