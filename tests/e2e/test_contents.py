@@ -293,7 +293,13 @@ class TestFio:
             "fio-randwrite.0.json",
             "in the warm-up: randwrite",
         ),
-        ("fio", "^Endurance$", "fio-layout.0.json", "when it laid out the files: layout"),
+        pytest.param(
+            *("fio", "^Endurance$", "fio-layout.0.json", "when it laid out the files: layout"),
+            marks=pytest.mark.nightly(
+                "e2e/test_contents.py::test_scenarios_that_read_nothing_check_what_they_write",
+                "e2e/test_contents.py::TestFio::test_zeros_between_layout_and_last_read",
+            ),
+        ),
     ],
 )
 def test_scenarios_that_read_nothing_check_what_they_write(

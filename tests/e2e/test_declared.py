@@ -110,6 +110,11 @@ def limited(name: str, size: int) -> Iterator[Path]:
         group.rmdir()
 
 
+@pytest.mark.nightly(
+    "e2e/test_declared.py::test_memory_that_is_declared_too_small_proves_nothing",
+    "unit/test_declared.py::test_a_control_group_limits_memory",
+    "unit/test_declared.py::test_memory_that_a_node_told_reaches_the_guards",
+)
 @pytest.mark.needs_loop
 def test_memory_is_what_the_job_may_use(make_rig: Callable[..., Rig], disk: Path) -> None:
     """In a job that is limited to 400 MiB, 1 GiB is more than the page cache can hold."""

@@ -24,27 +24,25 @@ from support.depth import FULL
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
-#: Left to the nightly run: checks that have a whole run of their own by day (test_endurance, test_training,
-#: test_queue_depth, test_values, test_several_hosts, test_gluster), and which write as the others do.
-MEASURED_ELSEWHERE = (
-    *("Endurance", "TrainingSamples", "TrainingFiles", "Checkpoint", "QueueDepth"),
-    *("FioMetadata", "IorMpiio", "MdtestHard"),
+#: The default run: a scenario of each tool. The cost of all others has the same formulas (unit/test_plan.py).
+DAILY = (
+    "IorPosix%files=per-process%order=sequential%cache=direct",
+    "MdtestEasy",
+    "FioRandomRead%block=128KiB",
 )
-#: Left to the nightly run as well: other parameters of checks whose cost has one formula (unit/test_plan.py).
-OTHER_PARAMETERS = tuple(
-    word
-    for name in (
-        "IorPosix%files=shared",
-        "IorPosix%.*order=random",
-        "FioRandomRead%block=(4|32)KiB",
-        "FioSequential%files=per-process",
-        "FioSequential%.*cache=buffered",
-        "FioSequential%.*block=4MiB",
-        "IorPosix%.*cache=buffered",
-        "AccessMatrix%pattern=(?!random-direct-4k)",
-        *MEASURED_ELSEWHERE,
-    )
-    for word in ("-x", name)
+#: Those of the nightly run.
+OTHERS = (
+    *(
+        "IorHard",
+        "IorMpiio",
+        "Burst",
+        "Steady",
+        "AccessMatrix",
+        "FioSequential",
+        "FioMetadata",
+        "QueueDepth",
+    ),
+    *("MdtestHard", "MdtestShape", "Endurance", "TrainingSamples", "TrainingFiles", "Checkpoint"),
 )
 #: A second tool for a pattern, if it is on PATH.
 ELBENCHO = ["Elbencho"] if shutil.which("elbencho") else []
@@ -175,7 +173,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     partition["extras"]["sweeps"] = {"queue_depths": [4]}
     rig.write_settings(data)
     # Of the shapes, only trees: the others make files as MdtestEasy and MdtestHard do.
-    trees = ("-x", f"MdtestShape%shape=({'' if FULL else 'tree-empty|'}shared|unique)")
+    trees = ("-x", "MdtestShape%shape=(shared|unique)")
     # Interference makes its files again and again, so that no look sees the most; it has tests of its own.
     words = (
         "-T",
@@ -186,7 +184,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
         # e2e/test_sequential.py runs it.
         "-x",
         "ElbenchoFiles",
-        *(() if FULL else OTHER_PARAMETERS),
+        *(() if FULL else ("-n", f"^({'|'.join((*DAILY, *ELBENCHO))})")),
         "--exec-policy=serial",
         "--keep-stage-files",
     )
@@ -206,9 +204,8 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
 def test_it_is_every_check(everything: Everything) -> None:
     names = {case.partition("-")[0] for case in everything.real}
     assert names == {
-        *("IorPosix", "MdtestEasy", "FioRandomRead", "Burst", "Steady", "AccessMatrix"),
-        *("IorHard", "MdtestShape", "FioSequential", *ELBENCHO),
-        *(MEASURED_ELSEWHERE if FULL else ()),
+        *("IorPosix", "MdtestEasy", "FioRandomRead", *ELBENCHO),
+        *(OTHERS if FULL else ()),
     }
     assert {record["verdict"] for record in everything.run.records} <= {
         "PASS",
@@ -218,9 +215,12 @@ def test_it_is_every_check(everything: Everything) -> None:
     }, "\n".join(f"{record['case']}: {record['reason']}" for record in everything.run.records)
 
 
-@pytest.mark.parametrize(
-    ("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6 if FULL else 1)]
+@pytest.mark.nightly(
+    "e2e/test_footprint.py::test_it_is_every_check",
+    "e2e/test_scenarios.py::test_it_measures",
+    "e2e/test_declared.py::test_memory_that_is_declared_too_small_proves_nothing",
 )
+@pytest.mark.parametrize(("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6)])
 def test_scenarios_without_a_layout_measure(everything: Everything, check: str, cases: int) -> None:
     """Those that ask for one are measured in test_scenarios.py."""
     records = of(everything.run, check)

@@ -160,7 +160,19 @@ def test_a_permission_that_was_copied_does_not_count(
     assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
 
 
-@pytest.mark.parametrize("way", ["mounted over", "unmounted"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "mounted over",
+        pytest.param(
+            "unmounted",
+            marks=pytest.mark.nightly(
+                "e2e/test_identity.py::test_a_target_that_is_exchanged_in_the_last_phase_is_seen",
+                "e2e/test_faults.py::test_a_target_that_dies_under_the_tool",
+            ),
+        ),
+    ],
+)
 def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(
     make_rig: Callable[..., Rig], disks: Disks, way: str
 ) -> None:

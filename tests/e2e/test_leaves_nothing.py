@@ -82,7 +82,18 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
 @pytest.mark.parametrize(
-    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.quick), signal.SIGHUP]
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.quick),
+        pytest.param(
+            signal.SIGHUP,
+            marks=pytest.mark.nightly(
+                "e2e/test_leaves_nothing.py::test_signal",
+                "unit/test_background.py::test_a_signal_at_any_moment",
+            ),
+        ),
+    ],
 )
 def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     rig, arguments = running

@@ -105,6 +105,11 @@ def test_a_plain_case_starts_four_programs_of_lustre(
     assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
 
 
+@pytest.mark.nightly(
+    "e2e/test_lustre.py::test_a_plain_case_starts_four_programs_of_lustre",
+    "e2e/test_scenarios.py::test_every_layout_was_read_back",
+    "e2e/test_scenarios.py::test_programs_that_a_case_with_a_layout_starts",
+)
 def test_the_kernel_puts_files_on_their_targets(
     client: tuple[Rig, dict[str, str]], tmp_path: Path
 ) -> None:

@@ -73,6 +73,10 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[...
     first.assert_clean()
 
 
+@pytest.mark.nightly(
+    "e2e/test_one_at_a_time.py::test_two_sessions_at_once_measure_one_after_the_other",
+    "unit/test_alone.py::test_a_name_is_held_by_one_at_a_time",
+)
 @pytest.mark.slow
 def test_two_targets_on_one_disk_are_measured_one_after_the_other(
     make_rig: Callable[..., Rig],

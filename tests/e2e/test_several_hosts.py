@@ -67,8 +67,8 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
         sweeps={"tasks_per_client": [2], "tasks_per_node": [2]},
     )
     names = (
-        "^(IorPosix%files=per-process%order=sequential|MdtestHard"
-        f"|RandomRead%.*4KiB{'|TrainingSamples%sample=32KiB|TaskScaling%' if FULL else '%span=one-server'})"
+        "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB"
+        f"{'|MdtestHard|TrainingSamples%sample=32KiB|TaskScaling%' if FULL else '%span=one-server'})"
     )
     done = run_on(cluster, rig, "-n", names)
     rig.assert_clean()
@@ -138,6 +138,10 @@ def test_hosts_of_one_kernel_share_a_cache_and_are_not_believed(everything: Run)
         assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
+@pytest.mark.nightly(
+    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
+    "e2e/test_several_hosts.py::test_hosts_of_one_kernel_share_a_cache_and_are_not_believed",
+)
 def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
     (record,) = of(everything, "MdtestHard")
     verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
