@@ -27,7 +27,7 @@ _NEEDS = {"needs_fio": ("fio",), "needs_ior": ("ior", "mdtest", "mpirun")}
 # A busy machine makes no property fail. By default the examples are the same in every run: what fails, fails again.
 settings.register_profile(
     "ci",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,

@@ -97,6 +97,10 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     rig.assert_clean()
 
 
+@pytest.mark.nightly(
+    "e2e/test_hanging.py::test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left",
+    "e2e/test_faults.py::TestKilled::test_what_keeps_the_lock",
+)
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow

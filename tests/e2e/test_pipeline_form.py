@@ -172,6 +172,11 @@ def project(make_module_rig: Callable[..., Rig]) -> Project:
     return Project(rig, rig.base / "project")
 
 
+_OTHER_FILE = pytest.mark.nightly(
+    "e2e/test_pipeline_form.py::TestMergeRequest::test_only_what_it_touches"
+)
+
+
 @pytest.mark.needs_gitlab
 class TestMergeRequest:
     """Which jobs a merge request gets, told by gitlab-ci-local for files that differ from the branch."""
@@ -181,10 +186,14 @@ class TestMergeRequest:
         [
             ("README.md", set()),
             ("ci/lint", {"lint"}),
-            ("environments/local/spack.yaml", {"lint", "concretize"}),
+            pytest.param(
+                "environments/local/spack.yaml", {"lint", "concretize"}, marks=_OTHER_FILE
+            ),
             ("spack-repo/spack_repo/iogauge/repo.yaml", {"lint", "concretize"}),
-            ("site-configs/rig/settings.yaml", {"lint", "dry-run", "replay"}),
-            ("checks/mdtest.py", {"lint", "dry-run", "replay"}),
+            *(
+                pytest.param(file, {"lint", "dry-run", "replay"}, marks=_OTHER_FILE)
+                for file in ("site-configs/rig/settings.yaml", "checks/mdtest.py")
+            ),
             ("reframe/src/iogauge/judge/case.py", {"lint", "dry-run", "replay"}),
         ],
     )

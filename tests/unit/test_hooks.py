@@ -60,9 +60,9 @@ def test_an_instance_reads_no_sources_for_warnings_that_nobody_sees(
         pass
 
     instance, looked = object.__new__(Old), []
-    monkeypatch.setattr(inspect, "stack", lambda: looked.append(1) or [])
     Old.var_space.inject(instance, Old)
-    assert looked == []
+    monkeypatch.setattr(inspect, "stack", lambda: looked.append(1) or [])
+    assert instance.variables == {} and looked == []
     with pytest.warns(ReframeDeprecationWarning, match="'env_vars'"):
         instance.variables = {"A": "1"}
     assert looked == [1] and instance.env_vars == {"A": "1"}

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from reframe.core import fields, variables
 from reframe.core.logging import getlogger, log_files
 
 from iogauge.core.paths import logs_dir, state_dir
@@ -31,30 +29,6 @@ from iogauge.site.settings import MISTAKES, NOT_INSTALLED, read_site
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
-
-
-def _without_warnings(inject: Callable[..., None]) -> Callable[..., None]:
-    """Let ReFrame inject a check's variables without warnings of deprecations, which it suppresses here.
-
-    It suppresses each warning only after it has read the sources of the whole stack for the line to
-    name. Its alias ``variables`` costs each instance two of them: a fifth of the time of a session's start.
-    """
-
-    @functools.wraps(inject)
-    def injected(space: variables.VarSpace, instance: object, cls: type) -> None:
-        warn = variables.user_deprecation_warning
-        try:
-            for module in (variables, fields):
-                module.user_deprecation_warning = lambda *_: None
-            inject(space, instance, cls)
-        finally:
-            for module in (variables, fields):
-                module.user_deprecation_warning = warn
-
-    return injected
-
-
-variables.VarSpace.inject = _without_warnings(variables.VarSpace.inject)
 
 
 def _expand(value: Any) -> Any:
