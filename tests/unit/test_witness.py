@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import os
 import subprocess
@@ -486,6 +487,22 @@ def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (case / "tree.0" / str(number)).unlink()
         os.link(other / "0", case / "tree.0" / str(number))
     assert counted_in(case)[-1] == 1
+
+
+def test_few_directories_of_a_large_tree_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files lie in its leaves, as of mdtest -L."""
+    monkeypatch.chdir(tmp_path)
+    for leaf in itertools.product("0123456789", repeat=3):
+        below = tmp_path.joinpath("case", *leaf)
+        below.mkdir(parents=True)
+        for number in range(10):
+            (below / str(number)).touch()
+    scan, read = os.scandir, []
+    monkeypatch.setattr(looks_at.os, "scandir", lambda path: read.append(path) or scan(path))
+    assert counted_in(tmp_path / "case") == [100]
+    assert len(read) < 20
 
 
 def test_names_with_one_number_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,6 @@ import os
 import re
 import select
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -126,14 +125,15 @@ def note_found(directory: str) -> None:
 
 
 def _files_below(directory: str) -> Iterator[str]:
-    """Yield files up to the first symbolic link, the upper levels first; what cannot be read is left out.
+    """Yield files up to the first symbolic link; what cannot be read is left out.
 
-    A hard link is no file of its own. Some file systems give all names one number: only a file's status tells then.
+    A directory is read as a whole before those in it, so that a link beside them is found. Of a large tree a few
+    directories are enough. A hard link is no file of its own. Some file systems give all names one number: only a file's status tells then.
     """
     numbers: set[int] = set()
-    waiting = deque([directory])
+    waiting = [directory]
     while waiting:
-        with contextlib.suppress(OSError), os.scandir(waiting.popleft()) as entries:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 if entry.is_symlink():
                     return
@@ -160,7 +160,7 @@ def _tree(first: int) -> list[int]:
     found: list[int] = []
     waiting = [first]
     while waiting and len(found) < _MOST_PROCESSES:
-        pid = waiting.pop(0)
+        pid = waiting.pop()
         with contextlib.suppress(OSError, ValueError):
             below = _content(f"/proc/{pid}/task/{pid}/children").split()
             found.append(pid)
