@@ -543,10 +543,25 @@ MUTANTS = (
     ),
     Mutant(
         "rate-x-latency", "guards", "figures.py",
-        "not 0.5 <= in_flight[0] / in_flight[1] <= 1.1",
-        "not 0.5 <= in_flight[0] / in_flight[1] <= 11",
+        "not least <= in_flight[0] / in_flight[1] <= 1.1",
+        "not least <= in_flight[0] / in_flight[1] <= 11",
         "tests/unit/test_guards.py::test_g7_wants_rate_and_latency_to_agree",
         "a rate counts that ten times the requests in flight would be needed for",
+        passes=True,
+    ),
+    Mutant(
+        "g7-busy-node", "guards", "figures.py",
+        '                latency=any(way.startswith("latency") for _, way in seen.phase.rates.values()),',
+        "                latency=True,",
+        "tests/unit/test_seen.py::test_rate_and_latency_of_each_execution_are_compared",
+        "fio on a busy node is refused, though no latency is judged",
+    ),
+    Mutant(
+        "g7-latency-free", "guards", "figures.py",
+        '                latency=any(way.startswith("latency") for _, way in seen.phase.rates.values()),',
+        "",
+        "tests/unit/test_seen.py::test_rate_and_latency_of_each_execution_are_compared",
+        "a latency below a half of the true one passes",
         passes=True,
     ),
     Mutant(

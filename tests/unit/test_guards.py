@@ -339,11 +339,27 @@ def test_g7(bytes_s: float, outcome: Outcome) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requests", "outcome"), [(2.0, OK), (4.0, OK), (4.4, OK), (1.9, INVALID), (4.5, INVALID)]
+    ("requests", "latency", "outcome"),
+    [
+        (2.0, True, OK),
+        (4.0, True, OK),
+        (4.4, True, OK),
+        (1.9, True, INVALID),
+        (4.5, True, INVALID),
+        # Between the requests fio waits for a processor.
+        (0.1, False, OK),
+        (4.5, False, INVALID),
+    ],
 )
-def test_g7_wants_rate_and_latency_to_agree(requests: float, outcome: Outcome) -> None:
+def test_g7_wants_rate_and_latency_to_agree(
+    requests: float, latency: bool, outcome: Outcome
+) -> None:
     found = figures.unit_sanity(
-        operations_s=10, transfer_bytes=100, bytes_s=1000, in_flight=(requests, 4)
+        operations_s=10,
+        transfer_bytes=100,
+        bytes_s=1000,
+        in_flight=(requests, 4),
+        latency=latency,
     )
     assert found.outcome is outcome
 
