@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import math
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -487,6 +488,20 @@ def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (case / "tree.0" / str(number)).unlink()
         os.link(other / "0", case / "tree.0" / str(number))
     assert counted_in(case)[-1] == 1
+
+
+def test_of_many_processes_the_nearest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool stands near the task's shell; what it has started may be many."""
+    monkeypatch.setattr(looks_at, "_MOST_PROCESSES", 3)
+    script = "sleep 60 & near=$!; sh -c 'sleep 60 & echo up; wait' & echo $near $!; wait"
+    words = ["sh", "-c", script]
+    with subprocess.Popen(words, stdout=-1, text=True, start_new_session=True) as task:
+        assert task.stdout
+        lines = [task.stdout.readline().split() for _ in range(2)]
+        (children,) = ([int(pid) for pid in line] for line in lines if line != ["up"])
+        found = looks_at._tree(task.pid)
+        os.killpg(task.pid, signal.SIGKILL)
+    assert sorted(found) == sorted([task.pid, *children])
 
 
 def test_few_directories_of_a_large_tree_are_read(

@@ -326,7 +326,7 @@ def unit_sanity(
     if in_flight is not None and not least <= in_flight[0] / in_flight[1] <= 1.1:
         return Rule(
             "G7",
-            f"ops/s x mean latency between {least:.0%} and 110% of the requests in flight",
+            f"ops/s x mean latency {'between 50% and' if latency else 'at most'} 110% of the requests in flight",
             "Rate and latency cannot both be true. Look for another tool of this name",
         ).invalid(
             f"ops/s x mean latency is {in_flight[0]:.3g} request(s) in flight, fio keeps {in_flight[1]}"

@@ -160,7 +160,7 @@ def _tree(first: int) -> list[int]:
     found: list[int] = []
     waiting = [first]
     while waiting and len(found) < _MOST_PROCESSES:
-        pid = waiting.pop()
+        pid = waiting.pop(0)
         with contextlib.suppress(OSError, ValueError):
             below = _content(f"/proc/{pid}/task/{pid}/children").split()
             found.append(pid)
