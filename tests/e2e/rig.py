@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 
 from e2e import warm
+from support.depth import FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
@@ -359,6 +360,9 @@ class Rig:
             "RFM_CONFIG_PATH": str(self.sites),
             "IOGAUGE_HOME": str(self.home),
         }
+        if not FULL:
+            # Open MPI starts a daemon for a task that no launcher started. It is as dear as all else in a short run.
+            own["OMPI_MCA_ess_singleton_isolated"] = "1"
         return own | extra
 
     def start(self, words: Sequence[str], **extra: str) -> Process:
