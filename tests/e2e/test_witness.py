@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import MIB, ROOT, Rig, Run
+from support import hanging
 
 pytestmark = [
     pytest.mark.slow,
@@ -216,6 +217,21 @@ def test_direct_reads_from_the_page_cache(make_rig: Make, place: Place) -> None:
     target = place.formatted("ext4", mount="data=journal")
     run = judged(make_rig, target, *DIRECT, tools=("fio",))
     run.never_passed("G8|G1")
+
+
+@pytest.mark.needs_fio
+def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
+    """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
+    folder = place.formatted("ext4", *NO_LATE_TABLES)
+    try:
+        with hanging.mounted(folder, keeps=True) as mount:
+            (mount.point / "t").mkdir()
+            declared = {"type": "fuse", "source": "slowfs-place", "honours_o_direct": True}
+            run = judged(make_rig, mount.point, *DIRECT, tools=("fio",), declared=declared)
+    except hanging.Unavailable as error:
+        pytest.skip(str(error))
+    run.never_passed("G8: the tool read .*, as it says; the networks and disks of the nodes moved")
+    assert run.record["verdict"] == "INVALID"
 
 
 @pytest.mark.needs_ior

@@ -64,12 +64,16 @@ def build(folder: Path) -> Path:
 
 @contextmanager
 def mounted(
-    folder: Path, fail: str = "", log: Path | None = None, mdt: int | None = None
+    folder: Path,
+    fail: str = "",
+    log: Path | None = None,
+    mdt: int | None = None,
+    keeps: bool = False,
 ) -> Iterator[Hanging]:
     """Mount ``folder``/back at ``folder``/mnt; raises :class:`Unavailable`.
 
     ``fail``: what fails, as ``OPERATION:ERRNO:N``. ``log``: where reads and writes are written down.
-    ``mdt``: the metadata target of its directories. See slowfs.c.
+    ``mdt``: the metadata target of its directories. ``keeps``: the daemon reads from memory what was written before. See slowfs.c.
     """
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
@@ -82,7 +86,8 @@ def mounted(
         env=os.environ
         | ({"SLOWFS_FAIL": fail} if fail else {})
         | ({"SLOWFS_LOG": str(log)} if log else {})
-        | ({"SLOWFS_MDT": str(mdt)} if mdt is not None else {}),
+        | ({"SLOWFS_MDT": str(mdt)} if mdt is not None else {})
+        | ({"SLOWFS_KEEPS": "1"} if keeps else {}),
     )
     try:
         end = time.monotonic() + 10

@@ -1,13 +1,14 @@
 /* A file system that passes everything on to a directory, so that its daemon can be stopped: a mount that hangs.
  *
  *   gcc -O2 slowfs.c -o slowfs $(pkg-config --cflags --libs fuse3)
- *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] [SLOWFS_MDT=INDEX] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
+ *   [SLOWFS_FAIL=OPERATION:ERRNO:N] [SLOWFS_LOG=FILE] [SLOWFS_MDT=INDEX] [SLOWFS_KEEPS=1] slowfs DIRECTORY MOUNTPOINT -f [-o OPTIONS]
  *
  * With SLOWFS_FAIL every N-th write, read, fsync or close fails with that error number, but for markers and locks.
  * With SLOWFS_LOG a line "read|write DEVICE:INODE:BIRTH OFFSET BYTES PATH" is written down for all that arrives here:
  * what the page cache serves does not. Files stay in that cache after they are closed.
  * With SLOWFS_LOG files also take the attribute lustre.lov for one of four targets, as Lustre does: before they have
  * objects. What was asked for is kept as user.lustre.lov of the file below, where standin.py finds it.
+ * With SLOWFS_KEEPS what was brought to storage stays in the page cache behind this daemon.
  * With SLOWFS_MDT directories answer two requests as those of Lustre do: they have no stripes, and lie on that target.
  */
 #define FUSE_USE_VERSION 31
@@ -34,6 +35,7 @@ static unsigned failing_every;
 static atomic_uint calls;
 static int events = -1;
 static int target = -1;
+static int keeps;
 
 static int fails(const char *operation, const char *path)
 {
@@ -198,7 +200,10 @@ static int fs_fsync(const char *path, int data_only, struct fuse_file_info *file
     int error = fails("fsync", path);
     if (error)
         return error;
-    ANSWER(data_only ? fdatasync(file->fh) : fsync(file->fh));
+    int done = data_only ? fdatasync(file->fh) : fsync(file->fh);
+    if (!done && !keeps)
+        posix_fadvise(file->fh, 0, 0, POSIX_FADV_DONTNEED);
+    ANSWER(done);
 }
 static int fs_fallocate(const char *path, int mode, off_t at, off_t size, struct fuse_file_info *file)
 {
@@ -267,6 +272,7 @@ int main(int count, char **words)
         fprintf(stderr, "usage: slowfs DIRECTORY MOUNTPOINT [FUSE OPTIONS]\n");
         return 2;
     }
+    keeps = getenv("SLOWFS_KEEPS") != NULL;
     const char *fail = getenv("SLOWFS_FAIL");
     if (fail && sscanf(fail, "%15[a-z]:%d:%u", failing, &failing_errno, &failing_every) != 3)
         return 2;

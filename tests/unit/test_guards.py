@@ -1909,6 +1909,37 @@ def test_g8_says_that_there_is_no_witness(
 
 
 @pytest.mark.parametrize(
+    ("passed", "carried", "outcome"),
+    [
+        (GIB, False, OK),
+        (int(0.951 * GIB), True, OK),
+        # Others use the networks, too.
+        (9 * GIB, True, OK),
+        # A client may have its storage elsewhere, until all that the case wrote has passed here.
+        (int(0.949 * GIB), False, WARN),
+        (int(0.949 * GIB), True, Outcome.INVALID),
+        (0, True, Outcome.INVALID),
+        (None, True, WARN),
+    ],
+)
+@pytest.mark.parametrize("source", ["", "the client of rig (osc.*.stats)"])
+def test_g8_asks_networks_and_disks_if_nothing_counts_under_the_mount(
+    source: str, passed: int | None, carried: bool, outcome: Outcome
+) -> None:
+    for required in (False, True):
+        finding = witness.bytes_witnessed(
+            direction="read",
+            executions=[counts(asked=GIB, passed=passed)],
+            source=source,
+            carried=carried,
+            required=required,
+        )
+        assert finding.outcome is (Outcome.INVALID if required and outcome is WARN else outcome)
+        said = "no second witness" if outcome is WARN else "the networks and disks of the nodes"
+        assert said in finding.saw
+
+
+@pytest.mark.parametrize(
     ("claimed", "ran", "moving", "outcome"),
     [
         (30.0, 32.0, 29.5, OK),

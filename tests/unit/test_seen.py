@@ -487,6 +487,51 @@ def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
     assert finding.outcome is Outcome.INVALID, finding
 
 
+@pytest.mark.parametrize(
+    ("wrote", "read", "outcome"),
+    [
+        (1.0, 1.0, Outcome.OK),
+        (1.0, 0.5, Outcome.INVALID),
+        # Bytes that were written did not pass here, so that the read may come from elsewhere, too.
+        (0.5, 0.5, Outcome.WARN),
+        (0.5, 1.0, Outcome.OK),
+    ],
+)
+@pytest.mark.parametrize("repetitions", [1, 2])
+def test_g8_wants_reads_to_pass_where_writes_did(
+    left: Evidence, wrote: float, read: float, outcome: Outcome, repetitions: int
+) -> None:
+    """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
+    claimed = 8 << 30
+    outputs, testimony = {}, {}
+    for name, share in (("write", wrote), ("read", read)):
+        moved = (
+            Moved(round(share * claimed), 0) if name == "read" else Moved(0, round(share * claimed))
+        )
+        each = []
+        for number, output in enumerate(left.outputs[name]):
+            phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=None),)
+            outputs.setdefault(name, []).append(dataclasses.replace(output, phases=phases))
+            # Of some executions only.
+            full = Moved(claimed, claimed)
+            heard = Witness(
+                host=left.views[0].host,
+                started=1.0,
+                ended=2.0,
+                synced=None,
+                asked=full,
+                moved=full,
+                counters={"net": moved if number < repetitions else full},
+            )
+            each.append(witness.Testimony(witnesses=(heard,), expected=1))
+        testimony[name] = each
+    evidence = dataclasses.replace(left, outputs={**left.outputs, **outputs}, testimony=testimony)
+    seen = phase(evidence, 1)
+    assert not seen.case.counters
+    (finding,) = bytes_witnessed_of(seen)
+    assert finding.outcome is outcome, finding
+
+
 def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):

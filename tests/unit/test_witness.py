@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,19 @@ def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
     # A container shares its kernel's counters with another: only one of the two is named.
     assert seen.counted({"a": ["8:0"]}) == Moved(12, 1)
     assert seen.complete and seen.hosts == ["a", "b"]
+
+
+def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool() -> None:
+    text = lustre_line(" 8:0=4,2,1,1 net=1000,30 /nfs=7,7") + lustre_line(
+        " 8:0=6,2,1,1 8:1=2,0,1,0"
+    )
+    text += lustre_line(" net=500,70", host="n2")
+    found, _ = parse(text)
+    seen = witness.Testimony(witnesses=tuple(found), expected=3)
+    assert seen.passed == Moved(1000 + 500 + 8 * 512, 30 + 70 + 2 * 512)
+    # A file system of Lustre may have this name; its client tells for itself.
+    assert seen.counted({"n1": ["net"], "n2": ["net"]}) is None
+    assert witness.Testimony(witnesses=(of("a"),), expected=1).passed == Moved()
 
 
 def lustre_line(devices: str, host: str = "n1", started: str = "10.00") -> str:
@@ -823,6 +837,77 @@ def test_the_first_task_of_a_node_looks_at_its_counters(
     words = ["dd", f"if={storage_file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"]
     _, (seen,), _ = told(storage_file.parent, *words, **{variable: number})
     assert bool(seen.counters) == looks
+
+
+def test_the_networks_count_what_a_client_receives(storage_file: Path) -> None:
+    """What a server sends to its client on one machine passes there."""
+    sent = 32 * MIB
+    script = (
+        "import socket, threading; a = socket.create_server(('127.0.0.1', 0)); b = socket.create_connection(a.getsockname());"
+        f"c, _ = a.accept(); threading.Thread(target=c.sendall, args=(bytes({sent}),)).start();"
+        f"print(len(b.recv({sent}, socket.MSG_WAITALL)))"
+    )
+    _, (seen,), out = told(storage_file.parent, sys.executable, "-c", script)
+    assert out == f"{sent}\n"
+    counted = seen.counters["net"]
+    assert counted.read >= sent and counted.written >= sent
+    passed = Heard(witnesses=(seen,), expected=1).passed
+    assert passed.read >= counted.read and passed.written >= counted.written
+
+
+BRIDGE = """
+mount -t sysfs sysfs /sys
+ip link add p0 type veth peer name p1
+ip link add b0 type bridge
+ip link set p0 master b0
+for name in lo p0 p1 b0; do ip link set "$name" up; done
+ip address add 10.9.0.1/24 dev b0
+ip neighbour replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev b0
+exec "$@"
+"""
+SENDS = (
+    "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+    "[s.sendto(bytes(1400), ('10.9.0.2', 9)) for _ in range(1000)]"
+)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes networks, which root may")
+def test_an_interface_over_others_counts_nothing_twice(tmp_path: Path) -> None:
+    """A bridge, as a bond or a VLAN, counts what the interface below it counts, too."""
+    apart = ["unshare", "--net", "--mount", "sh", "-euc", BRIDGE, "sh"]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("networks cannot be made here: ip of iproute2, veth and bridge are needed")
+    words = [*apart, "sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", SENDS]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
+    (seen,), _ = parse(done.stderr)
+    assert 1_400_000 <= seen.counters["net"].written < 2_100_000, seen.counters
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
+def test_ports_of_infiniband_count_for_their_interfaces(tmp_path: Path) -> None:
+    """They count words of four bytes. One that counts no further is left out. IP over InfiniBand passes the ports, too."""
+    ports = {"mlx5_0": "1000", "mlx4_0": "4294967295"}
+    for name, count in ports.items():
+        counters = tmp_path / "infiniband" / name / "ports" / "1" / "counters"
+        counters.mkdir(parents=True)
+        for way in ("port_rcv_data", "port_xmit_data"):
+            (counters / way).write_text(f"{count}\n")
+    # The only interface of a network of its own is one of InfiniBand, says its type.
+    (tmp_path / "net" / "lo").mkdir(parents=True)
+    (tmp_path / "net" / "lo" / "type").write_text("32\n")
+    grown = tmp_path / "infiniband" / "mlx5_0" / "ports" / "1" / "counters"
+    moves = (
+        f"from pathlib import Path; at = Path({str(grown)!r}); (at / 'port_rcv_data').write_text('5000\\n');"
+        f"(at / 'port_xmit_data').write_text('2000\\n'); {SENDS.replace('10.9.0.2', '127.0.0.1')}"
+    )
+    enter = f'mount --bind {tmp_path} /sys/class; ip link set lo up; exec "$@"'
+    apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted or named here")
+    words = [*apart, "sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", moves]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
+    (seen,), _ = parse(done.stderr)
+    assert seen.counters["net"] == Moved(4 * 4000, 4 * 1000)
 
 
 def test_a_sync_is_timed(storage_file: Path) -> None:

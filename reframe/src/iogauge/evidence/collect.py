@@ -670,7 +670,7 @@ def _outputs(
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
         evictions={name: [] for name in emptied},
-        testimony={phase.name: [] for phase in plan.repeat if phase.witnessed},
+        testimony={phase.name: [] for phase in plan.phases if phase.witnessed},
     )
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold

@@ -53,6 +53,7 @@ _LINE: Final = re.compile(
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
 _DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
+_NETWORKS: Final = "net"
 
 #: More counters of a node, in a line of its own: host, start, counters.
 _MORE: Final = re.compile(rf"iogauge-more (\S+) {_SECONDS}((?: \S+={_SUM},{_SUM})*) end")
@@ -203,6 +204,17 @@ class Testimony:
                 elif all(witness.targets is None for witness in of_host):
                     return None
         return sum(self.by_target(counters).values(), total) if counters else None
+
+    @property
+    def passed(self) -> Moved:
+        """Return what passed the networks and the block devices of the nodes, at most: for all programs, and some of it twice."""
+        each = [
+            _widest(name, [w.counters for w in of_host])
+            for of_host in self._by_host().values()
+            for name in {name for witness in of_host for name in witness.counters}
+            if name == _NETWORKS or _DEVICE.fullmatch(name)
+        ]
+        return sum(each, Moved())
 
     def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
         """Return the requests that block devices finished, given by host; None if others are among them."""
@@ -426,7 +438,9 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
     counters, clients, requests = {}, {}, {}
     for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[12], *more])):
         moved = Moved(int(read), int(written))
-        if _DEVICE.fullmatch(name):
+        if name == _NETWORKS:
+            counters[name] = moved
+        elif _DEVICE.fullmatch(name):
             counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
             requests[name] = int(reads or 0) + int(writes or 0)
         elif name.startswith("/"):

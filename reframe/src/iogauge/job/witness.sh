@@ -11,10 +11,10 @@
 #
 # START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before a look, or -. The seven sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
-# sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), or a Lustre client's
-# device in bytes (osc.*.stats, mdc.*.stats). After a command its growth is given; in a look its value, and the sums are 0:
+# sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), a Lustre client's
+# device in bytes (osc.*.stats, mdc.*.stats), or all networks in bytes (net). After a command its growth is given; in a look its value, and the sums are 0:
 # a server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
-# The warm-up, which is not judged, gives none: on Lustre each count starts a program. $IOG_TOKEN (job.sh) names it.
+# Preparation and warm-up, which are not judged, give none of Lustre: each count starts a program. $IOG_TOKEN (job.sh) names them.
 #
 # A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters. Hundreds of devices do not
 # fit into a line that no launcher cuts. They come before it, in lines that its word "more=LINES,0" counts:
@@ -63,9 +63,8 @@ fi
 
 number=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${FLUX_TASK_LOCAL_ID:-0}}}}}
 iog_end_on_signal
-counted='' answers='' counts=$number
-case ${IOG_TOKEN:-} in *.0.*) counts=warm-up ;; esac
-if [ "$counts" = 0 ]; then
+counted='' answers=''
+if [ "$number" = 0 ]; then
     . "${0%/*}/counters.sh"
     iog_count
 fi
@@ -83,7 +82,7 @@ account
 
 [ "$number" = 0 ] || directory=
 sync_directory
-if [ "$counts" = 0 ]; then
+if [ "$number" = 0 ]; then
     iog_grow "$counted" "$answers"
     iog_spill "$host" "$started" >&2
 fi

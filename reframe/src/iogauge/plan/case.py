@@ -144,8 +144,12 @@ class PhasePlan:
 
     @property
     def witnessed(self) -> bool:
-        """Return whether the kernel's word is wanted: the phase is timed, on the target or by a process here."""
+        """Return whether the kernel's word is wanted: the phase is timed, on the target or by a process here, or it writes
+        what a timed phase reads.
+        """
         way = self.access.direction
+        if way == "write" and self.launch in ("once", "clients"):
+            return True
         return bool(self.rates) and (way != "elsewhere" or self.launch == "once") and way != "none"
 
     @property
